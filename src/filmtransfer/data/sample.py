@@ -1,0 +1,30 @@
+"""The drawings that ship with the package: Quick, Draw! by Google, CC BY 4.0 (see NOTICE)."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import numpy as np
+import torch
+
+from ..seeding import generator, permutation
+from .images import LabelledImages
+
+
+def sample_drawings(shots: int, seed: int) -> tuple[LabelledImages, LabelledImages]:
+    """``shots`` drawings of each of 12 classes to learn from, and all others to be tried on."""
+    with files("filmtransfer.data").joinpath("sample.npz").open("rb") as file:
+        packed = np.load(file)
+        images, labels, classes = packed["images"], packed["labels"], [str(c) for c in packed["classes"]]
+    stream = generator(seed, "sample")
+    learn, try_on = [], []
+    for c in range(len(classes)):
+        members = torch.from_numpy(np.flatnonzero(labels == c))
+        members = members[permutation(len(members), stream)]
+        learn += members[:shots].tolist()
+        try_on += members[shots:].tolist()
+
+    def pick(indices: list[int]) -> LabelledImages:
+        return LabelledImages([images[i] for i in indices], [int(labels[i]) for i in indices], list(classes))
+
+    return pick(learn), pick(try_on)

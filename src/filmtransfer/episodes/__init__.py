@@ -1,0 +1,42 @@
+"""Episodes: how the downstream data become tasks for fine-tuning."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ..seeding import generator
+from .sample import MAX_QUERY, Episode, sample_task, whole_task
+from .split import SPLITS, Split, SplitName, choose_split, halves, trainable, whole
+
+
+def episodes(
+    labels: Tensor, split: SplitName, support_size: int, seed: int, max_query: int = MAX_QUERY
+) -> Iterator[Episode]:
+    """An endless stream of tasks from one seed."""
+    splits: torch.Generator = generator(seed, "split")
+    tasks = generator(seed, "tasks")
+    parts = halves(labels, splits) if split == "split" else whole(labels)
+    while True:
+        if split == "use_all":
+            yield whole_task(labels)
+            continue
+        if split == "resplit":
+            parts = halves(labels, splits)
+        yield sample_task(labels, parts, support_size, tasks, max_query)
+
+
+__all__ = [
+    "MAX_QUERY",
+    "SPLITS",
+    "Episode",
+    "Split",
+    "SplitName",
+    "choose_split",
+    "episodes",
+    "halves",
+    "sample_task",
+    "trainable",
+    "whole",
+    "whole_task",
+]

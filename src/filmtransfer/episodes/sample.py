@@ -1,0 +1,72 @@
+"""Algorithm 2: sample a task τ, a support set and a query set of some of the classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..seeding import integer, permutation
+from .split import Split
+
+MAX_QUERY = 2000
+
+
+@dataclass(frozen=True)
+class Episode:
+    """Image indices and labels 0 … way−1 of one task."""
+
+    support: Tensor
+    support_labels: Tensor
+    query: Tensor
+    query_labels: Tensor
+
+
+def sample_task(
+    labels: Tensor,
+    split: Split,
+    support_size: int,
+    stream: torch.Generator,
+    max_query: int = MAX_QUERY,
+) -> Episode:
+    """Choose 5 or more classes, then as equal shots as there are, then their query images."""
+    train_labels, test_labels = labels[split.train], labels[split.test]
+    classes = torch.unique(train_labels)
+    way = integer(min(len(classes), 5), min(len(classes), max(support_size, 2)), stream)
+    selected = classes[permutation(len(classes), stream)[:way]]
+    selected = _with_query(selected, classes, test_labels, stream)
+    balanced_shots = max(round(support_size / way), 1)
+    max_test_shots = max(max_query // way, 1)
+    support, query = [], []
+    for c in selected.tolist():
+        support.append(_choose(split.train[train_labels == c], balanced_shots, stream))
+        query.append(_choose(split.test[test_labels == c], max_test_shots, stream))
+    return _episode(support, query)
+
+
+def whole_task(labels: Tensor) -> Episode:
+    """Use All: support and query are all of D, in every step."""
+    members = [torch.nonzero(labels == c).flatten() for c in torch.unique(labels).tolist()]
+    return _episode(members, members)
+
+
+def _with_query(
+    selected: Tensor, classes: Tensor, test_labels: Tensor, stream: torch.Generator
+) -> Tensor:
+    """One-shot classes are support only; an episode of nothing but them gets one class with queries."""
+    if bool(torch.isin(selected, test_labels).any()):
+        return selected
+    asking = classes[torch.isin(classes, test_labels)]
+    return torch.cat([selected[1:], asking[permutation(len(asking), stream)[:1]]])
+
+
+def _choose(members: Tensor, count: int, stream: torch.Generator) -> Tensor:
+    return members[permutation(len(members), stream)[:count]]
+
+
+def _episode(support: list[Tensor], query: list[Tensor]) -> Episode:
+    def numbered(groups: list[Tensor]) -> Tensor:
+        return torch.cat([torch.full_like(group, c) for c, group in enumerate(groups)])
+
+    return Episode(torch.cat(support), numbered(support), torch.cat(query), numbered(query))

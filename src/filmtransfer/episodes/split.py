@@ -1,0 +1,64 @@
+"""Algorithm 1: split the downstream data D into D_train and D_test, class by class.
+
+D_train gives the support images of the episodes, D_test their query images.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..errors import choices
+from ..seeding import permutation
+
+SplitName = Literal["split", "no_split", "use_all", "resplit"]
+SPLITS = ("split", "no_split", "use_all", "resplit")
+
+# "If D is sufficiently large (|D| ≈ 1000), such that overfitting is not an issue" (paper).
+LARGE = 1000
+
+
+@dataclass(frozen=True)
+class Split:
+    """Indices of the images that episodes draw support and query from."""
+
+    train: Tensor
+    test: Tensor
+
+
+def choose_split(name: str, images: int, small: SplitName = "resplit") -> SplitName:
+    """Turn ``auto`` into halves below 1000 images and no split from there."""
+    if name == "auto":
+        return small if images < LARGE else "no_split"
+    if name not in SPLITS:
+        raise choices("The split", name, ("auto", *SPLITS))
+    return name  # type: ignore[return-value]
+
+
+def whole(labels: Tensor) -> Split:
+    """D_train = D_test = D."""
+    everything = torch.arange(len(labels))
+    return Split(everything, everything)
+
+
+def halves(labels: Tensor, stream: torch.Generator) -> Split:
+    """Random halves of each class, the larger one for D_train.
+
+    The paper requires two images a class; here a class with one image serves as support only.
+    """
+    train, test = [], []
+    for c in torch.unique(labels).tolist():
+        members = torch.nonzero(labels == c).flatten()
+        members = members[permutation(len(members), stream)]
+        train_count = (len(members) + 1) // 2
+        train.append(members[:train_count])
+        test.append(members[train_count:])
+    return Split(torch.cat(train), torch.cat(test))
+
+
+def trainable(labels: Tensor) -> bool:
+    """Whether any class has a second image: all one-shot means no episodes, hence no fine-tuning."""
+    return bool((torch.bincount(labels) > 1).any())

@@ -1,0 +1,18 @@
+"""FiLM layers and the ways to handle their numbers."""
+
+from .attach import Numbers, attach, count, fold, layers, load, parameters, per_sample, read, reset
+from .layer import FiLM
+
+__all__ = [
+    "FiLM",
+    "Numbers",
+    "attach",
+    "count",
+    "fold",
+    "layers",
+    "load",
+    "parameters",
+    "per_sample",
+    "read",
+    "reset",
+]

@@ -1,0 +1,120 @@
+"""Put FiLM into a backbone, and read, load, count and fold its numbers.
+
+FiLM numbers travel as a plain dict: ``{"stages.0.blocks.0.norm3.gamma": (C,), …beta: (C,)}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UpdateFileError
+from .layer import FiLM
+
+Numbers = dict[str, Tensor]
+
+
+def attach(backbone: nn.Module, sites: Sequence[str]) -> nn.Module:
+    """Freeze the backbone and replace the norms at ``sites`` by FiLM; works in place."""
+    backbone.eval().requires_grad_(False)
+    for site in sites:
+        norm = backbone.get_submodule(site)
+        if not isinstance(norm, FiLM):
+            _put(backbone, site, FiLM(norm))
+    for parameter in parameters(backbone):  # also where FiLM was attached before
+        parameter.requires_grad_(True)
+    return backbone
+
+
+def layers(backbone: nn.Module) -> dict[str, FiLM]:
+    """The FiLM layers by site name, in the order of the network."""
+    return {name: m for name, m in backbone.named_modules() if isinstance(m, FiLM)}
+
+
+def parameters(backbone: nn.Module) -> list[nn.Parameter]:
+    """ψ as a list for an optimiser."""
+    return [p for layer in layers(backbone).values() for p in (layer.gamma, layer.beta)]
+
+
+def count(backbone: nn.Module) -> int:
+    """|ψ|, the number of FiLM numbers."""
+    return sum(p.numel() for p in parameters(backbone))
+
+
+def read(backbone: nn.Module) -> Numbers:
+    """A copy of ψ by site name."""
+    numbers: Numbers = {}
+    for site, layer in layers(backbone).items():
+        numbers[f"{site}.gamma"] = layer.gamma.detach().clone()
+        numbers[f"{site}.beta"] = layer.beta.detach().clone()
+    return numbers
+
+
+def load(backbone: nn.Module, numbers: Mapping[str, Tensor]) -> None:
+    """Set ψ; every number has to be there, fit, and be finite. Nothing changes otherwise."""
+    wanted = {name: p for name, p in _named(backbone)}
+    if wanted.keys() != numbers.keys():
+        odd = sorted(wanted.keys() ^ numbers.keys())[:3]
+        raise UpdateFileError(
+            f"The FiLM numbers belong to another backbone (first differences: {', '.join(odd)})."
+        )
+    for name, parameter in wanted.items():
+        if numbers[name].shape != parameter.shape:
+            raise UpdateFileError(
+                f"FiLM numbers {name} have shape {tuple(numbers[name].shape)}, "
+                f"the backbone has {tuple(parameter.shape)}."
+            )
+        if not bool(torch.isfinite(numbers[name]).all()):
+            raise UpdateFileError(f"FiLM numbers {name} are not all finite.")
+    with torch.no_grad():
+        for name, parameter in wanted.items():
+            parameter.copy_(numbers[name])
+
+
+def reset(backbone: nn.Module) -> None:
+    """Back to γ = 1, β = 0: the bare backbone."""
+    with torch.no_grad():
+        for layer in layers(backbone).values():
+            layer.gamma.fill_(1)
+            layer.beta.fill_(0)
+
+
+@contextmanager
+def per_sample(backbone: nn.Module, updates: Sequence[Mapping[str, Tensor]]) -> Iterator[None]:
+    """Within the block, row i of every batch runs through the FiLM numbers ``updates[i]``."""
+    try:
+        for site, layer in layers(backbone).items():
+            layer.rows = (
+                torch.stack([update[f"{site}.gamma"] for update in updates]),
+                torch.stack([update[f"{site}.beta"] for update in updates]),
+            )
+        yield
+    finally:
+        for layer in layers(backbone).values():
+            layer.rows = None
+
+
+def fold(backbone: nn.Module) -> nn.Module:
+    """Write FiLM into the norms' own affines and take the layers out; works in place."""
+    for site, layer in layers(backbone).items():
+        norm = layer.norm
+        weight, bias = layer.affine()
+        with torch.no_grad():
+            norm.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
+            norm.bias = nn.Parameter(bias.detach().clone(), requires_grad=False)
+        _put(backbone, site, norm)
+    return backbone
+
+
+def _named(backbone: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    for site, layer in layers(backbone).items():
+        yield f"{site}.gamma", layer.gamma
+        yield f"{site}.beta", layer.beta
+
+
+def _put(backbone: nn.Module, site: str, module: nn.Module) -> None:
+    parent, _, name = site.rpartition(".")
+    setattr(backbone.get_submodule(parent), name, module)

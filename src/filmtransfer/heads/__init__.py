@@ -1,0 +1,43 @@
+"""The heads: nn.Modules on plain features, and the statistics they can be built from."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ..errors import choices
+from .gaussian import GaussianHead, Head, Prior, State, log_prior
+from .lda import LDA
+from .linear import Linear
+from .protonets import ProtoNets
+from .qda import QDA
+from .statistics import Statistics
+
+HeadName = Literal["lda", "qda", "protonets", "linear"]
+
+HEADS: dict[str, type[GaussianHead]] = {
+    head.name: head for head in (LDA, QDA, ProtoNets, Linear)
+}
+
+
+def make_head(name: str) -> GaussianHead:
+    """A new, unconfigured head by name."""
+    if name not in HEADS:
+        raise choices("The head", name, HEADS)
+    return HEADS[name]()
+
+
+__all__ = [
+    "HEADS",
+    "LDA",
+    "QDA",
+    "GaussianHead",
+    "Head",
+    "HeadName",
+    "Linear",
+    "Prior",
+    "ProtoNets",
+    "State",
+    "Statistics",
+    "log_prior",
+    "make_head",
+]

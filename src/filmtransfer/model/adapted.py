@@ -1,0 +1,52 @@
+"""The whole model f(x) = h_φ(b_θ,ψ(x)): pixels → features → logits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from .. import film
+from ..backbones import Backbone
+from ..data.pixels import PixelSpec, normalise
+from ..heads import GaussianHead
+
+
+class AdaptedModel(nn.Module):
+    """A frozen backbone with FiLM attached, and a head."""
+
+    def __init__(self, backbone: Backbone, head: GaussianHead, image_size: int | None = None) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.network = film.attach(backbone.module, backbone.sites)
+        self.head = head
+        self.pixels: PixelSpec = replace(backbone.pixels, size=image_size or backbone.pixels.size)
+
+    def learned(self) -> list[nn.Parameter]:
+        """What fine-tuning moves: ψ and the covariance weights e."""
+        return [*film.parameters(self.network), *self.head.parameters()]
+
+    def embed(self, pixels: Tensor) -> Tensor:
+        """Features (B, D) of uint8 pixels (B, 3, S, S), with a graph if one is being recorded."""
+        batch = normalise(pixels, self.pixels).contiguous(memory_format=self.backbone.memory_format)
+        features: Tensor = self.network(batch)
+        return features
+
+    @torch.no_grad()
+    def features(self, pixels: Tensor, batch: int = 32) -> Tensor:
+        """Features of many images, in batches, without a graph."""
+        if len(pixels) == 0:
+            return torch.empty(0, self.backbone.features)
+        return torch.cat([self.embed(part) for part in pixels.split(batch)])
+
+    @torch.no_grad()
+    def configure(self, pixels: Tensor, labels: Tensor, batch: int = 32) -> Tensor:
+        """Build the head from all support images (paper: FiT Prediction); returns their features."""
+        features = self.features(pixels, batch)
+        self.head.configure(features, labels)
+        return features
+
+    @torch.no_grad()
+    def logits(self, pixels: Tensor, batch: int = 32) -> Tensor:
+        return self.head.logits(self.features(pixels, batch))

@@ -1,0 +1,252 @@
+"""The update: all that is learned for a task, in one small .safetensors file.
+
+Tensors: ``film/<site>.gamma|beta``, ``head/<name>`` in its compact form, ``covariance_weights`` (e),
+and, if kept, ``support/features`` and ``support/labels``: from these the head can be rebuilt with
+classes and photos added or taken away. Everything else is one JSON document in the metadata. No time
+and no path is written, so the same training gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as parse
+from safetensors.torch import save as serialise
+from torch import Tensor
+
+from .. import film
+from ..backbones import Backbone
+from ..data.pixels import PixelSpec
+from ..errors import InputError, UpdateFileError
+from ..files import write_atomically
+from ..heads import HEADS, make_head
+from .adapted import AdaptedModel
+
+FORMAT = 1
+KEY = "filmtransfer"
+REQUIRED = {"format", "classes", "counts", "backbone", "pixels", "head", "settings", "seed", "versions"}
+
+
+@dataclass
+class Update:
+    """What is learned for a task: ψ, the head, e; and what is needed to use it again."""
+
+    film: film.Numbers
+    head: str
+    head_tensors: dict[str, Tensor]
+    covariance_weights: Tensor | None
+    classes: list[Any]
+    counts: list[int]
+    backbone: str
+    backbone_digest: str
+    pixels: PixelSpec
+    settings: dict[str, Any] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+    support: tuple[Tensor, Tensor] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        model: AdaptedModel,
+        classes: list[Any],
+        *,
+        settings: dict[str, Any],
+        results: dict[str, Any],
+        seed: int,
+        versions: dict[str, str],
+        support: tuple[Tensor, Tensor] | None = None,
+    ) -> Update:
+        """Take everything that was learned out of a configured model."""
+        head = model.head
+        weights = getattr(head, "weights", None)
+        assert head.counts is not None
+        return cls(
+            film=film.read(model.network),
+            head=head.name,
+            head_tensors={k: v.detach().clone() for k, v in head.compact().items()},
+            covariance_weights=None if weights is None else weights.log.detach().clone(),
+            classes=list(classes),
+            counts=head.counts.tolist(),
+            backbone=model.backbone.name,
+            backbone_digest=model.backbone.digest,
+            pixels=model.pixels,
+            settings=settings,
+            results=results,
+            seed=seed,
+            versions=versions,
+            support=support,
+        )
+
+    def apply(self, backbone: Backbone) -> AdaptedModel:
+        """The model again, on a backbone whose weights must be the ones it was made with."""
+        if backbone.digest != self.backbone_digest:
+            raise UpdateFileError(
+                f"This update was made with {self.backbone}, weights {self.backbone_digest[:12]}…; "
+                f"the backbone here is {backbone.name}, weights {backbone.digest[:12]}….",
+                "Load it with the backbone and weights file it was trained with.",
+            )
+        head = make_head(self.head)
+        model = AdaptedModel(backbone, head, self.pixels.size)
+        model.pixels = self.pixels
+        film.load(model.network, self.film)
+        weights = getattr(head, "weights", None)
+        if weights is not None and self.covariance_weights is not None:
+            if weights.log.shape != self.covariance_weights.shape:
+                raise UpdateFileError("The covariance weights do not fit the head.")
+            with torch.no_grad():
+                weights.log.copy_(self.covariance_weights)
+        self._check_head(backbone.features)
+        head.restore(self.head_tensors, torch.tensor(self.counts))
+        return model
+
+    def numbers(self) -> int:
+        """How many numbers this file stores for the model (support features not counted)."""
+        tensors = [*self.film.values(), *self.head_tensors.values()]
+        return sum(t.numel() for t in tensors) + (
+            0 if self.covariance_weights is None else self.covariance_weights.numel()
+        )
+
+    def to_bytes(self) -> bytes:
+        tensors = {f"film/{k}": v for k, v in self.film.items()}
+        tensors |= {f"head/{k}": v for k, v in self.head_tensors.items()}
+        if self.covariance_weights is not None:
+            tensors["covariance_weights/log"] = self.covariance_weights
+        if self.support is not None:
+            tensors["support/features"], tensors["support/labels"] = self.support
+        return serialise({k: v.contiguous() for k, v in tensors.items()}, {KEY: self._metadata()})
+
+    def save(self, path: str | Path) -> int:
+        """Write the file atomically; returns its size in bytes."""
+        content = self.to_bytes()
+        write_atomically(path, content)
+        return len(content)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Update:
+        """Read and check a file. Nothing in it is ever run."""
+        place = Path(path)
+        try:
+            content = place.read_bytes()
+        except OSError as error:
+            raise UpdateFileError(f"{place} cannot be read ({error.strerror}).") from None
+        return cls.from_bytes(content, str(place))
+
+    @classmethod
+    def from_bytes(cls, content: bytes, source: str = "the update") -> Update:
+        try:
+            tensors = parse(content)
+            (length,) = struct.unpack("<Q", content[:8])
+            header = json.loads(content[8 : 8 + length])
+            meta = json.loads(header.get("__metadata__", {}).get(KEY, "null"))
+        except (SafetensorError, struct.error, ValueError) as error:
+            raise UpdateFileError(
+                f"{source} is not a whole update file ({str(error).splitlines()[0][:120]}).",
+                "Copy it again, or train it again with 'fit train'.",
+            ) from None
+        if not isinstance(meta, dict):
+            raise UpdateFileError(
+                f"{source} is a safetensors file, but not an update of filmtransfer.",
+                "Backbone weights go to --weights; updates are made by 'fit train'.",
+            )
+        if meta.get("format") != FORMAT:
+            raise UpdateFileError(
+                f"{source} has format {meta.get('format')!r}; this version reads format {FORMAT}.",
+                "Use the version of filmtransfer that wrote it, or a newer one.",
+            )
+        try:
+            return cls._checked(tensors, meta)
+        except UpdateFileError as error:
+            raise UpdateFileError(f"{source}: {error.message}", error.hint) from None
+        except (KeyError, TypeError, ValueError) as error:
+            raise UpdateFileError(f"{source} lacks something or holds it wrongly ({error!r}).") from None
+
+    @classmethod
+    def _checked(cls, tensors: dict[str, Tensor], meta: dict[str, Any]) -> Update:
+        if missing := REQUIRED - meta.keys():
+            raise UpdateFileError(f"the metadata lack {', '.join(sorted(missing))}.")
+        for name, tensor in tensors.items():
+            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                raise UpdateFileError(f"{name} holds numbers that are not finite.", "Train it again.")
+        if meta["head"] not in HEADS:
+            raise UpdateFileError(f"the head {meta['head']!r} is not known here.")
+        if len(meta["classes"]) != len(meta["counts"]) or len(meta["classes"]) < 1:
+            raise UpdateFileError("class names and counts do not fit.")
+        pixels = dict(meta["pixels"])
+        spec = PixelSpec(**{**pixels, "mean": tuple(pixels["mean"]), "std": tuple(pixels["std"])})
+        if not 8 <= spec.size <= 4096:
+            raise UpdateFileError(f"an image size of {spec.size} is not possible.")
+
+        def group(name: str) -> dict[str, Tensor]:
+            return {k.partition("/")[2]: v for k, v in tensors.items() if k.startswith(f"{name}/")}
+
+        support = group("support")
+        return cls(
+            film=group("film"),
+            head=meta["head"],
+            head_tensors=group("head"),
+            covariance_weights=group("covariance_weights").get("log"),
+            classes=meta["classes"],
+            counts=meta["counts"],
+            backbone=str(meta["backbone"]["name"]),
+            backbone_digest=str(meta["backbone"]["sha256"]),
+            pixels=spec,
+            settings=meta["settings"],
+            results=meta.get("results", {}),
+            seed=int(meta["seed"]),
+            versions=meta["versions"],
+            support=(support["features"], support["labels"]) if support else None,
+        )
+
+    def _check_head(self, features: int) -> None:
+        """Every tensor of the head has the shape that classes and features ask for."""
+        classes, rows = len(self.classes), sum(self.counts)
+        packed = features * (features + 1) // 2
+        shapes: dict[str, dict[str, tuple[int, ...]]] = {
+            "lda": {"weight": (classes, features), "bias": (classes,)},
+            "linear": {"weight": (classes, features), "bias": (classes,)},
+            "protonets": {"means": (classes, features)},
+            "qda": {"mean": (features,), "rows": (rows, features), "labels": (rows,)}
+            if "rows" in self.head_tensors
+            else {"means": (classes, features), "cholesky": (classes, packed)},
+        }
+        found = {name: tuple(tensor.shape) for name, tensor in self.head_tensors.items()}
+        if found != shapes[self.head]:
+            raise UpdateFileError(
+                f"The {self.head} head has shapes {found}, but {classes} classes and {features} "
+                f"features need {shapes[self.head]}.",
+                "Train it again.",
+            )
+        labels = self.head_tensors.get("labels")
+        if labels is not None and torch.bincount(labels, minlength=classes).tolist() != self.counts:
+            raise UpdateFileError("The labels of the QDA rows do not fit the counts.", "Train it again.")
+
+    def _metadata(self) -> str:
+        try:
+            return json.dumps(
+                {
+                    "format": FORMAT,
+                    "classes": self.classes,
+                    "counts": self.counts,
+                    "backbone": {"name": self.backbone, "sha256": self.backbone_digest},
+                    "pixels": asdict(self.pixels),
+                    "head": self.head,
+                    "settings": self.settings,
+                    "results": self.results,
+                    "seed": self.seed,
+                    "versions": self.versions,
+                },
+                sort_keys=True,
+                ensure_ascii=False,
+            )
+        except TypeError:
+            raise InputError(
+                "Class labels of this kind cannot be saved.", "Use text or whole numbers as labels."
+            ) from None

@@ -1,0 +1,89 @@
+"""Figures: how far FiLM moved by layer (paper: FiLM Layer Parameter Variation), and predictions as a sheet."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from ..errors import MissingExtraError
+from ..film import Numbers
+
+INK, RIGHT, WRONG, PAPER, MUTED = "#1b1f24", "#1a7f5a", "#c0392b", "#ffffff", "#6b7280"
+
+
+def film_by_layer(numbers: Numbers, title: str) -> bytes:
+    """Box plots of |γ−1| and |β| for each FiLM layer, as PNG."""
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+    except ImportError:
+        raise MissingExtraError("A figure", "report") from None
+    sites = list(dict.fromkeys(name.rpartition(".")[0] for name in numbers))
+    moved = {
+        "|γ − 1|": [(numbers[f"{s}.gamma"] - 1).abs().numpy() for s in sites],
+        "|β|": [numbers[f"{s}.beta"].abs().numpy() for s in sites],
+    }
+    width = max(7.0, 0.34 * len(sites) + 1.5)
+    figure, axes = pyplot.subplots(2, 1, figsize=(width, 6.4), sharex=True, layout="constrained")
+    for axis, (label, boxes), colour in zip(axes, moved.items(), ("#2f6f9f", "#b5651d"), strict=True):
+        drawn = axis.boxplot(
+            boxes,
+            whis=(5, 95),
+            widths=0.62,
+            patch_artist=True,
+            showfliers=False,
+            medianprops={"color": INK, "linewidth": 1.4},
+            whiskerprops={"color": colour},
+            capprops={"color": colour},
+        )
+        for box in drawn["boxes"]:
+            box.set(facecolor=colour, alpha=0.45, edgecolor=colour)
+        axis.set_ylabel(label, fontsize=12)
+        axis.set_ylim(bottom=0)
+        axis.grid(axis="y", color="#e5e7eb")
+        axis.set_axisbelow(True)
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
+    axes[0].set_title(title, fontsize=12, loc="left")
+    axes[1].set_xticks(range(1, len(sites) + 1), sites, rotation=60, ha="right", fontsize=8)
+    axes[1].set_xlabel("FiLM layer, from the image to the head (box: quartiles, whiskers: 5–95%)")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=130)
+    pyplot.close(figure)
+    return buffer.getvalue()
+
+
+def prediction_sheet(
+    images: Sequence[Any], truths: Sequence[str], predictions: Sequence[str], confidences: Sequence[float],
+    title: str, columns: int = 8,
+) -> bytes:
+    """Images with what they were taken for, right in green, wrong in red, as PNG."""
+    cell, side, top = 150, 120, 56
+    rows = -(-len(images) // columns)
+    sheet = Image.new("RGB", (columns * cell + 20, rows * (cell + 34) + top + 12), PAPER)
+    draw = ImageDraw.Draw(sheet)
+    draw.text((16, 16), title, fill=INK, font=_font(20))
+    for i, (image, truth, said, sure) in enumerate(zip(images, truths, predictions, confidences, strict=True)):
+        left, up = 10 + (i % columns) * cell, top + (i // columns) * (cell + 34)
+        right = truth == said
+        colour = RIGHT if right else WRONG
+        picture = Image.fromarray(np.asarray(image)).convert("RGB").resize((side, side), Image.Resampling.LANCZOS)
+        draw.rectangle((left + 12, up, left + side + 17, up + side + 5), outline=colour, width=3)
+        sheet.paste(picture, (left + 15, up + 3))
+        mark = "✓" if right else "✗"
+        draw.text((left + 14, up + side + 10), f"{mark} {said} {sure:.0%}", fill=colour, font=_font(14))
+        if not right:
+            draw.text((left + 14, up + side + 28), f"   is: {truth}", fill=MUTED, font=_font(13))
+    buffer = io.BytesIO()
+    sheet.save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
+def _font(size: int) -> Any:
+    return ImageFont.load_default(size)

@@ -1,0 +1,53 @@
+"""How good a classifier is on labelled images: accuracy with an interval, and who is taken for whom."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Accuracy, its 95% interval, and the confusion matrix (true class by row)."""
+
+    accuracy: float
+    low: float
+    high: float
+    images: int
+    confusion: Tensor
+
+    def by_class(self) -> list[float | None]:
+        totals = self.confusion.sum(1).tolist()
+        right = self.confusion.diagonal().tolist()
+        return [r / t if t else None for r, t in zip(right, totals, strict=True)]
+
+
+def evaluate(predicted: Tensor, labels: Tensor, classes: int) -> Evaluation:
+    """Compare predicted and true labels (N)."""
+    pairs = torch.bincount(labels * classes + predicted, minlength=classes * classes)
+    right, total = int((predicted == labels).sum()), len(labels)
+    low, high = wilson(right, total)
+    return Evaluation(right / total if total else 0.0, low, high, total, pairs.view(classes, classes))
+
+
+def wilson(right: int, total: int, z: float = 1.959963984540054) -> tuple[float, float]:
+    """Wilson's score interval: honest for few images and near 0 or 1, where ±1.96σ is not."""
+    if total == 0:
+        return 0.0, 1.0
+    share = right / total
+    centre = share + z * z / (2 * total)
+    spread = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    scale = 1 + z * z / total
+    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+
+
+def mean_interval(values: list[float]) -> tuple[float, float]:
+    """Mean and half-width of the 95% interval over seeds (the paper's ±: 1.96 standard errors)."""
+    mean = sum(values) / len(values)
+    if len(values) < 2:
+        return mean, float("nan")
+    variance = sum((v - mean) ** 2 for v in values) / (len(values) - 1)
+    return mean, 1.96 * math.sqrt(variance / len(values))
