@@ -18,14 +18,14 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 docs: $(STAMP)
-	$(BIN)/python -m docs.generate
+	$(BIN)/python -m scripts.make_reference
 
 accuracy: $(STAMP)
 	$(BIN)/python benchmarks/accuracy.py --data ../shared/data

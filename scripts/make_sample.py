@@ -17,7 +17,20 @@ from pathlib import Path
 
 import numpy as np
 
-CLASSES = "airplane apple bicycle butterfly cactus cat fish guitar house octopus sailboat tree".split()
+CLASSES = [
+    "airplane",
+    "apple",
+    "bicycle",
+    "butterfly",
+    "cactus",
+    "cat",
+    "fish",
+    "guitar",
+    "house",
+    "octopus",
+    "sailboat",
+    "tree",
+]
 TARGET = Path(__file__).parents[1] / "src/filmtransfer/data/sample.npz"
 
 

@@ -27,7 +27,9 @@ def rng() -> np.random.Generator:
 def photo_folder(tmp_path: Path) -> Callable[..., Path]:
     """Makes a folder per class of small pictures that a classifier can tell apart."""
 
-    def make(name: str = "photos", classes: tuple[str, ...] = ("disc", "bars", "plain"), shots: int = 4) -> Path:
+    def make(
+        name: str = "photos", classes: tuple[str, ...] = ("disc", "bars", "plain"), shots: int = 4
+    ) -> Path:
         root = tmp_path / name
         for c, label in enumerate(classes):
             (root / label).mkdir(parents=True)

@@ -55,6 +55,10 @@ class MissingExtraError(UnavailableError):
         )
 
 
+class FitWarning(UserWarning):
+    """Something a user should know, though the work goes on."""
+
+
 def choices(what: str, value: object, allowed: Iterable[object]) -> UsageError:
     """The error for an unknown value of an option with few values."""
     names = ", ".join(str(name) for name in allowed)

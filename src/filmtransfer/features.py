@@ -26,23 +26,27 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError("A classifier needs at least 2 classes; there is only 1 class in y.")
-        head = make_head(self.head).to(torch.from_numpy(X).dtype)
+        features = torch.from_numpy(X.copy())
         with torch.no_grad():
-            self.head_ = head.configure(torch.from_numpy(X.copy()), torch.from_numpy(labels.copy()))
+            self.head_ = make_head(self.head).to(features.dtype).configure(features, torch.from_numpy(labels))
         return self
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        prior = self.prior if isinstance(self.prior, str) else torch.as_tensor(self.prior)
+        prior: Any = self.prior if isinstance(self.prior, str) else torch.as_tensor(self.prior)
         state = self.head_.configured()[0]
         with torch.no_grad():
-            out: np.ndarray = self.head_.log_probabilities(torch.from_numpy(X.copy()).to(state), prior).numpy()
+            out: np.ndarray = self.head_.log_probabilities(
+                torch.from_numpy(X.copy()).to(state), prior
+            ).numpy()
         return out
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        return np.exp(self.predict_log_proba(X))
+        chances: np.ndarray = np.exp(self.predict_log_proba(X))
+        return chances
 
     def predict(self, X: Any) -> np.ndarray:
-        chosen: np.ndarray = self.classes_[self.predict_log_proba(X).argmax(1)]
+        best = self.predict_log_proba(X).argmax(1)  # first: it says so if this is not fitted
+        chosen: np.ndarray = self.classes_[best]
         return chosen

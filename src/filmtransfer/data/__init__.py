@@ -1,7 +1,7 @@
 """Images and their pixels."""
 
-from .images import LabelledImages, LoadedImages, Skipped, find_images, load, read_squares
-from .pixels import PixelSpec, decode, normalise, to_square
+from .images import LabelledImages, LoadedImages, Skipped, find_images, largest_side, load, read_squares
+from .pixels import PixelSpec, decode, normalise, resize, to_square
 
 __all__ = [
     "LabelledImages",
@@ -10,8 +10,10 @@ __all__ = [
     "Skipped",
     "decode",
     "find_images",
+    "largest_side",
     "load",
     "normalise",
     "read_squares",
+    "resize",
     "to_square",
 ]

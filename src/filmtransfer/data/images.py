@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .pixels import SUFFIXES, PixelSpec, decode, to_square
+from .pixels import SUFFIXES, PixelSpec, decode, side_of, to_square
 
 PATH_COLUMNS = ("path", "file", "filename", "image")
 LABEL_COLUMNS = ("label", "class", "category")
@@ -121,14 +121,18 @@ class LabelledImages:
             raise InputError(f"{len(images)} images but {len(labels)} labels.", "One label per image.")
         if len(images) == 0:
             raise InputError("No images were given.", "Give a few images of each class.")
-        return cls._named(list(images), [label.item() if hasattr(label, "item") else label for label in labels])
+        return cls._named(
+            list(images), [label.item() if hasattr(label, "item") else label for label in labels]
+        )
 
     @classmethod
     def _named(cls, sources: list[Any], names: Sequence[Any]) -> LabelledImages:
         try:
             classes = sorted(set(names))
         except TypeError:
-            raise InputError("Labels of different kinds cannot be mixed.", "Use all text or all numbers.") from None
+            raise InputError(
+                "Labels of different kinds cannot be mixed.", "Use all text or all numbers."
+            ) from None
         index = {name: i for i, name in enumerate(classes)}
         return cls(sources, [index[name] for name in names], classes)
 
@@ -143,7 +147,6 @@ class LoadedImages:
     names: list[str]
     skipped: list[Skipped]
     warnings: list[str]
-    largest_side: int = 0
 
     def counts(self) -> list[int]:
         return torch.bincount(self.labels, minlength=len(self.classes)).tolist()
@@ -151,7 +154,7 @@ class LoadedImages:
 
 def load(images: LabelledImages, spec: PixelSpec, *, strict: bool = False) -> LoadedImages:
     """Decode everything once. Unreadable images are skipped and listed, or refused if strict."""
-    squares, skipped, largest = read_squares(images.sources, spec, images.name)
+    squares, skipped = read_squares(images.sources, spec, images.name)
     if strict and skipped:
         raise InputError(
             f"{len(skipped)} images cannot be used, the first: {skipped[0].name}: {skipped[0].reason}.",
@@ -175,27 +178,29 @@ def load(images: LabelledImages, spec: PixelSpec, *, strict: bool = False) -> Lo
     labels = torch.tensor([images.labels[i] for i in kept])
     notes = list(images.warnings)
     notes += _twins(pixels, labels, [images.name(i) for i in kept], images.classes)
-    return LoadedImages(
-        pixels, labels, images.classes, [images.name(i) for i in kept], skipped, notes, largest
-    )
+    return LoadedImages(pixels, labels, images.classes, [images.name(i) for i in kept], skipped, notes)
 
 
 def read_squares(
     sources: Sequence[Any], spec: PixelSpec, name: Callable[[int], str]
-) -> tuple[list[Tensor | None], list[Skipped], int]:
-    """Squares in order (None where unreadable), the reasons, and the largest image side seen."""
+) -> tuple[list[Tensor | None], list[Skipped]]:
+    """Squares in order (None where unreadable), and the reasons."""
 
-    def one(index: int) -> tuple[Tensor | None, str, int]:
+    def one(index: int) -> tuple[Tensor | None, str]:
         try:
-            image = decode(sources[index], near=spec.size)
-            return to_square(image, spec), "", max(image.size)
+            return to_square(decode(sources[index], near=spec.size), spec), ""
         except InputError as error:
-            return None, error.message, 0
+            return None, error.message
 
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
         results = list(pool.map(one, range(len(sources))))
-    skipped = [Skipped(name(i), why) for i, (square, why, _) in enumerate(results) if square is None]
-    return [square for square, _, _ in results], skipped, max((side for *_, side in results), default=0)
+    skipped = [Skipped(name(i), why) for i, (square, why) in enumerate(results) if square is None]
+    return [square for square, _ in results], skipped
+
+
+def largest_side(sources: Sequence[Any]) -> int:
+    """The largest image side among the sources, from their headers."""
+    return max((side_of(source) for source in sources), default=0)
 
 
 def find_images(place: Path) -> list[Path]:

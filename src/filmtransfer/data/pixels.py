@@ -30,7 +30,24 @@ MAX_PIXELS = 100_000_000
 MIN_SIDE = 4
 
 SUFFIXES = frozenset(
-    ".jpg .jpeg .jpe .jfif .png .webp .bmp .dib .tif .tiff .gif .heic .heif .avif .ppm .pgm".split()
+    [
+        ".jpg",
+        ".jpeg",
+        ".jpe",
+        ".jfif",
+        ".png",
+        ".webp",
+        ".bmp",
+        ".dib",
+        ".tif",
+        ".tiff",
+        ".gif",
+        ".heic",
+        ".heif",
+        ".avif",
+        ".ppm",
+        ".pgm",
+    ]
 )
 
 Fit = Literal["squash", "crop"]
@@ -66,9 +83,7 @@ def decode(source: Any, near: int = 0) -> Image.Image:
             with Image.open(path) as image:
                 width, height = image.size
                 if width * height > MAX_PIXELS:
-                    raise InputError(
-                        f"{width}×{height} pixels are more than {MAX_PIXELS // 10**6} megapixels"
-                    )
+                    raise InputError(f"it has more than {MAX_PIXELS // 10**6} megapixels ({width}×{height})")
                 if min(width, height) < MIN_SIDE:
                     raise InputError(f"{width}×{height} pixels are too few to show anything")
                 if near and image.format == "JPEG":
@@ -78,6 +93,8 @@ def decode(source: Any, near: int = 0) -> Image.Image:
         raise
     except FileNotFoundError:
         raise InputError("there is no such file") from None
+    except Image.DecompressionBombError:  # Pillow refuses the largest by itself
+        raise InputError(f"it has more than {MAX_PIXELS // 10**6} megapixels") from None
     except UnidentifiedImageError:
         raise InputError("this is not an image") from None
     except Exception as error:  # Pillow's decoders raise many kinds for damaged files
@@ -110,12 +127,40 @@ def to_square(image: Image.Image, spec: PixelSpec) -> Tensor:
     if spec.fit == "crop":
         short = round(spec.size / spec.crop)
         scale = short / min(image.size)
-        image = image.resize((max(short, round(image.width * scale)), max(short, round(image.height * scale))), how)
+        image = image.resize(
+            (max(short, round(image.width * scale)), max(short, round(image.height * scale))), how
+        )
         left, top = (image.width - spec.size) // 2, (image.height - spec.size) // 2
         image = image.crop((left, top, left + spec.size, top + spec.size))
     elif image.size != (spec.size, spec.size):
         image = image.resize((spec.size, spec.size), how)
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
+
+
+def resize(pixels: Tensor, size: int, interpolation: str = "bicubic") -> Tensor:
+    """uint8 squares (N, 3, S, S) at another size, antialiased."""
+    if pixels.shape[-1] == size:
+        return pixels
+    mode = interpolation if interpolation in ("bilinear", "bicubic") else "bicubic"
+    parts = [
+        torch.nn.functional.interpolate(part.float(), (size, size), mode=mode, antialias=True)
+        for part in pixels.split(64)
+    ]
+    return torch.cat([part.round().clamp(0, 255).to(torch.uint8) for part in parts])
+
+
+def side_of(source: Any) -> int:
+    """The larger side of an image without decoding it; 0 if it cannot be told."""
+    if isinstance(source, Image.Image):
+        return max(source.size)
+    if isinstance(source, (np.ndarray, torch.Tensor)):
+        return max(source.shape[:2], default=0)
+    try:
+        with warnings.catch_warnings(), Image.open(source) as image:
+            warnings.simplefilter("ignore")
+            return max(image.size)
+    except Exception:  # unreadable: reading it later says why
+        return 0
 
 
 def normalise(pixels: Tensor, spec: PixelSpec) -> Tensor:

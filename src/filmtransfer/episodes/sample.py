@@ -33,7 +33,9 @@ def sample_task(
     """Choose 5 or more classes, then as equal shots as there are, then their query images."""
     train_labels, test_labels = labels[split.train], labels[split.test]
     classes = torch.unique(train_labels)
-    way = integer(min(len(classes), 5), min(len(classes), max(support_size, 2)), stream)
+    min_way = min(len(classes), 5)
+    max_way = max(min(len(classes), support_size), min_way)  # a tiny support set still has 5 classes
+    way = integer(min_way, max_way, stream)
     selected = classes[permutation(len(classes), stream)[:way]]
     selected = _with_query(selected, classes, test_labels, stream)
     balanced_shots = max(round(support_size / way), 1)
@@ -51,9 +53,7 @@ def whole_task(labels: Tensor) -> Episode:
     return _episode(members, members)
 
 
-def _with_query(
-    selected: Tensor, classes: Tensor, test_labels: Tensor, stream: torch.Generator
-) -> Tensor:
+def _with_query(selected: Tensor, classes: Tensor, test_labels: Tensor, stream: torch.Generator) -> Tensor:
     """One-shot classes are support only; an episode of nothing but them gets one class with queries."""
     if bool(torch.isin(selected, test_labels).any()):
         return selected

@@ -29,12 +29,12 @@ class Split:
     test: Tensor
 
 
-def choose_split(name: str, images: int, small: SplitName = "resplit") -> SplitName:
-    """Turn ``auto`` into halves below 1000 images and no split from there."""
-    if name == "auto":
-        return small if images < LARGE else "no_split"
+def choose_split(name: str, images: int) -> SplitName:
+    """``auto`` and ``paper`` go by size: halves below 1000 images, no split from there."""
+    if name in ("auto", "paper"):
+        return "no_split" if images >= LARGE else "resplit" if name == "auto" else "split"
     if name not in SPLITS:
-        raise choices("The split", name, ("auto", *SPLITS))
+        raise choices("The split", name, ("auto", "paper", *SPLITS))
     return name  # type: ignore[return-value]
 
 

@@ -55,7 +55,7 @@ def read(backbone: nn.Module) -> Numbers:
 
 def load(backbone: nn.Module, numbers: Mapping[str, Tensor]) -> None:
     """Set ψ; every number has to be there, fit, and be finite. Nothing changes otherwise."""
-    wanted = {name: p for name, p in _named(backbone)}
+    wanted = dict(_named(backbone))
     if wanted.keys() != numbers.keys():
         odd = sorted(wanted.keys() ^ numbers.keys())[:3]
         raise UpdateFileError(

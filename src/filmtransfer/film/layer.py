@@ -57,16 +57,12 @@ def _normalise(norm: nn.Module, x: Tensor, weight: Tensor, bias: Tensor) -> Tens
     """The norm's own arithmetic with another affine."""
     if isinstance(norm, nn.BatchNorm2d):
         # Batch statistics are frozen with the backbone: never those of a few support images.
-        return F.batch_norm(
-            x, norm.running_mean, norm.running_var, weight, bias, False, 0.0, norm.eps
-        )
+        return F.batch_norm(x, norm.running_mean, norm.running_var, weight, bias, False, 0.0, norm.eps)
     if isinstance(norm, nn.GroupNorm):
         return F.group_norm(x, norm.num_groups, weight, bias, norm.eps)
     assert isinstance(norm, nn.LayerNorm)
     if _channels_first(norm):
-        x = F.layer_norm(
-            x.permute(0, 2, 3, 1), list(norm.normalized_shape), weight, bias, norm.eps
-        )
+        x = F.layer_norm(x.permute(0, 2, 3, 1), list(norm.normalized_shape), weight, bias, norm.eps)
         return x.permute(0, 3, 1, 2)
     return F.layer_norm(x, list(norm.normalized_shape), weight, bias, norm.eps)
 

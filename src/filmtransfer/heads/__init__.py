@@ -14,9 +14,7 @@ from .statistics import Statistics
 
 HeadName = Literal["lda", "qda", "protonets", "linear"]
 
-HEADS: dict[str, type[GaussianHead]] = {
-    head.name: head for head in (LDA, QDA, ProtoNets, Linear)
-}
+HEADS: dict[str, type[GaussianHead]] = {head.name: head for head in (LDA, QDA, ProtoNets, Linear)}
 
 
 def make_head(name: str) -> GaussianHead:

@@ -62,9 +62,7 @@ class GaussianHead(nn.Module, ABC):
 
     def configured(self) -> State:
         if self.state is None:
-            raise InputError(
-                "This head has no classes yet.", "Call configure(features, labels) first."
-            )
+            raise InputError("This head has no classes yet.", "Call configure(features, labels) first.")
         return self.state
 
     def log_probabilities(self, query: Tensor, prior: Prior = "uniform") -> Tensor:

@@ -87,10 +87,10 @@ class LDA(GaussianHead):
         """Build the head from n_c, Σz and Σzzᵀ: equal to building it from the pooled features."""
         mean = statistics.mean()
         centred = statistics.means() - mean
-        scatter = statistics.scatter_about_mean() if self.covariance == "task" else statistics.scatter_within()
-        weight = self._solve_columns(
-            scatter, centred, int(statistics.counts.sum()), len(statistics.counts)
+        scatter = (
+            statistics.scatter_about_mean() if self.covariance == "task" else statistics.scatter_within()
         )
+        weight = self._solve_columns(scatter, centred, int(statistics.counts.sum()), len(statistics.counts))
         return self.adopt(_compact(weight, centred, mean), statistics)
 
     def _within(self, centred: Tensor, share: Tensor, labels: Tensor) -> Tensor:

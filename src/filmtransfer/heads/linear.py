@@ -45,11 +45,9 @@ class Linear(GaussianHead):
 
         def loss() -> Tensor:
             solver.zero_grad()
-            value: Tensor = nn.functional.cross_entropy(
-                centred @ weight.mT + bias, labels, reduction="sum"
-            )
+            value: Tensor = nn.functional.cross_entropy(centred @ weight.mT + bias, labels, reduction="sum")
             value = value + self.penalty / 2 * (weight * weight).sum()
-            value.backward()  # type: ignore[no-untyped-call]
+            value.backward()
             return value
 
         with torch.enable_grad():

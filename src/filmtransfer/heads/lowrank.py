@@ -33,12 +33,14 @@ def factor(gram: Tensor, root: Tensor, ridge: Tensor) -> Tensor:
     identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     inner = root @ gram @ root
     inner = (inner + inner.mT) / 2
-    return torch.linalg.cholesky(ridge * identity + inner)
+    lower: Tensor = torch.linalg.cholesky(ridge * identity + inner)
+    return lower
 
 
 def half_inverse(cholesky: Tensor, root: Tensor) -> Tensor:
     """T = L⁻¹ R, so that Σ⁻¹ = (I − Xᵀ Tᵀ T X) / e₃."""
-    return torch.linalg.solve_triangular(cholesky, root.expand_as(cholesky), upper=False)
+    half: Tensor = torch.linalg.solve_triangular(cholesky, root.expand_as(cholesky), upper=False)
+    return half
 
 
 def log_determinant(cholesky: Tensor, ridge: Tensor, dimension: int) -> Tensor:

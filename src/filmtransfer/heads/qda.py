@@ -69,8 +69,8 @@ class QDA(GaussianHead):
         class_weight, task_weight, ridge = self.weights.values().to(centred)  # e1, e2, e3
         members = torch.nn.functional.one_hot(labels, classes).to(centred).mT  # (C, N)
         counts = members.sum(1)
-        projectors = torch.diag_embed(members) - members[:, :, None] * members[:, None, :] / (
-            counts[:, None, None]
+        projectors = (
+            torch.diag_embed(members) - members[:, :, None] * members[:, None, :] / (counts[:, None, None])
         )
         a = task_weight / divide_by(rows, self.divisor)
         b = (class_weight / divide_by(counts, self.divisor))[:, None, None]
@@ -85,7 +85,7 @@ class QDA(GaussianHead):
         if len(state) == 3:
             means, cholesky, log_det = state
             offsets = query[None] - means[:, None]  # (C, Q, D)
-            white = torch.linalg.solve_triangular(cholesky, offsets.mT, upper=False)
+            white: Tensor = torch.linalg.solve_triangular(cholesky, offsets.mT, upper=False)
             return -((white * white).sum(1).mT + log_det) / 2
         mean, centred, half, share, gram_share, log_det, ridge = state
         z = query - mean
@@ -133,15 +133,11 @@ class QDA(GaussianHead):
         )
         return self.adopt(state, statistics)
 
-    def _build_columns(
-        self, means: Tensor, by_class: Tensor, scatter: Tensor, counts: Tensor
-    ) -> State:
+    def _build_columns(self, means: Tensor, by_class: Tensor, scatter: Tensor, counts: Tensor) -> State:
         class_weight, task_weight, ridge = self.weights.values().to(means)  # e1, e2, e3
         identity = torch.eye(means.shape[1], dtype=means.dtype, device=means.device)
         of_class = by_class / divide_by(counts, self.divisor)[:, None, None]
         of_task = scatter / divide_by(int(counts.sum()), self.divisor)
-        cholesky = torch.linalg.cholesky(
-            class_weight * of_class + task_weight * of_task + ridge * identity
-        )
+        cholesky = torch.linalg.cholesky(class_weight * of_class + task_weight * of_task + ridge * identity)
         log_det = 2 * torch.log(torch.diagonal(cholesky, dim1=-2, dim2=-1)).sum(-1)
         return means, cholesky, log_det

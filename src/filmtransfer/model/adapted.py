@@ -43,7 +43,11 @@ class AdaptedModel(nn.Module):
     @torch.no_grad()
     def configure(self, pixels: Tensor, labels: Tensor, batch: int = 32) -> Tensor:
         """Build the head from all support images (paper: FiT Prediction); returns their features."""
-        features = self.features(pixels, batch)
+        return self.build_head(self.features(pixels, batch), labels)
+
+    @torch.no_grad()
+    def build_head(self, features: Tensor, labels: Tensor) -> Tensor:
+        """Build the head from support features that are at hand; returns them."""
         self.head.configure(features, labels)
         return features
 

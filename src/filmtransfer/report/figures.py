@@ -60,8 +60,12 @@ def film_by_layer(numbers: Numbers, title: str) -> bytes:
 
 
 def prediction_sheet(
-    images: Sequence[Any], truths: Sequence[str], predictions: Sequence[str], confidences: Sequence[float],
-    title: str, columns: int = 8,
+    images: Sequence[Any],
+    truths: Sequence[str],
+    predictions: Sequence[str],
+    confidences: Sequence[float],
+    title: str,
+    columns: int = 8,
 ) -> bytes:
     """Images with what they were taken for, right in green, wrong in red, as PNG."""
     cell, side, top = 150, 120, 56
@@ -69,11 +73,15 @@ def prediction_sheet(
     sheet = Image.new("RGB", (columns * cell + 20, rows * (cell + 34) + top + 12), PAPER)
     draw = ImageDraw.Draw(sheet)
     draw.text((16, 16), title, fill=INK, font=_font(20))
-    for i, (image, truth, said, sure) in enumerate(zip(images, truths, predictions, confidences, strict=True)):
+    for i, (image, truth, said, sure) in enumerate(
+        zip(images, truths, predictions, confidences, strict=True)
+    ):
         left, up = 10 + (i % columns) * cell, top + (i // columns) * (cell + 34)
         right = truth == said
         colour = RIGHT if right else WRONG
-        picture = Image.fromarray(np.asarray(image)).convert("RGB").resize((side, side), Image.Resampling.LANCZOS)
+        picture = (
+            Image.fromarray(np.asarray(image)).convert("RGB").resize((side, side), Image.Resampling.LANCZOS)
+        )
         draw.rectangle((left + 12, up, left + side + 17, up + side + 5), outline=colour, width=3)
         sheet.paste(picture, (left + 15, up + 3))
         mark = "✓" if right else "✗"

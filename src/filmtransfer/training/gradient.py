@@ -59,7 +59,7 @@ def accumulate(
     fresh = torch.nonzero(~again).flatten()
     for chunk in fresh.split(micro_batch):
         logits = head.evaluate(copies, embed(episode.query[chunk]))
-        lossof(logits, episode.query_labels[chunk]).backward()  # type: ignore[no-untyped-call]
+        lossof(logits, episode.query_labels[chunk]).backward()
 
     roots: list[Tensor] = []
     gradients: list[Tensor | None] = []

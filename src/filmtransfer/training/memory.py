@@ -23,4 +23,5 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):
         return False
     wishes = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1), (_M_ARENA_MAX, 1))
-    return all([bool(mallopt(option, value)) for option, value in wishes])
+    granted = [bool(mallopt(option, value)) for option, value in wishes]
+    return all(granted)

@@ -1,0 +1,115 @@
+"""Does it pay to draw new halves at every step? ``resplit`` (ours) against the paper's fixed ``split``.
+
+    python benchmarks/splits.py --data ../shared/data
+
+FiT-LDA on efficientnet_lite0 with the fast preset's image sizes and learning rate, for sets × shots ×
+seeds; accuracy on held-out images at the full move and half-way back to the start (see docs/presets.md).
+Writes benchmarks/results/splits.json and splits.md; a run that is already there is not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+
+from filmtransfer import film
+from filmtransfer.backbones import load_backbone
+from filmtransfer.data import load, resize
+from filmtransfer.heads import make_head
+from filmtransfer.model import AdaptedModel
+from filmtransfer.training.choose import interpolate, snapshot
+from filmtransfer.training.evaluate import mean_interval
+from filmtransfer.training.finetune import finetune
+from filmtransfer.training.memory import keep_freed_memory
+from filmtransfer.training.presets import preset
+from sets import task
+
+RESULTS = Path(__file__).parent / "results"
+SETS = ("cifar10", "eurosat", "svhn", "oxford_pets", "quickdraw")
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("--data", type=Path, required=True)
+    options.add_argument("--test", type=int, default=300)
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--shots", type=int, nargs="+", default=[2, 5, 10])
+    args = options.parse_args()
+    keep_freed_memory()
+    file = RESULTS / "splits.json"
+    runs = json.loads(file.read_text()) if file.exists() else []
+    done = {(r["set"], r["shots"], r["seed"]) for r in runs}
+    for seed in range(args.seeds):
+        for shots in args.shots:
+            for name in SETS:
+                if (name, shots, seed) not in done:
+                    runs.append(one(args, name, shots, seed))
+                    file.write_text(json.dumps(runs, indent=1) + "\n")
+                    print(json.dumps(runs[-1]), flush=True)
+    (RESULTS / "splits.md").write_text(table(runs))
+    print(table(runs))
+
+
+def one(args: argparse.Namespace, name: str, shots: int, seed: int) -> dict[str, object]:
+    settings = preset("fast")
+    where = task(args.data, name, shots, seed, args.test)
+    model = AdaptedModel(load_backbone("efficientnet_lite0"), make_head("lda"), settings.image_size)
+    learn, held_out = load(where.learn, model.pixels), load(where.held_out, model.pixels)
+    small = resize(learn.pixels, settings.train_size or settings.image_size)
+    start = snapshot(model)
+    row: dict[str, object] = {"set": name, "shots": shots, "seed": seed, "steps": settings.steps}
+
+    def accuracy() -> float:
+        model.configure(learn.pixels, learn.labels)
+        return float((model.logits(held_out.pixels).argmax(1) == held_out.labels).float().mean())
+
+    row["frozen"] = accuracy()
+    for split in ("split", "resplit"):
+        interpolate(model, start, start, 0.0)
+        began = time.monotonic()
+        finetune(model, small, learn.labels, settings.with_choices(split=split), seed=seed)
+        row[f"{split}_seconds"] = round(time.monotonic() - began, 1)
+        end = snapshot(model)
+        row[split] = accuracy()
+        interpolate(model, start, end, 0.5)
+        row[f"{split}_half"] = accuracy()
+    film.reset(model.network)
+    return row
+
+
+def table(runs: list[dict[str, object]]) -> str:
+    """Means over seeds, by set and shots, and over all."""
+    kinds = ("frozen", "split", "resplit", "split_half", "resplit_half")
+    lines = [
+        "| set | shots | frozen | split | resplit | split, half | resplit, half |",
+        "|---|---|---|---|---|---|---|",
+    ]
+
+    def cells(chosen: list[dict[str, object]]) -> str:
+        return " | ".join(
+            "{:.1f} ± {:.1f}".format(*(100 * v for v in mean_interval([r[k] for r in chosen]))) for k in kinds
+        )  # type: ignore[misc]
+
+    keys = sorted({(r["set"], r["shots"]) for r in runs})  # type: ignore[type-var]
+    for name, shots in keys:
+        lines.append(
+            f"| {name} | {shots} | {cells([r for r in runs if (r['set'], r['shots']) == (name, shots)])} |"
+        )
+    for shots in sorted({r["shots"] for r in runs}):  # type: ignore[type-var]
+        lines.append(f"| all | {shots} | {cells([r for r in runs if r['shots'] == shots])} |")
+    lines.append(f"| all | all | {cells(runs)} |")
+    better = sum(float(r["resplit"]) > float(r["split"]) for r in runs)  # type: ignore[arg-type]
+    worse = sum(float(r["resplit"]) < float(r["split"]) for r in runs)  # type: ignore[arg-type]
+    lines.append(f"\nresplit is ahead of split in {better} of {len(runs)} runs and behind in {worse}.")
+    lines.append(f"torch threads: {torch.get_num_threads()}.")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Write docs/reference.md from the code: the command's help pages and the public Python names.
+
+make docs
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from pathlib import Path
+from typing import Any
+
+os.environ["COLUMNS"] = "100"
+
+import click
+import typer
+
+import filmtransfer
+from filmtransfer import heads
+from filmtransfer.backbones import CATALOGUE, numbers
+from filmtransfer.cli.app import app
+from filmtransfer.training.presets import PRESETS
+
+TARGET = Path(__file__).parents[1] / "docs/reference.md"
+
+
+def reference() -> str:
+    parts = [
+        "# Reference",
+        "Made from the code by `make docs`; a test keeps it true.",
+        "## The command",
+        "Exit codes: 0 good, 1 a bug of ours, 2 bad usage, 3 bad input, 4 bad file, 5 not available here, "
+        "130 interrupted. `--debug` (or `FIT_DEBUG=1`) shows the traceback behind an error.",
+    ]
+    command: Any = typer.main.get_command(app)
+    for name, verb in command.commands.items():
+        context = click.Context(verb, info_name=f"fit {name}", max_content_width=100, terminal_width=100)
+        parts += [f"### fit {name}", f"```text\n{verb.get_help(context).strip()}\n```"]
+    parts.append("## Presets")
+    rows = ["| preset | " + " | ".join(PRESETS["fast"].to_dict()) + " |"]
+    rows.append("|" + "---|" * (len(PRESETS["fast"].to_dict()) + 1))
+    rows += [
+        f"| {name} | " + " | ".join(str(v) for v in s.to_dict().values()) + " |"
+        for name, s in PRESETS.items()
+    ]
+    parts.append("\n".join(rows))
+    parts.append("## Backbones")
+    rows = [
+        "| name | timm model | numbers | features | FiLM sites | FiLM numbers | licence |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, entry in CATALOGUE.items():
+        n = numbers(name)
+        rows.append(
+            f"| {name} | {entry.timm_name} | {n.parameters:,} | {n.features} | {n.sites} | {n.film:,} | {entry.licence} |"
+        )
+    parts.append("\n".join(rows))
+    parts.append("## Python")
+    public = {
+        f"filmtransfer.{n}": getattr(filmtransfer, n) for n in filmtransfer.__all__ if n != "__version__"
+    }
+    public |= {
+        f"filmtransfer.heads.{n}": getattr(heads, n)
+        for n in ("ProtoNets", "LDA", "QDA", "Linear", "Statistics")
+    }
+    for name, item in public.items():
+        parts += [f"### {name}", _describe(item)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _describe(item: Any) -> str:
+    lines = [f"```python\n{item.__name__}{_signature(item)}\n```" if not issubclass(item, Exception) else ""]
+    lines.append(f"```text\n{inspect.cleandoc(item.__doc__ or '')}\n```")
+    for name, member in vars(item).items():
+        function = getattr(member, "__func__", member)
+        if name.startswith("_") or not inspect.isfunction(function) or not function.__doc__:
+            continue
+        lines.append(f"- `{name}{_signature(function)}`: {function.__doc__.strip().splitlines()[0]}")
+    bases = [base for base in item.__mro__[1:] if base.__module__.startswith("filmtransfer")]
+    for base in bases:
+        shared = [
+            f"- `{name}{_signature(member)}`: {member.__doc__.strip().splitlines()[0]}"
+            for name, member in vars(base).items()
+            if inspect.isfunction(member)
+            and member.__doc__
+            and not name.startswith("_")
+            and name not in vars(item)
+        ]
+        lines += shared
+    return "\n".join(line for line in lines if line)
+
+
+def _signature(item: Any) -> str:
+    try:
+        return str(inspect.signature(item))
+    except (TypeError, ValueError):
+        return "(…)"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(reference())
+    print(f"wrote {TARGET.name}")

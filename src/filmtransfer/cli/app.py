@@ -1,0 +1,72 @@
+"""The verbs, and what happens when one fails.
+
+Exit codes: 0 good, 1 a bug of ours, 2 bad usage, 3 bad input, 4 bad file, 5 not available here,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+import typer
+
+from ..errors import FitError
+from . import backbones, demo, evaluate, predict, show, train
+from .printing import Printer
+
+app = typer.Typer(
+    name="fit",
+    help="Few-shot image classification by FiLM Transfer.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("demo")(demo.demo)
+app.command("train")(train.train)
+app.command("predict")(predict.predict)
+app.command("evaluate")(evaluate.evaluate)
+app.command("show")(show.show)
+app.command("backbones")(backbones.backbones)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; a user's mistake ends in one clear line, never in a traceback."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words or os.environ.get("FIT_DEBUG") == "1"
+    words = [word for word in words if word != "--debug"]
+    printer = Printer("--json" in words)
+    command: Any = typer.main.get_command(app)
+    try:
+        result = command.main(args=words, prog_name="fit", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except FitError as error:
+        if debug:
+            raise
+        return printer.failure(error.message, error.hint, error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return 2
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "fit"
+        return printer.failure(error.format_message(), f"See '{where} --help'.", 2)
+    except click.ClickException as error:
+        return printer.failure(error.format_message(), "", 2)
+    except (KeyboardInterrupt, click.Abort):
+        return printer.failure("Interrupted.", "", 130)
+    except BrokenPipeError:  # the reader of our output went away
+        sys.stderr.close()
+        return 0
+    except MemoryError:
+        return printer.failure("Not enough memory.", "Try a smaller --image-size or --micro-batch.", 1)
+    except Exception as error:
+        if debug:
+            raise
+        return printer.failure(
+            f"Something went wrong that should not have: {type(error).__name__}: {error}",
+            "Run again with --debug and report what it prints.",
+            1,
+        )

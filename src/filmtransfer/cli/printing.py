@@ -1,0 +1,109 @@
+"""What goes to stdout and what to stderr; the progress bar; options that several verbs share."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ..errors import FitWarning
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
+
+
+class Printer:
+    """Text for people, or one JSON document for programs."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        self.out = Console(highlight=False, soft_wrap=True)
+        self.err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def say(self, text: str = "") -> None:
+        (self.err if self.as_json else self.out).print(text, markup=False)
+
+    def note(self, text: str) -> None:
+        self.err.print(f"note: {text}", style="yellow", markup=False)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[int] = ()) -> None:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for i, column in enumerate(columns):
+            table.add_column(column, justify="right" if i in right else "left", no_wrap=True)
+        for row in rows:
+            table.add_row(*(str(cell) for cell in row))
+        console = self.err if self.as_json else self.out
+        if not console.is_terminal:  # a pipe has no width: never cut a name short
+            console = Console(file=console.file, width=10_000, highlight=False)
+        console.print(table)
+
+    def document(self, content: dict[str, Any]) -> None:
+        if self.as_json:
+            print(json.dumps(content, ensure_ascii=False, indent=2, default=str))
+
+    def failure(self, message: str, hint: str, code: int) -> int:
+        self.err.print(f"fit: {message}", style="bold red", markup=False)
+        if hint:
+            self.err.print(f"     {hint}", markup=False)
+        self.document({"error": {"message": message, "hint": hint, "exit_code": code}})
+        return code
+
+    @contextmanager
+    def notes(self) -> Iterator[None]:
+        """Print the package's warnings as notes, each once."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                yield
+            finally:
+                for text in dict.fromkeys(
+                    str(w.message) for w in caught if issubclass(w.category, FitWarning)
+                ):
+                    self.note(text)
+
+
+@contextmanager
+def progress_bar(quiet: bool = False) -> Iterator[Any]:
+    """A function to call with each step's Progress; draws nothing without a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(
+            "loss {task.fields[loss]:.3f}  accuracy {task.fields[accuracy]:.0%}  {task.fields[left]} left"
+        ),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("fine-tuning", total=None, loss=float("nan"), accuracy=0.0, left="…")
+
+        def watch(step: Any) -> None:
+            left = (
+                f"{step.seconds_left:.0f} s"
+                if step.seconds_left < 90
+                else f"{step.seconds_left / 60:.0f} min"
+            )
+            bar.update(
+                task, completed=step.step, total=step.steps, loss=step.loss, accuracy=step.accuracy, left=left
+            )
+
+        yield watch
+
+
+def size(count: int) -> str:
+    """Bytes as people read them."""
+    return f"{count / 1000:.0f} KB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f}%"

@@ -1,0 +1,136 @@
+"""fit show FILE | --backbone NAME"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import UsageError
+from .printing import Json, Printer, size
+
+
+def show(
+    file: Annotated[Path | None, typer.Argument(help="An update file.")] = None,
+    backbone: Annotated[str | None, typer.Option(help="Show the counts of a backbone instead.")] = None,
+    classes: Annotated[int, typer.Option(help="Number of classes C for --backbone.", min=2)] = 10,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write box plots of |γ−1| and |β| by layer (PNG).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what is in an update file, or what updates of a backbone would weigh."""
+    printer = Printer(as_json)
+    if (file is None) == (backbone is None):
+        raise UsageError("Give an update file or --backbone NAME.", "For example: fit show pets.safetensors")
+    if file is not None:
+        _show_file(printer, file, plot)
+    elif plot is not None:
+        raise UsageError("--plot shows the FiLM numbers of an update file.", "Give the file.")
+    else:
+        assert backbone is not None
+        table = counts_table(backbone, classes)
+        printer.say(f"{backbone}, C = {classes}: shared and updateable numbers")
+        _print_counts(printer, table)
+        printer.document({"backbone": backbone, "classes": classes, "methods": table})
+
+
+def counts_table(backbone: str, classes: int) -> list[dict[str, Any]]:
+    """The paper's table 'Shared and updateable parameters', for any backbone and C."""
+    from ..backbones import numbers
+    from ..heads import LDA, QDA, ProtoNets
+
+    known = numbers(backbone)
+    full = known.parameters + classes * known.features  # BiT: every weight, and a head of C·D
+    rows = [{"method": "full fine-tuning (BiT)", "shared": 0, "updateable": full, "rmus": 1.0}]
+    for name, head in (("FiT-QDA", QDA), ("FiT-LDA", LDA), ("FiT-ProtoNets", ProtoNets)):
+        updateable = known.film + head.updateable(classes, known.features)
+        rows.append(
+            {"method": name, "shared": known.parameters, "updateable": updateable, "rmus": updateable / full}
+        )
+    return rows
+
+
+def _print_counts(printer: Printer, table: list[dict[str, Any]]) -> None:
+    printer.table(
+        ["method", "shared", "updateable", "relative update size"],
+        [[r["method"], f"{r['shared']:,}", f"{r['updateable']:,}", f"{r['rmus']:.4f}"] for r in table],
+        right=(1, 2, 3),
+    )
+
+
+def _show_file(printer: Printer, file: Path, plot: Path | None) -> None:
+    from ..backbones import numbers
+    from ..files import check_writable, write_atomically
+    from ..heads import HEADS
+    from ..model import Update
+
+    if plot is not None:
+        check_writable(plot)
+    update = Update.load(file)
+    content = file.stat().st_size
+    known = numbers(update.backbone)
+    classes = len(update.classes)
+    film = sum(t.numel() for t in update.film.values())
+    by_paper = film + HEADS[update.head].updateable(classes, known.features)
+    full = known.parameters + classes * known.features
+    facts: dict[str, Any] = {
+        "file": str(file),
+        "bytes": content,
+        "backbone": update.backbone,
+        "backbone_sha256": update.backbone_digest,
+        "head": update.head,
+        "classes": dict(zip([str(c) for c in update.classes], update.counts, strict=True)),
+        "shared_numbers": known.parameters,
+        "film_numbers": film,
+        "updateable_numbers": by_paper,
+        "stored_numbers": update.numbers(),
+        "relative_update_size": by_paper / full,
+        "covariance_weights": None
+        if update.covariance_weights is None
+        else update.covariance_weights.exp().tolist(),
+        "keeps_statistics": update.support is not None,
+        "pixels": vars(update.pixels),
+        "settings": update.settings,
+        "results": update.results,
+        "seed": update.seed,
+        "versions": update.versions,
+    }
+    printer.say(f"{file}: {size(content)}")
+    printer.table(
+        ["", ""],
+        [
+            ["backbone", f"{update.backbone} (weights {update.backbone_digest[:12]}…)"],
+            ["head", update.head],
+            ["shared numbers", f"{known.parameters:,}"],
+            ["updateable numbers", f"{by_paper:,} by the paper's count, {film:,} of them FiLM"],
+            ["stored numbers", f"{update.numbers():,}"],
+            ["relative update size", f"{by_paper / full:.4f} of full fine-tuning's {full:,}"],
+            ["covariance weights e", _weights(update.head, facts["covariance_weights"])],
+            ["image size", f"{update.pixels.size} px"],
+            ["statistics kept", "yes" if update.support is not None else "no"],
+            ["settings", ", ".join(f"{k}={v}" for k, v in update.settings.items() if v is not None)],
+            ["results", ", ".join(f"{k}={v}" for k, v in update.results.items())],
+            ["seed", update.seed],
+            ["made with", ", ".join(f"{k} {v}" for k, v in update.versions.items())],
+        ],
+    )
+    printer.say()
+    printer.table(["class", "images"], list(facts["classes"].items()), right=(1,))
+    if plot is not None:
+        from ..report.figures import film_by_layer
+
+        write_atomically(
+            plot, film_by_layer(update.film, f"How far FiLM moved: {file.name} on {update.backbone}")
+        )
+        printer.say(f"Wrote {plot}.")
+        facts["plot"] = str(plot)
+    printer.document(facts)
+
+
+def _weights(head: str, values: list[float] | None) -> str:
+    if values is None:
+        return "none"
+    names = {"lda": ("e2", "e3"), "qda": ("e1", "e2", "e3")}[head]
+    return ", ".join(f"{name} = {value:.3f}" for name, value in zip(names, values, strict=True))

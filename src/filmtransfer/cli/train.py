@@ -1,0 +1,97 @@
+"""fit train FOLDER --out FILE"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .printing import Json, Printer, progress_bar, size
+
+
+def train(
+    folder: Annotated[
+        Path, typer.Argument(help="A folder with one subfolder per class, or a CSV: path,label.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The update file to write (.safetensors).")],
+    backbone: Annotated[
+        str, typer.Option(help="Pretrained backbone; see 'fit backbones'.")
+    ] = "efficientnet_lite0",
+    weights: Annotated[str | None, typer.Option(help="Weights file for the backbone.")] = None,
+    head: Annotated[str, typer.Option(help="lda, qda, protonets or linear.")] = "lda",
+    preset: Annotated[str, typer.Option(help="fast, paper, paper_v2m, orbit_b0 or orbit_bit.")] = "fast",
+    steps: Annotated[
+        int | None, typer.Option(help="Fine-tuning steps; 0 for a classifier in seconds.")
+    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Adam's learning rate.")] = None,
+    split: Annotated[str | None, typer.Option(help="auto, split, no_split, use_all or resplit.")] = None,
+    image_size: Annotated[int | None, typer.Option(help="Pixels a side for the head and prediction.")] = None,
+    train_size: Annotated[int | None, typer.Option(help="Pixels a side for fine-tuning.")] = None,
+    micro_batch: Annotated[int | None, typer.Option(help="Images in memory at once while training.")] = None,
+    prior: Annotated[str, typer.Option(help="uniform or empirical class frequencies.")] = "uniform",
+    seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Stop fine-tuning after this many seconds.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse unreadable images.")] = False,
+    keep_statistics: Annotated[
+        bool,
+        typer.Option("--keep-statistics", help="Keep the support features in the file, to edit it later."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Learn a classifier from a folder of photos and write its update file."""
+    from ..data import LabelledImages
+    from ..estimator import FewShotClassifier
+    from ..files import check_writable
+    from ..training.memory import keep_freed_memory
+
+    printer = Printer(as_json)
+    check_writable(out)
+    keep_freed_memory()
+    clf = FewShotClassifier(
+        backbone, head, "auto" if steps is None else steps, seed,
+        preset=preset, learning_rate=learning_rate, split=split, image_size=image_size, train_size=train_size,
+        micro_batch=micro_batch, prior=prior, weights=weights, time_limit=time_limit, strict=strict,
+        keep_statistics=keep_statistics,
+    )  # fmt: skip
+    with printer.notes(), progress_bar() as watch:
+        clf.fit_images(LabelledImages.from_any(folder), watch)
+    written = clf.save(out)
+    report(printer, clf, out, written)
+
+
+def report(printer: Printer, clf: Any, out: Path, written: int) -> None:
+    """What was learned, in words and as a document."""
+    history, update = clf.history_, clf.update_
+    images = sum(update.counts)
+    printer.say(
+        f"{len(update.classes)} classes, {images} images, {update.head.upper()} on {update.backbone}."
+    )
+    for skipped in clf.skipped_:
+        printer.say(f"  left out: {skipped.name}: {skipped.reason}")
+    why = {
+        "done": "",
+        "interrupted": " (stopped by you; the best so far is kept)",
+        "time limit": " (time limit)",
+        "not finite": " (the loss was not finite any more; the last good numbers are kept)",
+        "one-shot": " (one image per class: nothing to fine-tune on)",
+    }[history.stopped]
+    printer.say(f"Fine-tuned {history.steps} steps in {history.seconds:.0f} s{why}.")
+    printer.say(f"Wrote {out}: {size(written)}, {update.numbers():,} numbers.")
+    printer.document(
+        {
+            "file": str(out),
+            "bytes": written,
+            "numbers": update.numbers(),
+            "classes": dict(zip([str(c) for c in update.classes], update.counts, strict=True)),
+            "backbone": update.backbone,
+            "head": update.head,
+            "steps": history.steps,
+            "stopped": history.stopped,
+            "seconds": round(history.seconds, 2),
+            "results": update.results,
+            "skipped": [{"image": s.name, "reason": s.reason} for s in clf.skipped_],
+        }
+    )

@@ -1,0 +1,252 @@
+"""FewShotClassifier: the Python front door, after scikit-learn's conventions."""
+
+from __future__ import annotations
+
+import platform
+import warnings
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .backbones import Backbone, load_backbone
+from .data import LabelledImages, LoadedImages, Skipped, largest_side, load, read_squares, resize
+from .errors import FitWarning, InputError, UsageError
+from .heads import log_prior, make_head
+from .model import AdaptedModel, Update
+from .training.adapt import Adapted, adapt
+from .training.finetune import Watch
+from .training.presets import Settings, preset
+
+UNEQUAL = 3  # say so when the largest class has more than this many times the images of the smallest
+
+
+class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier from a handful of images per class.
+
+    Parameters
+    ----------
+    backbone : name of a pretrained network (``fit backbones`` lists them); ``weights`` a file for it.
+    head : "lda", "qda", "protonets" or "linear".
+    preset : "fast" (laptop) or one of the paper's settings, "paper" first of all.
+    steps, learning_rate, split, image_size, train_size, support_size, micro_batch : override the preset.
+        ``steps=0`` gives a classifier in seconds, without fine-tuning.
+    prior : "uniform", "empirical" or C positive numbers; used at prediction only.
+    seed : everything random follows from it.
+    time_limit : seconds after which fine-tuning stops.
+    strict : refuse unreadable images instead of leaving them out.
+    keep_statistics : store the support features in the update, so that it can be edited later.
+    """
+
+    def __init__(
+        self,
+        backbone: str = "efficientnet_lite0",
+        head: str = "lda",
+        steps: int | Literal["auto"] = "auto",
+        seed: int = 0,
+        *,
+        preset: str = "fast",
+        learning_rate: float | None = None,
+        split: str | None = None,
+        image_size: int | None = None,
+        train_size: int | None = None,
+        support_size: int | None = None,
+        micro_batch: int | None = None,
+        prior: Any = "uniform",
+        weights: str | None = None,
+        time_limit: float | None = None,
+        strict: bool = False,
+        keep_statistics: bool = False,
+    ) -> None:
+        self.backbone = backbone
+        self.head = head
+        self.steps = steps
+        self.seed = seed
+        self.preset = preset
+        self.learning_rate = learning_rate
+        self.split = split
+        self.image_size = image_size
+        self.train_size = train_size
+        self.support_size = support_size
+        self.micro_batch = micro_batch
+        self.prior = prior
+        self.weights = weights
+        self.time_limit = time_limit
+        self.strict = strict
+        self.keep_statistics = keep_statistics
+
+    # Fitting
+
+    def fit(self, images: Sequence[Any], labels: Sequence[Any]) -> Self:
+        """Learn from images (paths, PIL images or uint8 arrays) and their labels."""
+        return self.fit_images(LabelledImages.from_memory(images, labels))
+
+    def fit_folder(self, folder: str | Path) -> Self:
+        """Learn from a folder with one subfolder per class, or from a CSV of paths and labels."""
+        return self.fit_images(LabelledImages.from_any(folder))
+
+    def fit_images(self, images: LabelledImages, watch: Watch | None = None) -> Self:
+        """Learn from labelled images; ``watch`` is told of every step."""
+        settings = self.settings()
+        make_head(self.head)  # a wrong name is said before anything is loaded
+        backbone = load_backbone(self.backbone, self.weights)
+        side = largest_side(images.sources)
+        model = AdaptedModel(backbone, make_head(self.head), settings.size_for(side))
+        loaded = load(images, model.pixels, strict=self.strict)
+        self._prior_for(loaded)
+        self._warn(loaded)
+        small = resize(loaded.pixels, settings.train_size_for(side), model.pixels.interpolation)
+        adapted = adapt(
+            model,
+            loaded.pixels,
+            small,
+            loaded.labels,
+            settings,
+            seed=self.seed,
+            watch=watch,
+            time_limit=self.time_limit,
+        )
+        self._adopt(model, loaded, settings, adapted)
+        return self
+
+    def settings(self) -> Settings:
+        """The preset with what was chosen by hand."""
+        if self.steps != "auto" and (not isinstance(self.steps, int) or isinstance(self.steps, bool)):
+            raise UsageError(
+                f"steps cannot be {self.steps!r}.", "It is 'auto' or a whole number of at least 0."
+            )
+        return preset(self.preset).with_choices(
+            steps=None if self.steps == "auto" else self.steps,
+            learning_rate=self.learning_rate,
+            split=self.split,
+            image_size=self.image_size,
+            small_image_size=self.image_size,
+            train_size=self.train_size,
+            support_size=self.support_size,
+            micro_batch=self.micro_batch,
+        )
+
+    # Predicting
+
+    def predict_proba(self, images: Sequence[Any]) -> np.ndarray:
+        """p(y=c | image) (N, C), classes in the order of ``classes_``."""
+        pixels, skipped = self.read(images)
+        if skipped:
+            raise InputError(
+                f"{len(skipped)} images cannot be used, the first: {skipped[0].name}: {skipped[0].reason}."
+            )
+        return self.probabilities(torch.stack([p for p in pixels if p is not None]))
+
+    def predict(self, images: Sequence[Any]) -> np.ndarray:
+        """The most probable class of each image."""
+        best = self.predict_proba(images).argmax(1)  # first: it says so if this is not fitted
+        chosen: np.ndarray = self.classes_[best]
+        return chosen
+
+    def score(self, images: Sequence[Any], labels: Sequence[Any]) -> float:
+        """Accuracy on labelled images."""
+        if len(images) != len(labels):
+            raise InputError(f"{len(images)} images but {len(labels)} labels.", "One label per image.")
+        return float(np.mean(self.predict(images) == np.asarray(labels)))
+
+    def read(self, images: Sequence[Any]) -> tuple[list[torch.Tensor | None], list[Skipped]]:
+        """Images as this classifier wants their pixels; None and a reason where one cannot be read."""
+        check_is_fitted(self)
+        if len(images) == 0:
+            raise InputError("No images were given.", "Give at least one.")
+
+        def name(i: int) -> str:
+            return str(images[i]) if isinstance(images[i], (str, Path)) else f"image {i}"
+
+        return read_squares(images, self.model_.pixels, name)
+
+    def probabilities(self, pixels: torch.Tensor) -> np.ndarray:
+        """p(y=c | image) (N, C) for pixels from ``read``."""
+        logits = self.model_.logits(pixels).double()
+        logits = logits + log_prior(_prior(self.prior), torch.tensor(self.update_.counts))
+        out: np.ndarray = torch.softmax(logits, 1).numpy()
+        return out
+
+    # The file
+
+    def save(self, path: str | Path) -> int:
+        """Write the update, atomically; returns its size in bytes."""
+        check_is_fitted(self)
+        return self.update_.save(path)
+
+    @classmethod
+    def load(
+        cls, path: str | Path, *, backbone: Backbone | None = None, weights: str | None = None
+    ) -> FewShotClassifier:
+        """A classifier from an update file; the backbone comes from where it came from at training."""
+        update = Update.load(path)
+        clf = cls(backbone=update.backbone, head=update.head, seed=update.seed, weights=weights)
+        clf.prior = update.settings.get("prior", "uniform")
+        clf._take(update, update.apply(backbone or load_backbone(update.backbone, weights)))
+        return clf
+
+    # Inside
+
+    def _adopt(self, model: AdaptedModel, loaded: LoadedImages, settings: Settings, adapted: Adapted) -> None:
+        chosen = settings.to_dict() | {"preset": self.preset, "prior": _plain(self.prior)}
+        keep = (adapted.features, loaded.labels) if self.keep_statistics else None
+        update = Update.of(
+            model,
+            loaded.classes,
+            settings=chosen,
+            results=adapted.results(),
+            seed=self.seed,
+            versions=versions(),
+            support=keep,
+        )
+        self.history_ = adapted.history
+        self.skipped_ = loaded.skipped
+        self._take(update, model)
+
+    def _take(self, update: Update, model: AdaptedModel) -> None:
+        self.update_, self.model_ = update, model
+        self.classes_ = np.asarray(update.classes)
+        self.counts_ = np.asarray(update.counts)
+
+    def _prior_for(self, loaded: LoadedImages) -> None:
+        log_prior(_prior(self.prior), torch.tensor(loaded.counts()))
+
+    def _warn(self, loaded: LoadedImages) -> None:
+        notes = list(loaded.warnings)
+        if loaded.skipped:
+            first = loaded.skipped[0]
+            notes.append(f"{len(loaded.skipped)} images left out, the first: {first.name}: {first.reason}.")
+        counts = loaded.counts()
+        if max(counts) > UNEQUAL * min(counts) and isinstance(self.prior, str) and self.prior == "uniform":
+            notes.append(
+                f"Classes have from {min(counts)} to {max(counts)} images, but are taken as equally likely. "
+                "If they are not, use prior='empirical'."
+            )
+        if max(counts) == 1:
+            notes.append("Every class has one image: the head is built, but there is no fine-tuning.")
+        for note in notes:
+            warnings.warn(note, FitWarning, stacklevel=4)
+
+
+def versions() -> dict[str, str]:
+    """The libraries that shape the numbers of an update."""
+    found = {"python": platform.python_version()}
+    for name in ("filmtransfer", "torch", "timm", "pillow"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # run from a source tree that is not installed
+            found[name] = "unknown"
+    return found
+
+
+def _prior(prior: Any) -> Any:
+    return prior if isinstance(prior, str) else torch.as_tensor(prior, dtype=torch.float64)
+
+
+def _plain(prior: Any) -> Any:
+    return prior if isinstance(prior, str) else [float(p) for p in prior]

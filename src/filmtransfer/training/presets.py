@@ -1,0 +1,85 @@
+"""Settings of fine-tuning by name.
+
+The paper's come from its Training and Evaluation Details; ``fast`` is ours, measured in
+benchmarks/ (docs/presets.md says what it trades).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ..errors import UsageError, choices
+
+SMALL_IMAGE = 32  # "unless the image size was 32×32 pixels or less" (paper)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that decides a fine-tuning run, beside data, backbone, head and seed."""
+
+    steps: int
+    learning_rate: float
+    split: str = "auto"
+    support_size: int = 100
+    max_query: int = 2000
+    image_size: int = 384
+    small_image_size: int = 224  # for images of at most 32 pixels
+    train_size: int | None = None  # fine-tune on smaller images than the head is built from
+    micro_batch: int = 64
+    hold_out: float = 0.0  # share of each class kept from ψ, to choose how far to go; 0: all the way
+
+    def size_for(self, largest_side: int) -> int:
+        """The image size of the head and of prediction, given the largest side among the images."""
+        return self.small_image_size if 0 < largest_side <= SMALL_IMAGE else self.image_size
+
+    def train_size_for(self, largest_side: int) -> int:
+        """The image size of fine-tuning."""
+        return min(self.train_size or self.size_for(largest_side), self.size_for(largest_side))
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def with_choices(self, **chosen: Any) -> Settings:
+        """These settings with whatever was chosen by hand (None means not chosen)."""
+        settings = replace(self, **{k: v for k, v in chosen.items() if v is not None})
+        _at_least("steps", settings.steps, 0)
+        _at_least("support_size", settings.support_size, 2)
+        _at_least("max_query", settings.max_query, 1)
+        _at_least("micro_batch", settings.micro_batch, 1)
+        _at_least("image_size", min(settings.image_size, settings.small_image_size), 32)
+        _at_least("train_size", settings.train_size or 32, 32)
+        if not settings.learning_rate > 0:
+            raise UsageError(
+                f"The learning rate cannot be {settings.learning_rate}.", "It has to be above 0."
+            )
+        return settings
+
+
+_PAPER = Settings(steps=400, learning_rate=0.0035, split="paper")
+
+PRESETS: dict[str, Settings] = {
+    "fast": Settings(
+        steps=30,
+        learning_rate=0.0035,
+        image_size=224,
+        small_image_size=224,
+        train_size=128,
+        hold_out=0.25,
+    ),
+    "paper": _PAPER,
+    "paper_v2m": replace(_PAPER, steps=1000),
+    "orbit_b0": replace(_PAPER, steps=50, learning_rate=0.007, image_size=224),
+    "orbit_bit": replace(_PAPER, steps=50, learning_rate=0.003, image_size=224),
+}
+
+
+def preset(name: str) -> Settings:
+    if name not in PRESETS:
+        raise choices("The preset", name, PRESETS)
+    return PRESETS[name]
+
+
+def _at_least(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UsageError(f"{name} cannot be {value!r}.", f"It has to be a whole number of at least {least}.")

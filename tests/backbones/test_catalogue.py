@@ -1,0 +1,281 @@
+"""Counts as the paper prints them, and weights that classify real photographs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from filmtransfer import backbones, film
+from filmtransfer.backbones import (
+    CATALOGUE,
+    Entry,
+    assemble,
+    build,
+    digest,
+    entry_for,
+    load_backbone,
+    numbers,
+)
+from filmtransfer.backbones.weights import load_state, package_file
+from filmtransfer.data import PixelSpec, decode, normalise, to_square
+from filmtransfer.errors import UnavailableError, UpdateFileError, UsageError
+
+RECORDED = Path(__file__).with_name("recorded_logits.json")
+
+
+def test_counts_are_exact():
+    found = {
+        n: (numbers(n).sites, numbers(n).film) for n in ("bit_m_r50x1", "efficientnet_b0", "efficientnetv2_m")
+    }
+    assert found == {
+        "bit_m_r50x1": (17, 11_648),
+        "efficientnet_b0": (18, 20_544),
+        "efficientnetv2_m": (59, 137_472),
+    }
+    assert numbers("vit_b16").film == 38_400
+    assert numbers("efficientnet_lite0").film == 20_544
+    assert numbers("bit_m_r50x1").parameters == 23_500_352
+    assert numbers("bit_m_r50x1").features == 2048
+
+
+@pytest.mark.parametrize("name", list(CATALOGUE))
+def test_sites_exist_once_and_in_order(name):
+    with torch.device("meta"):
+        model = build(entry_for(name))
+    sites = backbones.film_sites(model)
+    assert len(sites) == len(set(sites)) == numbers(name).sites
+    assert all(hasattr(model.get_submodule(site), "weight") for site in sites)
+
+
+@pytest.mark.parametrize(
+    "name", ["mobilenetv3_small_050", "convnext_atto", "resnetv2_50x1_bit", "regnetx_002"]
+)
+@torch.no_grad()
+def test_feature_size_is_what_comes_out(name):
+    model = build(entry_for(name))
+    assert model(torch.zeros(2, 3, 64, 64)).shape == (2, numbers(name).features)
+
+
+def photographs() -> dict[str, Image.Image]:
+    """Real photographs that ship inside scikit-image, scikit-learn and matplotlib."""
+    import matplotlib.cbook
+    import skimage.data
+    from sklearn.datasets import load_sample_image
+
+    hopper = matplotlib.cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)
+    return {
+        "chelsea": Image.fromarray(skimage.data.chelsea()),
+        "coffee": Image.fromarray(skimage.data.coffee()),
+        "rocket": Image.fromarray(skimage.data.rocket()),
+        "hopper": decode(hopper),
+        "flower": Image.fromarray(load_sample_image("flower.jpg")),
+    }
+
+
+# ImageNet-1k class indices that a person would accept among the best three.
+MEANT = {
+    "chelsea": {281, 282, 285},  # tabby, tiger cat, Egyptian cat
+    "coffee": {504, 967, 968},  # coffee mug, espresso, cup
+    "rocket": {657, 744, 812},  # missile, projectile, space shuttle
+    "hopper": {457, 652, 906},  # bow tie, military uniform, Windsor tie
+}
+
+
+def scores(name: str, *, spec: PixelSpec | None = None, architecture: str = "") -> dict[str, np.ndarray]:
+    """The publishers' own 1000 class scores: our loading, plus their last layer."""
+    entry = entry_for(name)
+    raw = torch.load(package_file(entry), map_location="cpu", weights_only=True)
+    model = build(Entry(architecture, architecture, "") if architecture else entry)
+    load_state(model, raw, "package")
+    spec = spec or PixelSpec(**{**vars(load_backbone(name).pixels), "fit": "crop"})
+    batch = torch.stack([to_square(image, spec) for image in photographs().values()])
+    with torch.no_grad():
+        features = model(normalise(batch, spec))
+    logits = features @ raw["_fc.weight"].T + raw["_fc.bias"]
+    return dict(zip(photographs(), logits.numpy(), strict=True))
+
+
+@pytest.mark.parametrize("name", ["efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"])
+def test_the_published_weights_classify_real_photographs(name):
+    found = scores(name)
+    recorded = json.loads(RECORDED.read_text())[name]
+    for photo, logits in found.items():
+        best = recorded[photo]
+        assert int(logits.argmax()) == best["top"][0], photo
+        np.testing.assert_allclose(logits[best["top"]], best["logits"], atol=2e-3, err_msg=photo)
+        if photo in MEANT:
+            assert MEANT[photo] & set(logits.argsort()[::-1][:3].tolist()), photo
+
+
+def test_wrong_padding_normalisation_or_order_would_be_noticed():
+    """The recorded logits are no test if a wrong loading passed them."""
+    right = scores("efficientnet_lite0")
+    top = {photo: logits.max() for photo, logits in right.items()}
+    spec = PixelSpec(**{**vars(load_backbone("efficientnet_lite0").pixels), "fit": "crop"})
+    imagenet = PixelSpec(**{**vars(spec), "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)})
+    for wrong in (
+        scores("efficientnet_lite0", spec=imagenet),
+        scores("efficientnet_lite0", architecture="efficientnet_lite0"),  # symmetric padding, other ε
+    ):
+        away = [abs(wrong[p][right[p].argmax()] - top[p]) for p in right]
+        assert min(away) > 0.05
+        assert max(away) > 0.5
+
+
+def test_frozen_norms_fold_into_their_convolutions():
+    plain, folded = load_backbone("efficientnet_lite0", fold=False), load_backbone("efficientnet_lite0")
+    x = torch.randn(2, 3, 96, 96, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        want, got = plain.module(x), folded.module(x)
+    assert (got - want).abs().max() < 1e-5 * want.abs().max()
+    left = [m for m in folded.module.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    assert len(left) == len(folded.sites)
+    assert plain.digest == folded.digest
+
+
+@pytest.mark.parametrize("name", ["resnet18", "regnetx_002", "mobilenetv3_small_050", "tf_efficientnetv2_b0"])
+@torch.no_grad()
+def test_folding_is_exact_for_every_family_with_batch_norm(name):
+    from tests.film.test_film import make
+
+    model = make(name).double()
+    x = torch.randn(2, 3, 64, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    want = model(x)
+    sites = backbones.film_sites(model)
+    from filmtransfer.backbones.frozen import fold_frozen_norms
+
+    assert fold_frozen_norms(model, sites, 64) > 0
+    assert (model(x) - want).abs().max() < 1e-10 * want.abs().max()
+    assert all(isinstance(model.get_submodule(s), torch.nn.BatchNorm2d) for s in sites)
+
+
+def make_bit_npz(path: Path, model: torch.nn.Module) -> None:
+    """BiT's published format: names and axis order of its .npz files."""
+    arrays: dict[str, np.ndarray] = {}
+
+    def kernel(name: str, weight: torch.Tensor) -> None:
+        arrays[f"resnet/{name}/standardized_conv2d/kernel"] = weight.permute(2, 3, 1, 0).numpy()
+
+    def norm(name: str, module: torch.nn.Module) -> None:
+        arrays[f"resnet/{name}/gamma"] = module.weight.numpy()
+        arrays[f"resnet/{name}/beta"] = module.bias.numpy()
+
+    kernel("root_block", model.stem.conv.weight)
+    norm("group_norm", model.norm)
+    arrays["resnet/head/conv2d/kernel"] = np.zeros((1, 1, 2048, 3), np.float32)
+    arrays["resnet/head/conv2d/bias"] = np.zeros(3, np.float32)
+    for i, stage in enumerate(model.stages, 1):
+        for j, block in enumerate(stage.blocks, 1):
+            unit = f"block{i}/unit{j:02d}"
+            for part, number in (("a", 1), ("b", 2), ("c", 3)):
+                kernel(f"{unit}/{part}", getattr(block, f"conv{number}").weight)
+                norm(f"{unit}/{part}/group_norm", getattr(block, f"norm{number}"))
+            if block.downsample is not None:
+                kernel(f"{unit}/a/proj", block.downsample.conv.weight)
+    np.savez(path, **arrays)
+
+
+@pytest.fixture(scope="module")
+def bit() -> torch.nn.Module:
+    torch.manual_seed(3)
+    model = build(entry_for("bit_m_r50x1")).requires_grad_(False)
+    torch.nn.init.normal_(model.norm.weight, 1.0, 0.2)  # so that a forgotten last norm shows
+    torch.nn.init.normal_(model.norm.bias)
+    return model
+
+
+@pytest.mark.parametrize("kind", ["npz", "safetensors", "pth"])
+def test_a_users_weights_file_is_loaded_whole(kind, bit, tmp_path):
+    file = tmp_path / f"bit.{kind}"
+    if kind == "npz":
+        make_bit_npz(file, bit)
+    elif kind == "safetensors":
+        save_file({k: v.contiguous() for k, v in bit.state_dict().items()}, file)
+    else:
+        torch.save({"state_dict": {f"module.{k}": v for k, v in bit.state_dict().items()}}, file)
+    loaded = load_backbone("bit_m_r50x1", file)
+    assert loaded.digest == digest(bit), "every tensor, the last GroupNorm too"
+    released = load_backbone("bit_m_r50x1_released", file)
+    assert torch.equal(released.module.norm.weight, torch.ones(2048))
+    assert released.digest != loaded.digest
+
+
+def test_damaged_or_foreign_weights_are_refused(bit, tmp_path):
+    file = tmp_path / "bit.safetensors"
+    state = {k: v.contiguous() for k, v in bit.state_dict().items()}
+    save_file({k: v for k, v in state.items() if k != "norm.weight"}, file)
+    with pytest.raises(UpdateFileError, match="1 tensors missing"):
+        load_backbone("bit_m_r50x1", file)
+    with pytest.raises(UpdateFileError, match="does not hold weights of this backbone"):
+        load_backbone("resnet18", file)
+    save_file(state | {"norm.bias": torch.full((2048,), float("nan"))}, file)
+    with pytest.raises(UpdateFileError, match="not finite"):
+        load_backbone("bit_m_r50x1", file)
+    file.write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(UpdateFileError, match="not a whole safetensors file"):
+        load_backbone("bit_m_r50x1", file)
+    (tmp_path / "x.pth").write_bytes(b"nothing")
+    with pytest.raises(UpdateFileError, match=r"cannot be read|more than plain weights"):
+        load_backbone("resnet18", tmp_path / "x.pth")
+    (tmp_path / "x.npz").write_bytes(b"nothing")
+    with pytest.raises(UpdateFileError):
+        load_backbone("bit_m_r50x1", tmp_path / "x.npz")
+    with pytest.raises(UpdateFileError, match="no weights file"):
+        load_backbone("resnet18", tmp_path / "none.pth")
+    (tmp_path / "x.h5").write_bytes(b"x")
+    with pytest.raises(UsageError, match=r"\.safetensors"):
+        load_backbone("resnet18", tmp_path / "x.h5")
+
+
+class Bomb:
+    def __reduce__(self):
+        import os
+
+        return os.system, ("echo a weights file ran code >&2; exit 1",)
+
+
+def test_a_weights_file_never_runs_code(tmp_path):
+    file = tmp_path / "bomb.pth"
+    torch.save({"weight": Bomb()}, file)
+    with pytest.raises(UpdateFileError, match="more than plain weights"):
+        load_backbone("resnet18", file)
+
+
+def test_what_cannot_be_had_offline_is_said_at_once(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(UnavailableError, match="HF_HUB_OFFLINE") as error:
+        load_backbone("bit_m_r50x1")
+    assert "--weights FILE" in error.value.hint
+    assert "efficientnet_lite0" in error.value.hint
+    assert error.value.exit_code == 5
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # loopback, nobody listens
+    with pytest.raises(UnavailableError, match="cannot be reached"):
+        load_backbone("bit_m_r50x1")
+
+
+def test_unknown_names():
+    with pytest.raises(UsageError, match="No backbone is called 'resnet9000'"):
+        load_backbone("resnet9000")
+    with pytest.raises(backbones.weights.UnavailableError):
+        load_backbone("resnet34")  # a timm name outside the catalogue: known, but not here
+
+
+def test_listing_says_what_can_be_used_now():
+    rows = {row.entry.name: row for row in backbones.list_all()}
+    assert rows["efficientnet_lite0"].usable
+    assert "package" in rows["efficientnet_lite0"].source
+    assert not rows["bit_m_r50x1"].usable
+    assert "goog_in21k" in rows["bit_m_r50x1"].source
+
+
+def test_random_weights_for_measuring():
+    backbone = assemble(entry_for("resnet18"), build(entry_for("resnet18")))
+    film.attach(backbone.module, backbone.sites)
+    assert film.count(backbone.module) == numbers("resnet18").film

@@ -1,0 +1,253 @@
+"""The command as a user types it: output, files, exit codes, one clear line for each mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from filmtransfer import FewShotClassifier
+from filmtransfer.cli import main
+from tests.conftest import picture
+from tests.data.test_pixels import broken
+
+FAST = ["--image-size", "64", "--train-size", "48"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("photos here")
+    for c, name in enumerate(("disc", "bars", "plain")):
+        (root / "photos" / name).mkdir(parents=True)
+        for i in range(4):
+            picture(c, 10 * c + i).save(root / "photos" / name / f"{i}.png")
+    out = root / "update.safetensors"
+    assert main(["train", str(root / "photos"), "--out", str(out), "--steps", "2", *FAST]) == 0
+    return root / "photos", out
+
+
+def run(capsys, *words: str) -> tuple[int, str, str]:
+    code = main(list(words))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def document(capsys, *words: str) -> dict:
+    code, out, err = run(capsys, *words, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_train_predict_evaluate_show(trained, capsys, tmp_path):
+    photos, update = trained
+    made = document(
+        capsys, "train", str(photos), "--out", str(tmp_path / "a.safetensors"), "--steps", "2", *FAST
+    )
+    assert made["steps"] == 2
+    assert made["classes"] == {"bars": 4, "disc": 4, "plain": 4}
+    assert made["bytes"] == (tmp_path / "a.safetensors").stat().st_size
+    assert (tmp_path / "a.safetensors").read_bytes() == update.read_bytes(), "one seed, one file"
+
+    found = document(capsys, "predict", str(update), str(photos / "disc"), str(photos / "bars" / "0.png"))
+    assert [p["class"] for p in found["predictions"]] == ["disc"] * 4 + ["bars"]
+    best = document(capsys, "predict", str(update), str(photos / "disc" / "0.png"), "--top", "3")
+    assert sum(c["p"] for c in best["predictions"][0]["probabilities"]) == pytest.approx(1)
+
+    measured = document(capsys, "evaluate", str(update), str(photos))
+    assert measured["accuracy"] == 1.0
+    assert measured["interval"][0] < 1.0
+    assert np.trace(measured["confusion"]) == 12
+
+    shown = document(capsys, "show", str(update), "--plot", str(tmp_path / "film.png"))
+    assert shown["film_numbers"] == 20_544
+    assert shown["updateable_numbers"] == shown["stored_numbers"] == 20_544 + 3 * 1281 + 2
+    assert shown["relative_update_size"] == pytest.approx(24_389 / (3_371_008 + 3 * 1280))
+    assert Image.open(tmp_path / "film.png").width > 600
+
+
+def test_text_output_tells_the_same(trained, capsys):
+    photos, update = trained
+    code, out, _ = run(capsys, "predict", str(update), str(photos / "plain" / "0.png"))
+    assert code == 0
+    assert "plain" in out
+    assert "%" in out
+    code, out, _ = run(capsys, "evaluate", str(update), str(photos))
+    assert "accuracy 100.0% on 12 images" in out
+    code, out, _ = run(capsys, "show", str(update))
+    assert "20,544 of them FiLM" in out
+    assert "efficientnet_lite0" in out
+
+
+def test_command_and_python_give_the_same_prediction(trained, capsys):
+    photos, update = trained
+    files = sorted((photos / "disc").iterdir())
+    by_command = document(capsys, "predict", str(update), *map(str, files), "--top", "3")["predictions"]
+    clf = FewShotClassifier.load(update)
+    for row, chances in zip(by_command, clf.predict_proba(files), strict=True):
+        assert [c["p"] for c in row["probabilities"]] == sorted(chances.tolist(), reverse=True)
+
+
+def test_the_papers_table_for_any_backbone(capsys):
+    found = document(capsys, "show", "--backbone", "bit_m_r50x1", "--classes", "10")
+    counts = {row["method"]: row["updateable"] for row in found["methods"]}
+    assert counts == {
+        "full fine-tuning (BiT)": 23_520_832,
+        "FiT-QDA": 21_013_891,
+        "FiT-LDA": 32_140,
+        "FiT-ProtoNets": 32_128,
+    }
+
+
+def test_backbones_are_listed(capsys):
+    rows = {row["name"]: row for row in document(capsys, "backbones")["backbones"]}
+    assert rows["efficientnet_lite0"]["usable"] is True
+    assert rows["bit_m_r50x1"]["film_numbers"] == 11_648
+    assert rows["regnety_008"]["licence"] == "MIT"
+
+
+def test_a_qda_update_reports_both_counts(trained, capsys, tmp_path):
+    photos, _ = trained
+    out = tmp_path / "q.safetensors"
+    document(capsys, "train", str(photos), "--out", str(out), "--head", "qda", "--steps", "0", *FAST)
+    shown = document(capsys, "show", str(out))
+    assert shown["updateable_numbers"] == 20_544 + 3 * 1280 + 3 * 1280 * 1281 // 2 + 3
+    assert shown["stored_numbers"] == 20_544 + 12 * 1280 + 1280 + 12 + 3
+
+
+def test_broken_images_are_listed_and_strict_refuses(trained, capsys, tmp_path):
+    photos, update = trained
+    files = [p for p in broken(tmp_path).values() if p.exists()]
+    good = photos / "disc" / "0.png"
+    code, out, err = run(capsys, "predict", str(update), str(good), *map(str, files), "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert len(found["predictions"]) == 1
+    assert {Path(s["image"]).name for s in found["skipped"]} == {f.name for f in files}
+    assert err.count("left out") == len(files)
+    code, _, err = run(capsys, "predict", str(update), str(good), *map(str, files), "--strict")
+    assert code == 3
+    assert "cannot be used" in err
+
+
+def mistakes(photos: Path, update: Path, tmp: Path) -> dict[str, tuple[list[str], int, str]]:
+    empty, one = tmp / "empty", tmp / "one"
+    empty.mkdir()
+    (one / "only").mkdir(parents=True)
+    picture(0, 1).save(one / "only" / "1.png")
+    broken_class = tmp / "broken"
+    for name in ("a", "b"):
+        (broken_class / name).mkdir(parents=True)
+        (broken_class / name / "1.jpg").write_bytes(b"text")
+    cut = tmp / "cut.safetensors"
+    cut.write_bytes(update.read_bytes()[:900])
+    (tmp / "strange" / "zebra").mkdir(parents=True)
+    picture(0, 1).save(tmp / "strange" / "zebra" / "1.png")
+    out = ["--out", str(tmp / "x.safetensors"), "--steps", "0"]
+    return {
+        "no folder": (["train", str(tmp / "none"), *out], 3, "There is no folder"),
+        "empty folder": (["train", str(empty), *out], 3, "No images in subfolders"),
+        "one class": (["train", str(one), *out], 3, "only one class"),
+        "unreadable class": (["train", str(broken_class), *out], 3, "None of the images of a, b"),
+        "no out folder": (["train", str(photos), "--out", str(tmp / "no" / "x")], 3, "There is no folder"),
+        "out is a folder": (["train", str(photos), "--out", str(tmp)], 3, "is a folder"),
+        "unknown head": (["train", str(photos), *out, "--head", "svm"], 2, "lda, qda, protonets, linear"),
+        "unknown preset": (["train", str(photos), *out, "--preset", "x"], 2, "fast, paper"),
+        "unknown split": (
+            ["train", str(photos), "--out", str(tmp / "y"), "--split", "x", *FAST],
+            2,
+            "no_split",
+        ),
+        "unknown backbone": (["train", str(photos), *out, "--backbone", "x"], 2, "No backbone"),
+        "unknown prior": (["train", str(photos), *out, "--prior", "x"], 2, "uniform, empirical"),
+        "bad number": (["train", str(photos), *out, "--steps", "few"], 2, "not a valid int"),
+        "negative steps": (["train", str(photos), "--out", str(tmp / "z"), "--steps", "-2"], 2, "at least 0"),
+        "micro batch 0": (["train", str(photos), *out, "--micro-batch", "0"], 2, "at least 1"),
+        "unknown option": (["train", str(photos), *out, "--speed", "9"], 2, "No such option"),
+        "unknown verb": (["trane"], 2, "No such command"),
+        "offline backbone": (["train", str(photos), *out, "--backbone", "bit_m_r50x1"], 5, "--weights FILE"),
+        "missing update": (["predict", str(tmp / "no.safetensors"), str(photos)], 4, "cannot be read"),
+        "cut update": (["predict", str(cut), str(photos)], 4, "not a whole update file"),
+        "image as update": (["show", str(photos / "disc" / "0.png")], 4, "not a whole update file"),
+        "unknown class": (
+            ["evaluate", str(update), str(tmp / "strange")],
+            3,
+            "does not know the class zebra",
+        ),
+        "no image": (["predict", str(update), str(tmp / "no.jpg")], 3, "there is no such file"),
+        "empty image folder": (["predict", str(update), str(empty)], 3, "No images there"),
+        "show nothing": (["show"], 2, "Give an update file"),
+        "show both": (["show", str(update), "--backbone", "resnet18"], 2, "Give an update file"),
+        "plot of a backbone": (["show", "--backbone", "resnet18", "--plot", "x.png"], 2, "--plot"),
+        "wrong weights": (
+            ["predict", str(update), str(photos), "--weights", str(update)],
+            4,
+            "does not hold weights",
+        ),
+    }
+
+
+def test_every_mistake_has_its_line_and_its_code(trained, capsys, tmp_path):
+    photos, update = trained
+    for name, (words, code, says) in mistakes(photos, update, tmp_path).items():
+        got, out, err = run(capsys, *words)
+        assert got == code, f"{name}: exit {got}, {err}"
+        assert says in err, f"{name}: {err}"
+        assert "Traceback" not in err, name
+        assert out == "", name
+        got, out, _ = run(capsys, *words, "--json")
+        assert got == code
+        assert json.loads(out)["error"]["exit_code"] == code, name
+    assert not (tmp_path / "x.safetensors").exists()
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    from filmtransfer.errors import InputError
+
+    with pytest.raises(InputError):
+        main(["train", str(tmp_path / "none"), "--out", str(tmp_path / "x"), "--debug"])
+
+
+def test_a_bug_is_called_a_bug(capsys, monkeypatch, trained):
+    monkeypatch.setattr("filmtransfer.model.Update.load", lambda *_: 1 / 0)
+    code, _, err = run(capsys, "show", str(trained[1]))
+    assert code == 1
+    assert "ZeroDivisionError" in err
+    assert "--debug" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("words", [["fit"], [sys.executable, "-m", "filmtransfer"]])
+def test_the_installed_command_starts(words):
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run([*words, "--help"], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    for verb in ("demo", "train", "predict", "evaluate", "show", "backbones"):
+        assert verb in done.stdout
+
+
+def test_ctrl_c_in_the_command_writes_the_best_so_far(trained, tmp_path):
+    """A real process, a real SIGINT, a usable file."""
+    import signal
+    import time
+
+    photos, _ = trained
+    out = tmp_path / "stopped.safetensors"
+    words = ["train", str(photos), "--out", str(out), "--steps", "100000", "--json", *FAST]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "filmtransfer", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(25)
+    process.send_signal(signal.SIGINT)
+    text, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert json.loads(text)["stopped"] == "interrupted"
+    assert FewShotClassifier.load(out).update_.results["steps"] > 0

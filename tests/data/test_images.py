@@ -1,0 +1,136 @@
+"""Folders, CSVs and arrays of labelled images."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from filmtransfer.data import LabelledImages, PixelSpec, find_images, load
+from filmtransfer.data.sample import sample_drawings
+from filmtransfer.errors import InputError
+from tests.conftest import picture
+from tests.data.test_pixels import broken
+
+SPEC = PixelSpec(32, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+
+
+def test_a_folder_per_class(photo_folder):
+    images = LabelledImages.from_folder(photo_folder(classes=("zwei Worte", "日本", "émile"), shots=3))
+    assert images.classes == ["zwei Worte", "émile", "日本"]
+    loaded = load(images, SPEC)
+    assert loaded.pixels.shape == (9, 3, 32, 32)
+    assert loaded.counts() == [3, 3, 3]
+    assert loaded.skipped == []
+
+
+def test_a_csv_of_paths_and_labels(photo_folder, tmp_path):
+    root = photo_folder()
+    table = tmp_path / "list.csv"
+    rows = [f"{p.relative_to(tmp_path)},{p.parent.name}" for p in sorted(root.rglob("*.png"))]
+    table.write_text("file,label\n" + "\n".join(rows) + "\n,\n", encoding="utf-8-sig")
+    images = LabelledImages.from_any(table)
+    assert images.classes == ["bars", "disc", "plain"]
+    assert len(images) == 12
+    assert "1 lines" in images.warnings[0]
+    table.write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="path and a label column"):
+        LabelledImages.from_csv(table)
+    with pytest.raises(InputError, match="Cannot read"):
+        LabelledImages.from_csv(tmp_path / "none.csv")
+    table.write_text("path,label\n,\n")
+    with pytest.raises(InputError, match="lists no images"):
+        LabelledImages.from_csv(table)
+
+
+def test_broken_images_are_left_out_counted_and_listed(photo_folder, tmp_path):
+    root = photo_folder()
+    other = tmp_path / "other"
+    other.mkdir()
+    files = [p for p in broken(other).values() if p.exists()]
+    for file in files:
+        file.rename(root / "disc" / file.name)
+    loaded = load(LabelledImages.from_folder(root), SPEC)
+    assert len(loaded.labels) == 12
+    assert {Path(s.name).name for s in loaded.skipped} == {f.name for f in files}
+    assert all(s.reason for s in loaded.skipped)
+    with pytest.raises(InputError, match="6 images cannot be used"):
+        load(LabelledImages.from_folder(root), SPEC, strict=True)
+
+
+def test_a_class_of_nothing_but_broken_images_is_named(photo_folder):
+    root = photo_folder()
+    for file in (root / "bars").iterdir():
+        file.write_bytes(b"text")
+    with pytest.raises(InputError, match="None of the images of bars"):
+        load(LabelledImages.from_folder(root), SPEC)
+
+
+def test_empty_missing_and_lonely_folders(tmp_path, photo_folder):
+    with pytest.raises(InputError, match="There is no folder"):
+        LabelledImages.from_folder(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="No images in subfolders"):
+        LabelledImages.from_folder(tmp_path / "empty")
+    with pytest.raises(InputError, match="only one class"):
+        load(LabelledImages.from_folder(photo_folder("lonely", classes=("disc",))), SPEC)
+
+
+def test_loose_images_hidden_files_and_empty_folders_are_mentioned_or_ignored(photo_folder):
+    root = photo_folder()
+    picture(0, 1).save(root / "loose.png")
+    (root / "nothing").mkdir()
+    (root / "disc" / ".DS_Store").write_bytes(b"x")
+    (root / "disc" / "notes.txt").write_text("x")
+    (root / "disc" / "deeper").mkdir()
+    picture(0, 77).save(root / "disc" / "deeper" / "more.png")
+    images = LabelledImages.from_folder(root)
+    assert len(images) == 13
+    assert any("1 images directly in" in w for w in images.warnings)
+    assert any("nothing" in w for w in images.warnings)
+
+
+def test_link_loops_end(photo_folder):
+    root = photo_folder()
+    os.symlink(root / "disc", root / "disc" / "again")
+    os.symlink(root, root / "bars" / "up")
+    assert len(find_images(root / "disc")) == 4
+    assert len(LabelledImages.from_folder(root)) >= 12
+
+
+def test_the_same_image_under_two_classes_is_mentioned(photo_folder):
+    root = photo_folder()
+    (root / "bars" / "copy.png").write_bytes((root / "disc" / "0.png").read_bytes())
+    loaded = load(LabelledImages.from_folder(root), SPEC)
+    assert any("two classes" in w and "copy.png" in w for w in loaded.warnings)
+
+
+def test_memory_takes_any_labels():
+    arrays = [np.asarray(picture(i, i)) for i in range(3)]
+    mixed = [arrays[0], Image.fromarray(arrays[1]), arrays[2][:, :, 0]]
+    loaded = load(LabelledImages.from_memory(mixed, np.array([30, 10, 30])), SPEC)
+    assert loaded.classes == [10, 30]
+    assert loaded.labels.tolist() == [1, 0, 1]
+    with pytest.raises(InputError, match="3 images but 2 labels"):
+        LabelledImages.from_memory(mixed, [0, 1])
+    with pytest.raises(InputError, match="different kinds"):
+        LabelledImages.from_memory(mixed, ["a", 1, "a"])
+    with pytest.raises(InputError, match="No images"):
+        LabelledImages.from_memory([], [])
+
+
+def test_the_sample_is_what_the_demo_promises():
+    learn, held_out = sample_drawings(10, 0)
+    assert len(learn.classes) >= 10
+    assert len(learn) == 10 * len(learn.classes)
+    assert len(held_out) >= 50 * len(learn.classes)
+    assert not {s.tobytes() for s in learn.sources} & {s.tobytes() for s in held_out.sources}
+    packaged = Path(__file__).parents[2] / "src/filmtransfer/data/sample.npz"
+    assert packaged.stat().st_size < 2_000_000
+    again, _ = sample_drawings(10, 0)
+    other, _ = sample_drawings(10, 1)
+    assert all(np.array_equal(a, b) for a, b in zip(learn.sources, again.sources, strict=True))
+    assert any(not np.array_equal(a, b) for a, b in zip(learn.sources, other.sources, strict=True))

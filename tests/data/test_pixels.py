@@ -1,0 +1,167 @@
+"""Every kind of image a camera, a browser or a bug can produce."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from filmtransfer.data import PixelSpec, decode, normalise, resize, to_square
+from filmtransfer.errors import InputError
+
+SPEC = PixelSpec(32, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+
+
+def gradient(width: int = 60, height: int = 40) -> Image.Image:
+    y, x = np.mgrid[:height, :width]
+    return Image.fromarray(np.stack([x * 255 // width, y * 255 // height, 0 * x + 128], -1).astype(np.uint8))
+
+
+@pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp", ".bmp", ".tiff", ".gif", ".heic"])
+def test_formats(suffix, tmp_path):
+    file = tmp_path / f"bild é{suffix}"
+    gradient().save(file, **({"quality": 95} if suffix in (".jpg", ".webp", ".heic") else {}))
+    image = decode(file)
+    assert image.mode == "RGB"
+    assert image.size == (60, 40)
+    difference = np.abs(np.asarray(image, int) - np.asarray(gradient(), int)).mean()
+    assert difference < (14 if suffix == ".gif" else 6)
+
+
+@pytest.mark.parametrize("mode", ["L", "1", "P", "RGBA", "LA", "CMYK", "I;16", "F"])
+def test_modes_become_rgb(mode, tmp_path):
+    if mode == "I;16":
+        levels = (np.asarray(gradient().convert("L")).astype(np.uint16)) * 257
+        image = Image.fromarray(levels)
+    elif mode == "F":
+        image = gradient().convert("F")
+    elif mode == "LA":
+        image = gradient().convert("L").convert("LA")
+    else:
+        image = gradient().convert(mode)
+    file = tmp_path / ("x.tiff" if mode in ("CMYK", "F") else "x.png")
+    image.save(file)
+    found = decode(file)
+    assert found.mode == "RGB"
+    if mode in ("1", "P"):  # few colours: exactly those that were saved
+        want = image.convert("RGB")
+    else:
+        want = gradient().convert("L").convert("RGB") if mode in ("L", "LA", "I;16", "F") else gradient()
+    assert np.abs(np.asarray(found, int) - np.asarray(want, int)).mean() < 4
+
+
+def test_transparency_is_laid_on_white():
+    image = Image.new("RGBA", (8, 8), (0, 0, 0, 0))
+    assert np.asarray(decode(image)).min() == 255
+
+
+def test_exif_orientation_is_honoured(tmp_path):
+    file = tmp_path / "turned.jpg"
+    upright = Image.new("RGB", (40, 20), "black")
+    upright.paste("white", (0, 0, 20, 20))  # left half white
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be shown turned a quarter clockwise
+    upright.save(file, exif=exif, quality=95)
+    shown = decode(file)
+    assert shown.size == (20, 40)
+    pixels = np.asarray(shown.convert("L"))
+    assert pixels[:18].mean() > 240  # the white half is on top now
+    assert pixels[22:].mean() < 15
+
+
+def test_gif_gives_its_first_frame(tmp_path):
+    file = tmp_path / "moving.gif"
+    frames = [Image.new("RGB", (10, 10), colour) for colour in ("red", "blue")]
+    frames[0].save(file, save_all=True, append_images=frames[1:])
+    assert decode(file).getpixel((5, 5)) == (255, 0, 0)
+
+
+def broken(tmp_path: Path) -> dict[str, Path]:
+    whole = BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)).save(whole, "JPEG")
+    contents = {
+        "truncated.jpg": whole.getvalue()[: len(whole.getvalue()) // 3],
+        "empty.jpg": b"",
+        "text.jpg": b"I am a text file that was renamed.",
+        "noise.png": b"\x89PNG\r\n\x1a\n" + b"nonsense" * 9,
+    }
+    files = {}
+    for name, content in contents.items():
+        files[name] = tmp_path / name
+        files[name].write_bytes(content)
+    huge = BytesIO()
+    Image.new("1", (20_000, 10_000)).save(huge, "PNG")
+    files["huge.png"] = tmp_path / "huge.png"
+    files["huge.png"].write_bytes(huge.getvalue())
+    files["dot.png"] = tmp_path / "dot.png"
+    Image.new("RGB", (1, 1)).save(files["dot.png"])
+    files["missing.jpg"] = tmp_path / "missing.jpg"
+    return files
+
+
+REASONS = {
+    "truncated.jpg": "damaged",
+    "empty.jpg": "empty",
+    "text.jpg": "not an image",
+    "noise.png": "not an image|damaged",
+    "huge.png": "more than 100 megapixels",
+    "dot.png": "too few",
+    "missing.jpg": "no such file",
+}
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_broken_images_say_why(name, tmp_path):
+    with pytest.raises(InputError, match=REASONS[name]):
+        decode(broken(tmp_path)[name])
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((4, 4), np.float32),
+        np.zeros((4, 4, 2), np.uint8),
+        np.zeros(4, np.uint8),
+        np.zeros((0, 4, 3), np.uint8),
+    ],
+)
+def test_wrong_arrays_are_refused(array):
+    with pytest.raises(InputError, match="dtype"):
+        decode(array)
+
+
+def test_squash_keeps_the_whole_image_and_crop_its_middle():
+    image = Image.new("RGB", (80, 40), "black")
+    image.paste("white", (0, 0, 10, 40))  # a white edge on the left
+    squashed = to_square(image, SPEC)
+    assert squashed.shape == (3, 32, 32)
+    assert squashed.dtype == torch.uint8
+    assert int(squashed[:, :, 0].min()) > 200
+    cropped = to_square(image, PixelSpec(32, SPEC.mean, SPEC.std, fit="crop"))
+    assert cropped.shape == (3, 32, 32)
+    assert int(cropped.max()) == 0
+
+
+def test_a_draft_decode_is_the_same_picture(tmp_path):
+    """JPEGs are decoded at a fraction of their size; the square must not change visibly."""
+    file = tmp_path / "large.jpg"
+    gradient(1600, 1200).save(file, quality=95)
+    fast, slow = to_square(decode(file, near=32), SPEC), to_square(decode(file), SPEC)
+    assert (fast.int() - slow.int()).abs().float().mean() < 1.5
+
+
+def test_normalise_is_the_backbones():
+    pixels = torch.tensor([0, 255], dtype=torch.uint8).view(2, 1, 1, 1).expand(2, 3, 2, 2)
+    assert normalise(pixels, SPEC).flatten(1).unique(dim=1).flatten().tolist() == [-1.0, 1.0]
+
+
+def test_resize_agrees_with_pillow():
+    square = to_square(gradient(96, 96), PixelSpec(96, SPEC.mean, SPEC.std))
+    ours = resize(square[None], 32)[0]
+    theirs = to_square(gradient(96, 96), SPEC)
+    assert (ours.int() - theirs.int()).abs().max() <= 2
+    assert resize(square[None], 96)[0] is not None

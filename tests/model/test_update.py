@@ -1,0 +1,175 @@
+"""The update file: small, exact, refused when wrong, never half written."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load as parse
+from safetensors.torch import save as serialise
+
+from filmtransfer import FewShotClassifier, Update
+from filmtransfer.backbones import load_backbone
+from filmtransfer.errors import InputError, UpdateFileError
+from filmtransfer.files import check_writable, write_atomically
+from tests.conftest import picture
+
+IMAGES = [np.asarray(picture(i % 3, i)) for i in range(12)]
+LABELS = [("disc", "bars", "plain")[i % 3] for i in range(12)]
+SMALL = {"image_size": 64, "train_size": 64}
+
+
+@pytest.fixture(scope="module", params=["lda", "qda", "protonets", "linear"])
+def fitted(request) -> FewShotClassifier:
+    return FewShotClassifier(head=request.param, steps=2, **SMALL).fit(IMAGES, LABELS)
+
+
+@pytest.fixture(scope="module")
+def lda() -> FewShotClassifier:
+    return FewShotClassifier(steps=2, keep_statistics=True, **SMALL).fit(IMAGES, LABELS)
+
+
+def test_saved_and_loaded_predict_the_same_bit_for_bit(fitted, tmp_path):
+    file = tmp_path / "x.safetensors"
+    written = fitted.save(file)
+    assert file.stat().st_size == written
+    again = FewShotClassifier.load(file)
+    assert again.classes_.tolist() == ["bars", "disc", "plain"]
+    np.testing.assert_array_equal(again.predict_proba(IMAGES), fitted.predict_proba(IMAGES))
+
+
+def test_ten_lda_classes_on_lite0_stay_below_150_kb(tmp_path):
+    images = [np.asarray(picture(i, i)) for i in range(10)]
+    clf = FewShotClassifier(steps=0, **SMALL)
+    with pytest.warns(UserWarning, match="one image"):
+        clf.fit(images, list(range(10)))
+    assert clf.save(tmp_path / "x.safetensors") < 150_000
+    assert clf.update_.numbers() == 20_544 + 10 * 1281 + 2
+
+
+def test_the_file_says_what_it_is(lda, tmp_path):
+    file = tmp_path / "x.safetensors"
+    lda.save(file)
+    update = Update.load(file)
+    assert update.counts == [4, 4, 4]
+    assert update.backbone == "efficientnet_lite0"
+    assert len(update.backbone_digest) == 64
+    assert update.settings["steps"] == 2
+    assert update.results["steps"] == 2
+    assert set(update.versions) >= {"filmtransfer", "torch", "timm"}
+    assert update.pixels.size == 64
+    assert str(tmp_path) not in file.read_bytes()[:20_000].decode("latin-1"), "no path is written"
+
+
+def test_a_head_is_rebuilt_from_the_kept_features(lda):
+    features, labels = lda.update_.support
+    head = lda.model_.head
+    with torch.no_grad():
+        weight, bias = head.build(features, labels)
+    assert torch.equal(weight, lda.update_.head_tensors["weight"])
+    assert torch.equal(bias, lda.update_.head_tensors["bias"])
+
+
+def altered(lda, change) -> bytes:
+    content = lda.update_.to_bytes()
+    tensors = parse(content)
+    (length,) = struct.unpack("<Q", content[:8])
+    meta = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["filmtransfer"])
+    change(tensors, meta)
+    return serialise(tensors, {"filmtransfer": json.dumps(meta)})
+
+
+def drop(name):
+    return lambda tensors, meta: (tensors.pop(name, None), meta.pop(name, None))
+
+
+WRONG = {
+    "nan": (lambda t, m: t["head/weight"].fill_(float("nan")), "not finite"),
+    "infinite film": (lambda t, m: next(iter(t.values())).fill_(float("inf")), "not finite"),
+    "wrong head shape": (lambda t, m: t.update({"head/weight": torch.zeros(3, 7)}), "shapes"),
+    "missing head": (drop("head/bias"), "shapes"),
+    "missing film": (drop("film/bn1.gamma"), "another backbone"),
+    "film shape": (lambda t, m: t.update({"film/bn1.gamma": torch.ones(5)}), "shape"),
+    "wrong backbone": (lambda t, m: m["backbone"].update(sha256="0" * 64), "made with"),
+    "other format": (lambda t, m: m.update(format=99), "format 99"),
+    "unknown head": (lambda t, m: m.update(head="svm"), "svm"),
+    "missing metadata": (drop("counts"), "lack counts"),
+    "classes and counts": (lambda t, m: m.update(counts=[1]), "do not fit"),
+    "image size": (lambda t, m: m["pixels"].update(size=0), "image size"),
+    "odd pixels": (lambda t, m: m["pixels"].update(surprise=1), "wrongly"),
+    "covariance weights": (
+        lambda t, m: t.update({"covariance_weights/log": torch.zeros(5)}),
+        "covariance weights",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_file_is_refused_with_a_reason(case, lda, tmp_path):
+    change, reason = WRONG[case]
+    file = tmp_path / "wrong.safetensors"
+    file.write_bytes(altered(lda, change))
+    with pytest.raises(UpdateFileError, match=reason) as error:
+        FewShotClassifier.load(file, backbone=load_backbone("efficientnet_lite0"))
+    assert error.value.exit_code == 4
+
+
+@pytest.mark.parametrize("keep", [0, 5, 100, 5000, -1])
+def test_a_truncated_file_is_refused(keep, lda, tmp_path):
+    file = tmp_path / "cut.safetensors"
+    file.write_bytes(lda.update_.to_bytes()[:keep])
+    with pytest.raises(UpdateFileError, match="not a whole update file"):
+        Update.load(file)
+
+
+def test_other_files_are_refused(tmp_path):
+    with pytest.raises(UpdateFileError, match="cannot be read"):
+        Update.load(tmp_path / "none.safetensors")
+    with pytest.raises(UpdateFileError, match="not an update"):
+        Update.from_bytes(serialise({"x": torch.zeros(1)}))
+    with pytest.raises(UpdateFileError, match="not a whole update file"):
+        Update.from_bytes(b"hello, this is no safetensors file at all")
+
+
+def test_labels_that_json_cannot_hold_are_said(lda):
+    import dataclasses
+
+    strange = dataclasses.replace(lda.update_, classes=[1 + 2j, 2, 3])
+    with pytest.raises(InputError, match="cannot be saved"):
+        strange.to_bytes()
+
+
+def test_writing_is_whole_or_not_at_all(tmp_path, monkeypatch):
+    file = tmp_path / "x.bin"
+    write_atomically(file, b"first")
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(InputError, match="No space left"):
+        write_atomically(file, b"second")
+    assert file.read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [file], "no temporary file is left behind"
+
+
+def test_unwritable_places_are_found_early(tmp_path):
+    with pytest.raises(InputError, match="is a folder"):
+        check_writable(tmp_path)
+    with pytest.raises(InputError, match="no folder"):
+        check_writable(tmp_path / "a" / "b")
+    check_writable(tmp_path / "fine.bin")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_read_only_folder_is_found_early(tmp_path, monkeypatch):
+    def refuse(**_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    with pytest.raises(InputError, match="cannot be written"):
+        check_writable(tmp_path / "x")

@@ -1,0 +1,93 @@
+"""Documentation is part of the build: README blocks run, the reference is the code's, numbers come from results."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import picture
+
+ROOT = Path(__file__).parents[1]
+
+
+def blocks(file: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / file).read_text(), re.S)
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Path:
+    for c, name in enumerate(("cup", "keys", "plant")):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        (tmp_path / "more" / name).mkdir(parents=True)
+        for i in range(5):
+            picture(c, 10 * c + i).save(tmp_path / "photos" / name / f"{i}.jpg")
+            picture(c, 100 + 10 * c + i).save(tmp_path / "more" / name / f"{i}.jpg")
+    picture(1, 999).save(tmp_path / "new.jpg")
+    return tmp_path
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize("file", ["README.md", "docs/tutorial.md", "docs/howto.md"])
+def test_every_block_runs(file, workplace):
+    """In order, in one folder with photos/; make's own blocks are what runs this test."""
+    text = (ROOT / file).read_text()
+    found = re.findall(r"```(bash|python)\n(.*?)```", text, re.S)
+    assert found, file
+    for language, code in found:
+        if code.lstrip().startswith("make "):
+            continue
+        words = (
+            ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else [sys.executable, "-c", code]
+        )
+        done = subprocess.run(
+            words, cwd=workplace, env=environment(), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{file}:\n{code}\n{done.stderr}"
+
+
+def test_the_readme_opens_with_the_two_commands():
+    first = blocks("README.md", "bash")[0].split("\n")
+    assert first[0].startswith("make demo")
+    assert first[1].startswith("make test")
+
+
+def test_the_readme_maps_every_file():
+    text = (ROOT / "README.md").read_text()
+    for file in sorted((ROOT / "src/filmtransfer").rglob("*.py")):
+        if file.name != "__init__.py":
+            assert f"{file.parent.name}/{file.name}" in text or f"`{file.name}`" in text, file
+
+
+def test_the_reference_is_the_codes_own():
+    from scripts.make_reference import TARGET, reference
+
+    assert TARGET.read_text() == reference(), "run 'make docs'"
+
+
+def test_the_readmes_table_is_the_committed_result():
+    table = (ROOT / "benchmarks/results/accuracy.md").read_text()
+    rows = [line for line in table.splitlines() if line.startswith("|")]
+    readme = (ROOT / "README.md").read_text()
+    assert rows
+    for row in rows:
+        assert row in readme
+
+
+def test_no_path_of_one_machine_is_committed():
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split("\n")
+    pattern = re.compile(r"(^|[^\w.])/(work|home|root)/\w")
+    for name in filter(None, listed):
+        file = ROOT / name
+        if file.suffix in (".py", ".md", ".toml", ".json", ".txt", "") and file.is_file():
+            hits = [line for line in file.read_text(errors="ignore").splitlines() if pattern.search(line)]
+            assert not hits, f"{name}: {hits[0]}"

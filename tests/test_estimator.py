@@ -1,0 +1,181 @@
+"""The Python front door."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import check_estimator
+
+import filmtransfer
+from filmtransfer import FeatureClassifier, FewShotClassifier, film
+from filmtransfer.backbones import digest, load_backbone
+from filmtransfer.errors import FitWarning, InputError, UsageError
+from filmtransfer.training.presets import PRESETS
+from tests.conftest import picture
+
+IMAGES = [np.asarray(picture(i % 3, i)) for i in range(15)]
+LABELS = [("disc", "bars", "plain")[i % 3] for i in range(15)]
+NEW = [np.asarray(picture(i % 3, 500 + i)) for i in range(9)]
+SMALL = {"image_size": 64, "train_size": 48}
+
+
+def quick(**options) -> FewShotClassifier:
+    return FewShotClassifier(**({"steps": 2} | SMALL | options))
+
+
+def test_public_names():
+    assert set(filmtransfer.__all__) == {
+        "FeatureClassifier", "FewShotClassifier", "FitError", "FitWarning", "InputError",
+        "UnavailableError", "Update", "UpdateFileError", "UsageError", "__version__",
+    }  # fmt: skip
+    assert all(hasattr(filmtransfer, name) for name in filmtransfer.__all__)
+
+
+def test_it_learns_to_tell_shapes_apart():
+    clf = quick().fit(IMAGES, LABELS)
+    assert clf.classes_.tolist() == ["bars", "disc", "plain"]
+    assert clf.score(NEW, LABELS[:9]) == 1.0
+    chances = clf.predict_proba(NEW)
+    assert chances.shape == (9, 3)
+    np.testing.assert_allclose(chances.sum(1), 1)
+    assert clf.predict(NEW).tolist() == [clf.classes_[i] for i in chances.argmax(1)]
+
+
+def test_paths_images_and_arrays_are_the_same_to_it(photo_folder):
+    root = photo_folder()
+    by_folder = quick(steps=0).fit_folder(root)
+    files = sorted(root.rglob("*.png"))
+    by_path = quick(steps=0).fit(files, [f.parent.name for f in files])
+    np.testing.assert_array_equal(by_folder.predict_proba(NEW), by_path.predict_proba(NEW))
+
+
+def test_scikit_learn_conventions():
+    clf = quick(head="qda", seed=3)
+    twin = clone(clf)
+    assert twin.get_params() == clf.get_params()
+    assert twin.set_params(seed=4).seed == 4
+    assert quick().fit(IMAGES, LABELS) is not None
+    from sklearn.exceptions import NotFittedError
+
+    with pytest.raises(NotFittedError):
+        quick().predict(NEW)
+
+
+@pytest.mark.parametrize("head", ["lda", "qda", "protonets", "linear"])
+def test_feature_classifiers_pass_scikit_learns_checks(head):
+    check_estimator(FeatureClassifier(head), on_skip=None)
+
+
+def test_one_seed_one_update_bit_for_bit():
+    first, second, other = (quick(seed=s).fit(IMAGES, LABELS).update_.to_bytes() for s in (5, 5, 6))
+    assert first == second
+    assert first != other
+
+
+def test_training_leaves_the_backbone_alone_and_moves_film():
+    clf = quick().fit(IMAGES, LABELS)
+    fresh = load_backbone("efficientnet_lite0")
+    used = film.fold.__globals__["layers"](clf.model_.network)
+    assert any(bool((layer.gamma != 1).any()) for layer in used.values())
+    film.reset(clf.model_.network)
+    bare = film.fold(clf.model_.network)
+    assert digest(bare) == digest(fresh.module), "every byte of θ is as it was loaded"
+
+
+def test_steps_zero_is_the_frozen_backbone():
+    clf = quick(steps=0).fit(IMAGES, LABELS)
+    assert clf.history_.steps == 0
+    assert all(bool((v == name.endswith("gamma")).all()) for name, v in clf.update_.film.items())
+
+
+def test_ctrl_c_keeps_what_was_learned():
+    clf = FewShotClassifier(steps=100_000, **SMALL)
+    threading.Timer(4.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    clf.fit(IMAGES, LABELS)
+    assert clf.history_.stopped == "interrupted"
+    assert 0 < clf.history_.steps < 100_000
+    assert clf.score(NEW, LABELS[:9]) > 0.5
+
+
+def test_the_time_limit_is_kept():
+    clf = FewShotClassifier(steps=100_000, time_limit=2.0, **SMALL).fit(IMAGES, LABELS)
+    assert clf.history_.stopped == "time limit"
+    assert clf.history_.steps >= 1
+
+
+def test_a_learning_rate_that_explodes_keeps_the_last_good_numbers():
+    clf = FewShotClassifier(steps=60, learning_rate=1e6, head="protonets", **SMALL).fit(IMAGES, LABELS)
+    assert all(bool(torch.isfinite(v).all()) for v in clf.update_.film.values())
+
+
+def test_one_image_per_class_is_not_fine_tuned_and_says_so():
+    with pytest.warns(FitWarning, match="no fine-tuning"):
+        clf = quick(steps=5).fit(IMAGES[:3], LABELS[:3])
+    assert clf.history_.stopped == "one-shot"
+    assert clf.history_.steps == 0
+
+
+def test_unequal_classes_are_mentioned_and_the_prior_is_used():
+    images, labels = [*IMAGES, *IMAGES[:1]], ["a"] * 12 + ["b"] * 3 + ["a"]
+    with pytest.warns(FitWarning, match="from 3 to 13 images"):
+        even = quick(steps=0).fit(images, labels)
+    odd = quick(steps=0, prior="empirical").fit(images, labels)
+    odds = np.log(odd.predict_proba(NEW)[:, 0] / odd.predict_proba(NEW)[:, 1])
+    base = np.log(even.predict_proba(NEW)[:, 0] / even.predict_proba(NEW)[:, 1])
+    np.testing.assert_allclose(odds - base, np.log(13 / 3), atol=1e-3)
+    given = quick(steps=0, prior=[13.0, 3.0]).fit(images, labels)
+    np.testing.assert_allclose(given.predict_proba(NEW), odd.predict_proba(NEW))
+    with pytest.raises(InputError, match="2 positive numbers"):
+        quick(steps=0, prior=[1.0]).fit(images, labels)
+
+
+def test_unreadable_images_are_left_out_or_refused(tmp_path):
+    bad = tmp_path / "bad.jpg"
+    bad.write_bytes(b"no image")
+    with pytest.warns(FitWarning, match="1 images left out"):
+        clf = quick(steps=0).fit([*IMAGES, bad], [*LABELS, "disc"])
+    assert len(clf.skipped_) == 1
+    assert clf.counts_.sum() == 15
+    with pytest.raises(InputError, match="not an image"):
+        quick(steps=0, strict=True).fit([*IMAGES, bad], [*LABELS, "disc"])
+    with pytest.raises(InputError, match="not an image"):
+        clf.predict([bad])
+    with pytest.raises(InputError, match="No images"):
+        clf.predict([])
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("backbone", "nothing", "No backbone"),
+        ("head", "svm", "The head cannot be 'svm'"),
+        ("preset", "slow", "The preset"),
+        ("steps", -1, "steps cannot be"),
+        ("steps", "many", "steps cannot be"),
+        ("learning_rate", 0.0, "learning rate"),
+        ("split", "thirds", "The split"),
+        ("image_size", 8, "image_size"),
+        ("micro_batch", 0, "micro_batch"),
+        ("support_size", 1, "support_size"),
+        ("prior", "flat", "The prior"),
+    ],
+)
+def test_unknown_values_are_said(option, value, says):
+    with pytest.raises(UsageError, match=says) as error:
+        quick(**{option: value}).fit(IMAGES, LABELS)
+    assert error.value.exit_code == 2
+
+
+def test_the_papers_settings():
+    paper = PRESETS["paper"]
+    assert (paper.steps, paper.learning_rate, paper.support_size, paper.max_query) == (400, 0.0035, 100, 2000)
+    assert (paper.size_for(500), paper.size_for(32)) == (384, 224)
+    assert PRESETS["paper_v2m"].steps == 1000
+    assert (PRESETS["orbit_b0"].steps, PRESETS["orbit_b0"].learning_rate) == (50, 0.007)
+    assert (PRESETS["orbit_bit"].steps, PRESETS["orbit_bit"].learning_rate) == (50, 0.003)
