@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from sets import Task, task
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 
@@ -36,6 +35,7 @@ from filmtransfer.training.evaluate import mean_interval
 from filmtransfer.training.finetune import finetune
 from filmtransfer.training.memory import keep_freed_memory
 from filmtransfer.training.presets import preset
+from sets import Task, task
 
 RESULTS = Path(__file__).parent / "results"
 SETS = ("cifar10", "oxford_pets", "eurosat", "quickdraw", "svhn")
@@ -83,7 +83,9 @@ def one(where: Task, seed: int) -> dict[str, Any]:
     row: dict[str, Any] = {"set": where.name, "seed": seed, "seconds": {}}
 
     def model_with(head: str, fold: bool = True) -> AdaptedModel:
-        return AdaptedModel(load_backbone("efficientnet_lite0", fold=fold), make_head(head), settings.image_size)
+        return AdaptedModel(
+            load_backbone("efficientnet_lite0", fold=fold), make_head(head), settings.image_size
+        )
 
     plain = model_with("lda")
     learn, held_out = load(where.learn, plain.pixels), load(where.held_out, plain.pixels)
@@ -125,7 +127,9 @@ def one(where: Task, seed: int) -> dict[str, Any]:
     return row
 
 
-def shares(model: AdaptedModel, pixels: Any, small: Any, y: Any, settings: Any, seed: int, accuracy: Any) -> Any:
+def shares(
+    model: AdaptedModel, pixels: Any, small: Any, y: Any, settings: Any, seed: int, accuracy: Any
+) -> Any:
     """Test accuracy at each point of the way that ``adapt`` chose from."""
     kept, _ = hold_out(y, settings.hold_out, generator(seed, "hold out"))
     start = snapshot(model)
@@ -162,7 +166,9 @@ def table(runs: list[dict[str, Any]]) -> str:
             *(100 * _mean(r["lda_at"][str(s)] for r in runs) for s in SHARES), 100 * _mean(took)
         ),
         "Seconds to train (mean): "
-        + ", ".join(f"{k} {_mean(r['seconds'][k] for r in runs):.0f}" for k in ("protonets", "lda", "qda", "full"))
+        + ", ".join(
+            f"{k} {_mean(r['seconds'][k] for r in runs):.0f}" for k in ("protonets", "lda", "qda", "full")
+        )
         + ".",
     ]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Write docs/reference.md from the code: the command's help pages and the public Python names.
+"""Write docs/reference.md from the code, and the measured tables into the pages that show them.
 
 make docs
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from filmtransfer.backbones import CATALOGUE, numbers
 from filmtransfer.cli.app import app
 from filmtransfer.training.presets import PRESETS
 
-TARGET = Path(__file__).parents[1] / "docs/reference.md"
+ROOT = Path(__file__).parents[1]
+TARGET = ROOT / "docs/reference.md"
 
 
 def reference() -> str:
@@ -97,6 +99,18 @@ def _signature(item: Any) -> str:
         return "(…)"
 
 
+def put_tables(page: Path) -> None:
+    """Fill the places <!-- name --> … <!-- /name --> of a page with benchmarks/results/name.md."""
+    text = page.read_text()
+    for name in re.findall(r"<!-- (\w+) -->", text):
+        result = ROOT / f"benchmarks/results/{name}.md"
+        place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.S)
+        text = place.sub(lambda m, r=result: m.group(1) + r.read_text() + m.group(2), text)
+    page.write_text(text)
+
+
 if __name__ == "__main__":
     TARGET.write_text(reference())
-    print(f"wrote {TARGET.name}")
+    for page in (ROOT / "README.md", ROOT / "docs/presets.md"):
+        put_tables(page)
+    print(f"wrote {TARGET.name} and the measured tables")

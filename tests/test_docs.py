@@ -72,13 +72,11 @@ def test_the_reference_is_the_codes_own():
     assert TARGET.read_text() == reference(), "run 'make docs'"
 
 
-def test_the_readmes_table_is_the_committed_result():
-    table = (ROOT / "benchmarks/results/accuracy.md").read_text()
-    rows = [line for line in table.splitlines() if line.startswith("|")]
-    readme = (ROOT / "README.md").read_text()
-    assert rows
-    for row in rows:
-        assert row in readme
+@pytest.mark.parametrize(("page", "name"), [("README.md", "accuracy"), ("docs/presets.md", "splits")])
+def test_measured_tables_are_the_committed_results(page, name):
+    result = (ROOT / f"benchmarks/results/{name}.md").read_text()
+    assert result.startswith("|")
+    assert f"<!-- {name} -->\n{result}<!-- /{name} -->" in (ROOT / page).read_text(), "run 'make docs'"
 
 
 def test_no_path_of_one_machine_is_committed():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -231,23 +233,42 @@ def test_the_installed_command_starts(words):
         assert verb in done.stdout
 
 
-def test_ctrl_c_in_the_command_writes_the_best_so_far(trained, tmp_path):
-    """A real process, a real SIGINT, a usable file."""
+def test_progress_bar_and_ctrl_c_in_a_real_terminal(trained, tmp_path):
+    """A real process on a real terminal: a bar with loss, accuracy and time left; SIGINT leaves a usable file."""
+    import pty
     import signal
     import time
 
     photos, _ = trained
     out = tmp_path / "stopped.safetensors"
     words = ["train", str(photos), "--out", str(out), "--steps", "100000", "--json", *FAST]
+    master, slave = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "filmtransfer", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-m", "filmtransfer", *words], stdout=subprocess.PIPE, stderr=slave, text=True
     )
-    time.sleep(25)
+    os.close(slave)
+    shown, deadline = "", time.monotonic() + 120
+    while not re.search(r"loss \d", shown) and time.monotonic() < deadline:
+        shown += os.read(master, 4096).decode(errors="ignore")
     process.send_signal(signal.SIGINT)
-    text, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
+    reader = threading.Thread(target=_drain, args=(master,), daemon=True)
+    reader.start()
+    text, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert re.search(r"loss \d+\.\d+ +accuracy \d+% +\d+ (s|min) left", shown)
     assert json.loads(text)["stopped"] == "interrupted"
     assert FewShotClassifier.load(out).update_.results["steps"] > 0
+
+
+def _drain(terminal: int) -> None:
+    try:
+        while os.read(terminal, 4096):
+            pass
+    except OSError:  # the other end is gone
+        pass
+
+
+def test_help_does_not_wait_for_torch():
+    code = "import sys; from filmtransfer.cli import main; main(['--help']); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.rstrip().endswith("False")

@@ -31,11 +31,11 @@ def test_the_sheet_marks_right_and_wrong():
 
 def test_film_by_layer_is_a_figure():
     numbers = {f"layer{i}.{k}": torch.randn(8) for i in range(4) for k in ("gamma", "beta")}
-    figure = Image.open(BytesIO(film_by_layer(numbers, "title")))
+    figure = Image.open(BytesIO(film_by_layer(numbers, [f"layer{i}" for i in range(4)], "title")))
     assert figure.width > 800
 
 
 def test_a_missing_extra_tells_its_pip_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'filmtransfer\[report\]'"):
-        film_by_layer({"a.gamma": torch.ones(1), "a.beta": torch.ones(1)}, "x")
+        film_by_layer({"a.gamma": torch.ones(1), "a.beta": torch.ones(1)}, ["a"], "x")

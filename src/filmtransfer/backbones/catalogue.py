@@ -91,8 +91,12 @@ class Numbers:
     family: str
     parameters: int  # |θ|
     features: int  # D
-    sites: int
+    site_names: tuple[str, ...]  # in the order of the network
     film: int  # |ψ|
+
+    @property
+    def sites(self) -> int:
+        return len(self.site_names)
 
 
 def entry_for(name: str) -> Entry:
@@ -146,7 +150,7 @@ def numbers(name: str) -> Numbers:
     sites = film_sites(model)
     film = sum(2 * _channels(model.get_submodule(site)) for site in sites)
     return Numbers(
-        family_of(model), sum(p.numel() for p in model.parameters()), feature_size(model), len(sites), film
+        family_of(model), sum(p.numel() for p in model.parameters()), feature_size(model), tuple(sites), film
     )
 
 

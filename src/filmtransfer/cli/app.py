@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import click
 import typer
 
+from .. import __version__
 from ..errors import FitError
 from . import backbones, demo, evaluate, predict, show, train
 from .printing import Printer
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"fit (filmtransfer) {__version__}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="fit",
@@ -25,6 +33,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Few-shot image classification by FiLM Transfer: photos in, a small update file out."""
+    del version
+
+
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("predict")(predict.predict)

@@ -6,7 +6,7 @@ from .printing import Json, Printer
 
 
 def backbones(as_json: Json = False) -> None:
-    """List the backbones: size, FiLM numbers, where the weights come from, and whether they are here."""
+    """List the backbones and where their weights come from."""
     from ..backbones import list_all
 
     printer = Printer(as_json)

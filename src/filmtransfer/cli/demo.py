@@ -21,7 +21,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Learn 12 kinds of drawings from 10 examples each, and try them on drawings never seen."""
+    """Learn to tell drawings apart, and try it on new ones."""
     import torch
 
     from ..data.sample import sample_drawings

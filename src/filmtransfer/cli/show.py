@@ -20,7 +20,7 @@ def show(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what is in an update file, or what updates of a backbone would weigh."""
+    """Show what an update file holds, or a backbone's counts."""
     printer = Printer(as_json)
     if (file is None) == (backbone is None):
         raise UsageError("Give an update file or --backbone NAME.", "For example: fit show pets.safetensors")
@@ -122,7 +122,10 @@ def _show_file(printer: Printer, file: Path, plot: Path | None) -> None:
         from ..report.figures import film_by_layer
 
         write_atomically(
-            plot, film_by_layer(update.film, f"How far FiLM moved: {file.name} on {update.backbone}")
+            plot,
+            film_by_layer(
+                update.film, known.site_names, f"How far FiLM moved: {file.name} on {update.backbone}"
+            ),
         )
         printer.say(f"Wrote {plot}.")
         facts["plot"] = str(plot)

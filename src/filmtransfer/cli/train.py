@@ -41,7 +41,7 @@ def train(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Learn a classifier from a folder of photos and write its update file."""
+    """Learn a classifier from a folder of photos."""
     from ..data import LabelledImages
     from ..estimator import FewShotClassifier
     from ..files import check_writable

@@ -15,8 +15,8 @@ from ..film import Numbers
 INK, RIGHT, WRONG, PAPER, MUTED = "#1b1f24", "#1a7f5a", "#c0392b", "#ffffff", "#6b7280"
 
 
-def film_by_layer(numbers: Numbers, title: str) -> bytes:
-    """Box plots of |γ−1| and |β| for each FiLM layer, as PNG."""
+def film_by_layer(numbers: Numbers, sites: Sequence[str], title: str) -> bytes:
+    """Box plots of |γ−1| and |β| for each FiLM layer, in the order of ``sites``, as PNG."""
     try:
         import matplotlib
 
@@ -24,7 +24,6 @@ def film_by_layer(numbers: Numbers, title: str) -> bytes:
         from matplotlib import pyplot
     except ImportError:
         raise MissingExtraError("A figure", "report") from None
-    sites = list(dict.fromkeys(name.rpartition(".")[0] for name in numbers))
     moved = {
         "|γ − 1|": [(numbers[f"{s}.gamma"] - 1).abs().numpy() for s in sites],
         "|β|": [numbers[f"{s}.beta"].abs().numpy() for s in sites],
