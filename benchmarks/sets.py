@@ -27,7 +27,8 @@ class Task:
 
 
 def task(data: Path, name: str, shots: int, seed: int, test: int) -> Task:
-    """``shots`` images per class drawn by ``seed``; the same ``test`` held-out images for every seed of a set."""
+    """``shots`` images per class drawn by ``seed``; the same ``test`` held-out images for every
+    seed of a set (of the seed's classes, where classes are drawn)."""
     (train_x, train_y), (test_x, test_y), classes = _read(data, name)
     rng = np.random.default_rng([seed, 4711])
     kept = np.arange(len(classes))

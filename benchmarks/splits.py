@@ -37,7 +37,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("--data", type=Path, required=True)
-    options.add_argument("--test", type=int, default=300)
+    options.add_argument("--test", type=int, default=200)
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--shots", type=int, nargs="+", default=[2, 5, 10])
     args = options.parse_args()

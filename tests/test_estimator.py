@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import filmtransfer
 from filmtransfer import FeatureClassifier, FewShotClassifier, film
 from filmtransfer.backbones import digest, load_backbone
+from filmtransfer.data import LabelledImages
 from filmtransfer.errors import FitWarning, InputError, UsageError
 from filmtransfer.training.presets import PRESETS
 from tests.conftest import picture
@@ -81,11 +81,36 @@ def test_one_seed_one_update_bit_for_bit():
 def test_training_leaves_the_backbone_alone_and_moves_film():
     clf = quick().fit(IMAGES, LABELS)
     fresh = load_backbone("efficientnet_lite0")
-    used = film.fold.__globals__["layers"](clf.model_.network)
+    used = film.layers(clf.model_.network)
     assert any(bool((layer.gamma != 1).any()) for layer in used.values())
     film.reset(clf.model_.network)
     bare = film.fold(clf.model_.network)
     assert digest(bare) == digest(fresh.module), "every byte of θ is as it was loaded"
+
+
+def test_two_classifiers_on_one_backbone_keep_their_own_numbers(tmp_path):
+    backbone = load_backbone("efficientnet_lite0")
+    files = [tmp_path / "a.safetensors", tmp_path / "b.safetensors"]
+    for seed, file in enumerate(files):
+        FewShotClassifier(steps=3, seed=seed, preset="paper", split="split", **SMALL).fit(
+            IMAGES, LABELS
+        ).save(file)
+    alone = [FewShotClassifier.load(file).predict_proba(NEW) for file in files]
+    together = [FewShotClassifier.load(file, backbone=backbone) for file in files]
+    for want, clf in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(clf.predict_proba(NEW), want)
+    assert not np.array_equal(alone[0], alone[1])
+    tensors = {p.data_ptr() for p in together[0].model_.network.parameters()}
+    shared = {p.data_ptr() for p in together[1].model_.network.parameters()}
+    assert len(tensors & shared) > 50, "the weights themselves are in memory once"
+
+
+def test_what_is_not_a_list_of_images_is_said():
+    clf = quick(steps=0).fit(IMAGES, LABELS)
+    with pytest.raises(InputError, match="as a list"):
+        clf.predict("new.jpg")
+    with pytest.raises(InputError, match="NaN"):
+        quick(steps=0).fit(IMAGES[:2], [1.0, float("nan")])
 
 
 def test_steps_zero_is_the_frozen_backbone():
@@ -96,8 +121,14 @@ def test_steps_zero_is_the_frozen_backbone():
 
 def test_ctrl_c_keeps_what_was_learned():
     clf = FewShotClassifier(steps=100_000, **SMALL)
-    threading.Timer(4.0, os.kill, (os.getpid(), signal.SIGINT)).start()
-    clf.fit(IMAGES, LABELS)
+    seen = []
+
+    def watch(progress):
+        seen.append(progress.step)
+        if len(seen) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    clf.fit_images(LabelledImages.from_memory(IMAGES, LABELS), watch)
     assert clf.history_.stopped == "interrupted"
     assert 0 < clf.history_.steps < 100_000
     assert clf.score(NEW, LABELS[:9]) > 0.5
@@ -110,7 +141,7 @@ def test_the_time_limit_is_kept():
 
 
 def test_a_learning_rate_that_explodes_keeps_the_last_good_numbers():
-    clf = FewShotClassifier(steps=60, learning_rate=1e6, head="protonets", **SMALL).fit(IMAGES, LABELS)
+    clf = FewShotClassifier(steps=6, learning_rate=1e6, **SMALL).fit(IMAGES, LABELS)
     assert all(bool(torch.isfinite(v).all()) for v in clf.update_.film.values())
 
 
@@ -159,6 +190,10 @@ def test_unreadable_images_are_left_out_or_refused(tmp_path):
         ("steps", -1, "steps cannot be"),
         ("steps", "many", "steps cannot be"),
         ("learning_rate", 0.0, "learning rate"),
+        ("learning_rate", float("inf"), "learning rate"),
+        ("time_limit", -1.0, "time limit"),
+        ("image_size", 5000, "4096"),
+        ("backbone", "resnet18.nothing", "Invalid pretrained tag"),
         ("split", "thirds", "The split"),
         ("image_size", 8, "image_size"),
         ("micro_batch", 0, "micro_batch"),
@@ -177,5 +212,9 @@ def test_the_papers_settings():
     assert (paper.steps, paper.learning_rate, paper.support_size, paper.max_query) == (400, 0.0035, 100, 2000)
     assert (paper.size_for(500), paper.size_for(32)) == (384, 224)
     assert PRESETS["paper_v2m"].steps == 1000
+    assert PRESETS["paper"].split == "paper"
+    assert (PRESETS["federated_cifar100"].steps, PRESETS["federated_cifar100"].learning_rate) == (10, 0.003)
+    assert PRESETS["federated_quickdraw"].learning_rate == 0.006
+    assert (PRESETS["bound_quickdraw_upper"].steps, PRESETS["bound_cifar100"].steps) == (3000, 400)
     assert (PRESETS["orbit_b0"].steps, PRESETS["orbit_b0"].learning_rate) == (50, 0.007)
     assert (PRESETS["orbit_bit"].steps, PRESETS["orbit_bit"].learning_rate) == (50, 0.003)

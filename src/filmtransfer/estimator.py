@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -20,10 +22,19 @@ from .errors import FitWarning, InputError, UsageError
 from .heads import log_prior, make_head
 from .model import AdaptedModel, Update
 from .training.adapt import Adapted, adapt
-from .training.finetune import Watch
+from .training.loop import Watch
 from .training.presets import Settings, preset
 
 UNEQUAL = 3  # say so when the largest class has more than this many times the images of the smallest
+
+
+@dataclass(frozen=True)
+class Classified:
+    """Which images could be read, their class probabilities in that order, and what was left out."""
+
+    readable: list[int]
+    probabilities: np.ndarray
+    skipped: list[Skipped]
 
 
 class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -94,13 +105,18 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Learn from labelled images; ``watch`` is told of every step."""
         settings = self.settings()
         make_head(self.head)  # a wrong name is said before anything is loaded
+        if self.time_limit is not None and not 0 < self.time_limit < math.inf:
+            raise UsageError(
+                f"The time limit cannot be {self.time_limit}.", "It is a number of seconds above 0."
+            )
         backbone = load_backbone(self.backbone, self.weights)
         side = largest_side(images.sources)
         model = AdaptedModel(backbone, make_head(self.head), settings.size_for(side))
         loaded = load(images, model.pixels, strict=self.strict)
         self._prior_for(loaded)
         self._warn(loaded)
-        small = resize(loaded.pixels, settings.train_size_for(side), model.pixels.interpolation)
+        train_size = backbone.fit_size(settings.train_size_for(side))
+        small = resize(loaded.pixels, train_size, model.pixels.interpolation)
         adapted = adapt(
             model,
             loaded.pixels,
@@ -135,12 +151,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, images: Sequence[Any]) -> np.ndarray:
         """p(y=c | image) (N, C), classes in the order of ``classes_``."""
-        pixels, skipped = self.read(images)
-        if skipped:
-            raise InputError(
-                f"{len(skipped)} images cannot be used, the first: {skipped[0].name}: {skipped[0].reason}."
-            )
-        return self.probabilities(torch.stack([p for p in pixels if p is not None]))
+        return self.classify(images, strict=True).probabilities
 
     def predict(self, images: Sequence[Any]) -> np.ndarray:
         """The most probable class of each image."""
@@ -154,19 +165,34 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"{len(images)} images but {len(labels)} labels.", "One label per image.")
         return float(np.mean(self.predict(images) == np.asarray(labels)))
 
-    def read(self, images: Sequence[Any]) -> tuple[list[torch.Tensor | None], list[Skipped]]:
-        """Images as this classifier wants their pixels; None and a reason where one cannot be read."""
+    def classify(self, images: Sequence[Any], *, strict: bool = False, chunk: int = 256) -> Classified:
+        """Probabilities of all readable images, and why the others are not; refuses any if strict."""
         check_is_fitted(self)
-        if len(images) == 0:
+        if isinstance(images, (str, Path)):
+            raise InputError("Images are given as a list.", f"For one image: [{str(images)!r}].")
+        sources = list(images)
+        if not sources:
             raise InputError("No images were given.", "Give at least one.")
+        names = [str(s) if isinstance(s, (str, Path)) else f"image {i}" for i, s in enumerate(sources)]
+        readable: list[int] = []
+        skipped: list[Skipped] = []
+        rows: list[np.ndarray] = []
+        for begin in range(0, len(sources), chunk):  # so that memory does not grow with the folder
+            part = sources[begin : begin + chunk]
+            squares, missed = read_squares(part, self.model_.pixels, names[begin:])
+            skipped += missed
+            found = [i for i, square in enumerate(squares) if square is not None]
+            readable += [begin + i for i in found]
+            if found:
+                rows.append(self._probabilities(torch.stack([s for s in squares if s is not None])))
+        if skipped and (strict or not rows):
+            raise InputError(
+                f"{len(skipped)} of {len(sources)} images cannot be used, the first: "
+                f"{skipped[0].name}: {skipped[0].reason}."
+            )
+        return Classified(readable, np.concatenate(rows), skipped)
 
-        def name(i: int) -> str:
-            return str(images[i]) if isinstance(images[i], (str, Path)) else f"image {i}"
-
-        return read_squares(images, self.model_.pixels, name)
-
-    def probabilities(self, pixels: torch.Tensor) -> np.ndarray:
-        """p(y=c | image) (N, C) for pixels from ``read``."""
+    def _probabilities(self, pixels: torch.Tensor) -> np.ndarray:
         logits = self.model_.logits(pixels).double()
         logits = logits + log_prior(_prior(self.prior), torch.tensor(self.update_.counts))
         out: np.ndarray = torch.softmax(logits, 1).numpy()

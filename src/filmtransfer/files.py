@@ -23,9 +23,11 @@ def write_atomically(path: str | Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(name, 0o666 & ~_umask())  # mkstemp makes files that only their owner can read
         os.replace(name, target)
-    except OSError as error:
+    except BaseException as error:
         Path(name).unlink(missing_ok=True)
-        raise _unwritable(target, error) from None
+        if isinstance(error, OSError):
+            raise _unwritable(target, error) from None
+        raise
     _sync_folder(target.parent)
 
 
@@ -34,6 +36,8 @@ def check_writable(path: str | Path) -> None:
     target = Path(path)
     if target.is_dir():
         raise InputError(f"{target} is a folder.", "Give the name of a file.")
+    if target.exists() and not target.is_file():
+        raise InputError(f"{target} is not an ordinary file.", "Give the name of a file.")
     if not target.parent.is_dir():
         raise InputError(f"There is no folder {target.parent}.", "Make it first, or write elsewhere.")
     try:

@@ -53,13 +53,47 @@ def test_sites_exist_once_and_in_order(name):
     assert all(hasattr(model.get_submodule(site), "weight") for site in sites)
 
 
-@pytest.mark.parametrize(
-    "name", ["mobilenetv3_small_050", "convnext_atto", "resnetv2_50x1_bit", "regnetx_002"]
-)
+# Small ones of every family and of the odd members that timm has.
+ODD = (
+    "mobilenetv3_small_050", "mobilenetv4_conv_small", "convnext_atto", "resnetv2_50x1_bit", "resnetv2_18",
+    "resnetv2_50d_gn", "regnetx_002", "resnet18", "vit_small_patch14_dinov2", "deit_tiny_distilled_patch16_224",
+    "tf_efficientnet_lite0", "mobilenetv2_050", "vit_tiny_patch16_224", "efficientnet_b0",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_every_family_embeds_and_takes_a_step(name):
+    from filmtransfer.episodes import episodes
+    from filmtransfer.heads import make_head
+    from filmtransfer.model import AdaptedModel
+    from filmtransfer.training.gradient import accumulate
+
+    torch.manual_seed(0)
+    backbone = assemble(entry_for(name), build(entry_for(name)))
+    model = AdaptedModel(backbone, make_head("lda"), 64)
+    size = model.pixels.size
+    pixels = torch.randint(
+        0, 256, (8, 3, size, size), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+    assert model.features(pixels[:2]).shape == (2, backbone.features) == (2, numbers(name).features)
+    episode = next(episodes(torch.arange(2).repeat(4), "split", 8, 0))
+    accumulate(lambda i: model.embed(pixels[i]), model.head, episode, 8)
+    film_layers = film.layers(model.network)
+    assert len(film_layers) == numbers(name).sites > 4
+    assert all(layer.beta.grad is not None for layer in film_layers.values())
+
+
 @torch.no_grad()
-def test_feature_size_is_what_comes_out(name):
-    model = build(entry_for(name))
-    assert model(torch.zeros(2, 3, 64, 64)).shape == (2, numbers(name).features)
+def test_weights_are_standardised_once():
+    from filmtransfer.backbones.frozen import standardise_weights
+
+    torch.manual_seed(0)
+    model = build(entry_for("bit_m_r50x1")).double()
+    x = torch.randn(1, 3, 61, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    want = model(x)
+    assert standardise_weights(model) == 53
+    assert (model(x) - want).abs().max() <= 1e-10 * want.abs().max()
+    assert standardise_weights(model) == 0
 
 
 def photographs() -> dict[str, Image.Image]:

@@ -208,6 +208,32 @@ def test_every_mistake_has_its_line_and_its_code(trained, capsys, tmp_path):
     assert not (tmp_path / "x.safetensors").exists()
 
 
+def test_names_are_names_and_not_markup(capsys, tmp_path):
+    root = tmp_path / "photos"
+    for c, name in enumerate(("[cat]", "[bold]x[", ":smile:")):
+        (root / name).mkdir(parents=True)
+        for i in range(2):
+            picture(c, 10 * c + i).save(root / name / f"[{i}].png")
+    out = tmp_path / "x.safetensors"
+    assert main(["train", str(root), "--out", str(out), "--steps", "0", *FAST]) == 0
+    capsys.readouterr()
+    for words in (["show", str(out)], ["evaluate", str(out), str(root)], ["predict", str(out), str(root)]):
+        code, text, err = run(capsys, *words)
+        assert code == 0, err
+        assert "[cat]" in text
+        assert ":smile:" in text
+
+
+def test_the_demo_is_the_main_job(capsys, tmp_path):
+    found = document(capsys, "demo", "--out", str(tmp_path / "out"))
+    assert found["held_out"] == 1080
+    assert found["before"]["interval"][0] > 0.5
+    assert found["after"]["accuracy"] > found["before"]["accuracy"] - 0.02
+    assert found["bytes"] < 160_000
+    assert FewShotClassifier.load(found["file"]).update_.classes == found["classes"]
+    assert Image.open(found["picture"]).width > 1000
+
+
 def test_debug_shows_the_traceback(tmp_path):
     from filmtransfer.errors import InputError
 

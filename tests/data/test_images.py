@@ -97,8 +97,10 @@ def test_link_loops_end(photo_folder):
     root = photo_folder()
     os.symlink(root / "disc", root / "disc" / "again")
     os.symlink(root, root / "bars" / "up")
+    os.symlink(root / "plain", root / "bars" / "aside")
     assert len(find_images(root / "disc")) == 4
-    assert len(LabelledImages.from_folder(root)) >= 12
+    assert len(find_images(root / "bars")) == 8, "a link aside is followed, a link upwards is not"
+    assert len(LabelledImages.from_folder(root)) == 16
 
 
 def test_the_same_image_under_two_classes_is_mentioned(photo_folder):
@@ -106,6 +108,20 @@ def test_the_same_image_under_two_classes_is_mentioned(photo_folder):
     (root / "bars" / "copy.png").write_bytes((root / "disc" / "0.png").read_bytes())
     loaded = load(LabelledImages.from_folder(root), SPEC)
     assert any("two classes" in w and "copy.png" in w for w in loaded.warnings)
+
+
+def test_names_that_differ_only_in_spelling_are_mentioned(photo_folder):
+    images = LabelledImages.from_folder(photo_folder(classes=("Cat", "cat", "dog")))
+    assert any("Cat and cat" in w for w in images.warnings)
+
+
+def test_decoding_threads_leave_the_warning_filters_alone(photo_folder):
+    import warnings
+
+    images = LabelledImages.from_folder(photo_folder(shots=20))
+    before = list(warnings.filters)
+    load(images, SPEC)
+    assert warnings.filters == before
 
 
 def test_memory_takes_any_labels():

@@ -59,6 +59,19 @@ def test_transparency_is_laid_on_white():
     assert np.asarray(decode(image)).min() == 255
 
 
+def test_a_colour_that_stands_for_transparent_is_laid_on_white(tmp_path):
+    file = tmp_path / "x.png"
+    Image.new("RGB", (8, 8), (10, 20, 30)).save(file, transparency=(10, 20, 30))
+    assert np.asarray(decode(file)).min() == 255
+
+
+def test_images_in_memory_are_checked_too():
+    with pytest.raises(InputError, match="too few"):
+        decode(Image.new("RGB", (1, 1)))
+    with pytest.raises(InputError, match="too few"):
+        decode(np.zeros((1, 1, 3), np.uint8))
+
+
 def test_exif_orientation_is_honoured(tmp_path):
     file = tmp_path / "turned.jpg"
     upright = Image.new("RGB", (40, 20), "black")

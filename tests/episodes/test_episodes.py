@@ -70,6 +70,14 @@ def test_one_shot_classes_are_support_only():
     assert trainable(labels)
 
 
+@pytest.mark.parametrize("split", ["no_split", "use_all", "split", "resplit"])
+def test_one_shot_classes_are_never_asked_about(split):
+    labels = labelled([1, 4, 4])
+    for task in take(labels, split, 6):
+        assert set(labels[task.query].tolist()) <= {1, 2}
+        assert 0 in labels[task.support].tolist()
+
+
 def take(labels, split, count=4, seed=0):
     return list(islice(episodes(labels, split, 100, seed), count))
 

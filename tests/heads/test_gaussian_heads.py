@@ -234,9 +234,36 @@ def test_covariance_weights_start_where_asked_and_stay_positive():
         LDA((0.0, 1.0))
 
 
+@settings(max_examples=40, deadline=None)
+@given(problems(), st.sampled_from(["lda", "qda", "protonets", "linear"]), st.data())
+def test_labels_may_have_gaps(problem, name, data):
+    z, y, q = tensors(*problem)
+    classes = int(y.max()) + 1
+    names = sorted(data.draw(st.sets(st.integers(-9, 99), min_size=classes, max_size=classes)))
+    gapped = torch.tensor(names)[y]
+    with torch.no_grad():
+        want = make_head(name).double().configure(z, y)
+        got = make_head(name).double().configure(z, gapped)
+    assert got.classes.tolist() == names
+    assert torch.equal(got.logits(q), want.logits(q))
+    assert torch.equal(got.counts, want.counts)
+
+
+def test_statistics_of_some_classes(rng):
+    z, y = torch.tensor(rng.normal(0, 1, (9, 4))), torch.arange(3).repeat(3)
+    by_class = Statistics.of(z, y, scatter="class").select([2, 0])
+    assert torch.equal(by_class.sums, Statistics.of(z, y, scatter="none").select([2, 0]).sums)
+    kept = y != 1
+    want = QDA().double().configure(z[kept], 1 - y[kept] // 2)
+    got = QDA().double().configure_from(by_class)
+    np.testing.assert_allclose(got.logits(z).detach().numpy(), want.logits(z).detach().numpy(), atol=1e-8)
+    with pytest.raises(InputError, match="cannot be divided"):
+        Statistics.of(z, y, scatter="task").select([0])
+
+
 def test_bad_support_is_named():
     with pytest.raises(InputError, match="no support example"):
-        LDA().configure(torch.zeros(2, 3), torch.tensor([0, 2]))
+        LDA().build(torch.zeros(2, 3), torch.tensor([0, 2]))
     with pytest.raises(InputError, match="do not fit"):
         LDA().configure(torch.zeros(2, 3), torch.tensor([0, 1, 1]))
     with pytest.raises(InputError, match="empty"):

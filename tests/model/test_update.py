@@ -101,6 +101,23 @@ WRONG = {
     "classes and counts": (lambda t, m: m.update(counts=[1]), "do not fit"),
     "image size": (lambda t, m: m["pixels"].update(size=0), "image size"),
     "odd pixels": (lambda t, m: m["pixels"].update(surprise=1), "wrongly"),
+    "no covariance weights": (drop("covariance_weights/log"), "covariance weights"),
+    "huge covariance weights": (lambda t, m: t["covariance_weights/log"].fill_(1000), "covariance weights"),
+    "wrong kind": (lambda t, m: t.update({"head/weight": t["head/weight"].double()}), "kind"),
+    "negative counts": (lambda t, m: m.update(counts=[-1, 4, 4]), "counts"),
+    "counts as text": (lambda t, m: m.update(counts=["4", "4", "4"]), "counts"),
+    "twice the same class": (lambda t, m: m.update(classes=["a", "a", "b"]), "different"),
+    "classes as text": (lambda t, m: m.update(classes="abc"), "do not fit"),
+    "nested classes": (lambda t, m: m.update(classes=[["a"], "b", "c"]), "different|wrongly"),
+    "settings as text": (lambda t, m: m.update(settings="none"), "settings"),
+    "two means": (lambda t, m: m["pixels"].update(mean=[0.5, 0.5]), "mean"),
+    "no deviation": (lambda t, m: m["pixels"].update(std=[0.0, 0.5, 0.5]), "deviation"),
+    "interpolation": (lambda t, m: m["pixels"].update(interpolation="magic"), "scaled"),
+    "fractional size": (lambda t, m: m["pixels"].update(size=64.0), "image size"),
+    "prior": (lambda t, m: m["settings"].update(prior=[1.0]), "prior"),
+    "head options": (lambda t, m: m.update(head_options={"exec": "rm"}), "options"),
+    "support labels": (lambda t, m: t["support/labels"].fill_(10**10), "labels"),
+    "support shape": (lambda t, m: t.update({"support/features": torch.zeros(1, 2)}), "support"),
     "covariance weights": (
         lambda t, m: t.update({"covariance_weights/log": torch.zeros(5)}),
         "covariance weights",
@@ -133,6 +150,51 @@ def test_other_files_are_refused(tmp_path):
         Update.from_bytes(serialise({"x": torch.zeros(1)}))
     with pytest.raises(UpdateFileError, match="not a whole update file"):
         Update.from_bytes(b"hello, this is no safetensors file at all")
+
+
+def test_qda_labels_out_of_range_are_refused(tmp_path):
+    clf = FewShotClassifier(head="qda", steps=0, **SMALL).fit(IMAGES, LABELS)
+    for wrong in (-1, 10**10):
+        file = tmp_path / "q.safetensors"
+        file.write_bytes(altered(clf, lambda t, m, w=wrong: t["head/labels"].fill_(w)))
+        with pytest.raises(UpdateFileError, match="labels"):
+            FewShotClassifier.load(file)
+
+
+def test_a_head_with_options_comes_back_with_them(tmp_path):
+    from filmtransfer.heads import QDA
+    from filmtransfer.model import AdaptedModel
+
+    backbone = load_backbone("efficientnet_lite0")
+    model = AdaptedModel(backbone, QDA(divisor="n"), 48)
+    pixels = torch.randint(
+        0, 256, (8, 3, 48, 48), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+    model.configure(pixels, torch.arange(2).repeat(4))
+    kinds = {"settings": {}, "results": {}, "seed": 0, "versions": {}}
+    Update.of(model, ["a", "b"], **kinds).save(tmp_path / "n.safetensors")
+    again = Update.load(tmp_path / "n.safetensors").apply(backbone)
+    assert torch.equal(again.logits(pixels), model.logits(pixels))
+
+
+def test_numbers_that_are_not_finite_never_replace_a_good_file(lda, tmp_path):
+    import copy
+
+    file = tmp_path / "x.safetensors"
+    lda.save(file)
+    good = file.read_bytes()
+    bad = copy.deepcopy(lda.update_)
+    bad.film["bn1.gamma"].fill_(float("nan"))
+    with pytest.raises(InputError, match="nothing was written"):
+        bad.save(file)
+    assert file.read_bytes() == good
+
+
+def test_names_of_any_bytes_are_kept(tmp_path):
+    labels = [os.fsdecode(name) for name in (b"caf\xe9", "日本".encode(), b"plain")]
+    clf = FewShotClassifier(steps=0, **SMALL).fit(IMAGES[:6], labels * 2)
+    clf.save(tmp_path / "x.safetensors")
+    assert set(FewShotClassifier.load(tmp_path / "x.safetensors").classes_) == set(labels)
 
 
 def test_labels_that_json_cannot_hold_are_said(lda):

@@ -104,6 +104,11 @@ def entry_for(name: str) -> Entry:
     if name in CATALOGUE:
         return CATALOGUE[name]
     if timm.is_model(name.partition(".")[0]):
+        try:
+            timm.get_pretrained_cfg(name)
+        except RuntimeError as error:  # an unknown tag behind the dot
+            known = ", ".join(timm.list_pretrained(name.partition(".")[0] + ".*")) or "none"
+            raise UsageError(f"{error}", f"Known: {known}.") from None
         return Entry(name, name, "see its model card")
     raise UsageError(
         f"No backbone is called {name!r}.",
@@ -117,10 +122,13 @@ def build(entry: Entry) -> nn.Module:
     settings: dict[str, Any] = {"num_classes": 0}
     if entry.architecture.startswith(("vit_", "deit", "eva02", "flexivit")):
         settings["dynamic_img_size"] = True  # so that the image size is a choice, as for ConvNets
-    try:
-        model: nn.Module = timm.create_model(entry.architecture, pretrained=False, **settings)
-    except TypeError:  # a transformer without that option
-        model = timm.create_model(entry.architecture, pretrained=False, num_classes=0)
+    with torch.random.fork_rng(
+        devices=[]
+    ):  # timm draws initial weights; our caller's numbers stay as they were
+        try:
+            model: nn.Module = timm.create_model(entry.architecture, pretrained=False, **settings)
+        except TypeError:  # a transformer without that option
+            model = timm.create_model(entry.architecture, pretrained=False, num_classes=0)
     return model.eval()
 
 

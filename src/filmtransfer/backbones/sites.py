@@ -38,14 +38,15 @@ def family_of(backbone: nn.Module) -> str:
 def _after_spatial_convolutions(backbone: nn.Module) -> list[str]:
     """EfficientNet, MobileNet: the norm behind each block's k×k convolution."""
     behind = {
-        "InvertedResidual": "bn2",  # 1×1, then depthwise, bn2
-        "UniversalInvertedResidual": "dw_mid.bn",
-        "DepthwiseSeparableConv": "bn1",  # depthwise first
-        "EdgeResidual": "bn1",  # a full 3×3 first
-        "ConvBnAct": "bn1",
+        "InvertedResidual": ("bn2",),  # 1×1, then depthwise, bn2
+        "UniversalInvertedResidual": ("dw_mid.bn", "dw_start.bn", "pw_exp.bn"),  # has one or two of them
+        "DepthwiseSeparableConv": ("bn1",),  # depthwise first
+        "EdgeResidual": ("bn1",),  # a full 3×3 first
+        "ConvBnAct": ("bn1",),
     }
+    there = {name for name, _ in backbone.named_modules()}
     return [
-        f"{name}.{behind[type(block).__name__]}"
+        next(f"{name}.{norm}" for norm in behind[type(block).__name__] if f"{name}.{norm}" in there)
         for name, block in backbone.named_modules()
         if type(block).__name__ in behind
     ]
@@ -62,9 +63,10 @@ def _mobilenetv3(backbone: nn.Module) -> list[str]:
 
 
 def _resnetv2(backbone: nn.Module) -> list[str]:
-    # Pre-activation: conv1 → norm2 → conv2 (3×3) → norm3 → conv3.
-    blocks = [n for n, m in backbone.named_modules() if "Bottleneck" in type(m).__name__]
-    return [*(f"{name}.norm3" for name in blocks), "norm"]
+    # Pre-activation: conv1 → norm2 → conv2 (3×3) → norm3 → conv3; without a bottleneck conv1 is the 3×3.
+    behind = {"PreActBottleneck": "norm3", "Bottleneck": "norm2", "PreActBasic": "norm2"}
+    blocks = [(n, type(m).__name__) for n, m in backbone.named_modules() if type(m).__name__ in behind]
+    return [*(f"{name}.{behind[kind]}" for name, kind in blocks), "norm"]
 
 
 def _resnet(backbone: nn.Module) -> list[str]:
@@ -101,6 +103,7 @@ def _every_layer_norm(backbone: nn.Module) -> list[str]:
 
 RULES: dict[str, Rule] = {
     "convnext": _convnext,
+    "deit": _every_layer_norm,
     "efficientnet": _efficientnet,
     "mobilenetv3": _mobilenetv3,
     "regnet": _regnet,

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from ..data.pixels import PixelSpec
 from ..errors import UnavailableError, UpdateFileError, UsageError
 from .catalogue import CATALOGUE, Entry, build, entry_for, feature_size, pixel_spec
-from .frozen import fold_frozen_norms
+from .frozen import do_frozen_work
 from .sites import family_of, film_sites
 
 CLASSIFIER = re.compile(r"^(classifier|fc|head|head_dist|head\.fc|_fc|pre_logits)\.")
@@ -44,6 +44,11 @@ class Backbone:
     features: int
     digest: str
     memory_format: torch.memory_format
+    patch: int = 1  # transformers cut the image into squares of this side
+
+    def fit_size(self, size: int) -> int:
+        """The nearest image size, not larger if possible, that the backbone can take."""
+        return max(size // self.patch, 1) * self.patch
 
 
 def load_backbone(name: str, weights: str | Path | None = None, *, fold: bool = True) -> Backbone:
@@ -74,7 +79,7 @@ def assemble(entry: Entry, model: nn.Module, *, fold: bool = True) -> Backbone:
     model = model.eval().requires_grad_(False)
     pixels, sites, fingerprint = pixel_spec(entry, model), film_sites(model), digest(model)
     if fold:
-        fold_frozen_norms(model, sites, size=64)
+        do_frozen_work(model, sites)
     return Backbone(
         entry.name,
         model.to(memory_format=layout),  # type: ignore[call-overload]
@@ -83,7 +88,13 @@ def assemble(entry: Entry, model: nn.Module, *, fold: bool = True) -> Backbone:
         feature_size(model),
         fingerprint,
         layout,
+        _patch(model),
     )
+
+
+def _patch(model: nn.Module) -> int:
+    size = getattr(getattr(model, "patch_embed", None), "patch_size", 1)
+    return int(size[0]) if isinstance(size, (tuple, list)) else int(size)
 
 
 def digest(model: nn.Module) -> str:
@@ -120,7 +131,7 @@ def load_file(model: nn.Module, path: Path) -> None:
 
         try:
             state = read(path)
-        except SafetensorError as error:
+        except (SafetensorError, OSError) as error:
             raise UpdateFileError(f"{path} is not a whole safetensors file ({error}).") from None
         load_state(model, state, str(path))
     elif suffix in (".pth", ".pt", ".bin"):
@@ -198,14 +209,15 @@ def _hub_id(entry: Entry) -> str | None:
     import timm
 
     cfg = timm.get_pretrained_cfg(entry.timm_name)
-    where = cfg.to_dict().get("hf_hub_id") if cfg is not None else None
-    # timm writes "timm/" for "timm/ and my own name".
-    return None if not where else f"{where}{entry.timm_name}" if where.endswith("/") else str(where)
+    where = cfg.hf_hub_id if cfg is not None else None
+    return str(where) if where else None
 
 
 def _hub_answers(seconds: float = 3.0) -> bool:
     """A look at the hub's door: its client would otherwise try again for most of a minute."""
     address = urlparse(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        return True  # the proxy's business; a direct look would say nothing
     port = address.port or (443 if address.scheme == "https" else 80)
     try:
         with socket.create_connection((address.hostname or "", port), timeout=seconds):
@@ -244,6 +256,8 @@ def _load_npz(model: nn.Module, path: Path) -> None:
             f"{path} does not hold weights of this backbone ({type(error).__name__}: {str(error)[:120]}).",
             "Check that file and backbone name belong together.",
         ) from None
+    if not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
+        raise UpdateFileError(f"{path} holds numbers that are not finite.", "Get the file again.")
 
 
 # The names that the lite packages use, block by block, and timm's.
@@ -274,10 +288,15 @@ def _from_efficientnet_pytorch(state: Mapping[str, Tensor]) -> dict[str, Tensor]
     renamed = {}
     for key, tensor in state.items():
         parts = key.split(".")
+        known = (_FIRST if parts[1] == "0" else _OTHER) if parts[0] == "_blocks" else _TOP
+        if (parts[2] if parts[0] == "_blocks" else parts[0]) not in known:
+            raise UpdateFileError(
+                f"These are not the weights of an EfficientNet-Lite ({key}).",
+                "For other EfficientNets give a file in timm's format.",
+            )
         if parts[0] == "_blocks":
             number, layer, rest = int(parts[1]), parts[2], parts[3:]
-            names = _FIRST if number == 0 else _OTHER
-            renamed[".".join([places[number], names[layer], *rest])] = tensor
+            renamed[".".join([places[number], known[layer], *rest])] = tensor
         else:
-            renamed[".".join([_TOP[parts[0]], *parts[1:]])] = tensor
+            renamed[".".join([known[parts[0]], *parts[1:]])] = tensor
     return renamed

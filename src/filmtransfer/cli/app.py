@@ -56,6 +56,9 @@ app.command("backbones")(backbones.backbones)
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; a user's mistake ends in one clear line, never in a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot show must not end the work
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     debug = "--debug" in words or os.environ.get("FIT_DEBUG") == "1"
     words = [word for word in words if word != "--debug"]
     printer = Printer("--json" in words)

@@ -35,16 +35,12 @@ def evaluate(
             f"The classifier does not know the class{'es' if len(strange) > 1 else ''} {', '.join(strange)}.",
             f"It knows: {', '.join(known)}.",
         )
-    pixels, skipped = clf.read(images.sources)
-    readable = [i for i, square in enumerate(pixels) if square is not None]
-    if skipped and (strict or not readable):
-        raise InputError(
-            f"{len(skipped)} of {len(images)} images cannot be used, the first: "
-            f"{skipped[0].name}: {skipped[0].reason}."
-        )
-    chances = clf.probabilities(torch.stack([square for square in pixels if square is not None]))
-    truth = torch.tensor([known[str(images.classes[images.labels[i]])] for i in readable])
-    result = compare(torch.from_numpy(chances.argmax(1)), truth, len(known))
+    for note in images.warnings:
+        printer.note(note)
+    found = clf.classify(images.sources, strict=strict)
+    skipped = found.skipped
+    truth = torch.tensor([known[str(images.classes[images.labels[i]])] for i in found.readable])
+    result = compare(torch.from_numpy(found.probabilities.argmax(1)), truth, len(known))
 
     printer.say(
         f"accuracy {percent(result.accuracy)} on {result.images} images "

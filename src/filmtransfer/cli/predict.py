@@ -20,8 +20,6 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Say what is in each image."""
-    import torch
-
     from ..data import find_images
     from ..estimator import FewShotClassifier
 
@@ -30,16 +28,10 @@ def predict(
     paths = [found for place in images for found in (find_images(place) if place.is_dir() else [place])]
     if not paths:
         raise InputError("No images there.", "Name image files, or folders that hold some.")
-    pixels, skipped = clf.read(paths)
-    readable = [i for i, square in enumerate(pixels) if square is not None]
-    if skipped and (strict or not readable):
-        raise InputError(
-            f"{len(skipped)} of {len(paths)} images cannot be used, the first: "
-            f"{skipped[0].name}: {skipped[0].reason}."
-        )
-    chances = clf.probabilities(torch.stack([square for square in pixels if square is not None]))
+    result = clf.classify(paths, strict=strict)
+    skipped = result.skipped
     found = []
-    for i, row in zip(readable, chances, strict=True):
+    for i, row in zip(result.readable, result.probabilities, strict=True):
         order = row.argsort()[::-1][:top]
         found.append((str(paths[i]), [(clf.update_.classes[c], float(row[c])) for c in order]))
     printer.table(

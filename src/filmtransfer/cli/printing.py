@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ..errors import FitWarning
 
@@ -23,8 +24,8 @@ class Printer:
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
-        self.out = Console(highlight=False, soft_wrap=True)
-        self.err = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.out = Console(highlight=False, soft_wrap=True, emoji=False)
+        self.err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
     def say(self, text: str = "") -> None:
         (self.err if self.as_json else self.out).print(text, markup=False)
@@ -37,15 +38,15 @@ class Printer:
         for i, column in enumerate(columns):
             table.add_column(column, justify="right" if i in right else "left", no_wrap=True)
         for row in rows:
-            table.add_row(*(str(cell) for cell in row))
+            table.add_row(*(Text(str(cell)) for cell in row))  # names are names, not markup
         console = self.err if self.as_json else self.out
         if not console.is_terminal:  # a pipe has no width: never cut a name short
-            console = Console(file=console.file, width=10_000, highlight=False)
+            console = Console(file=console.file, width=10_000, highlight=False, emoji=False)
         console.print(table)
 
     def document(self, content: dict[str, Any]) -> None:
         if self.as_json:
-            print(json.dumps(content, ensure_ascii=False, indent=2, default=str))
+            print(json.dumps(content, indent=2, default=str))
 
     def failure(self, message: str, hint: str, code: int) -> int:
         self.err.print(f"fit: {message}", style="bold red", markup=False)
@@ -69,9 +70,9 @@ class Printer:
 
 
 @contextmanager
-def progress_bar(quiet: bool = False) -> Iterator[Any]:
+def progress_bar() -> Iterator[Any]:
     """A function to call with each step's Progress; draws nothing without a terminal."""
-    if quiet or not sys.stderr.isatty():
+    if not sys.stderr.isatty():
         yield None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import UsageError
+from ..errors import UpdateFileError, UsageError
 from .printing import Json, Printer, size
 
 
@@ -70,7 +70,15 @@ def _show_file(printer: Printer, file: Path, plot: Path | None) -> None:
         check_writable(plot)
     update = Update.load(file)
     content = file.stat().st_size
-    known = numbers(update.backbone)
+    try:
+        known = numbers(update.backbone)
+    except UsageError as error:
+        raise UpdateFileError(f"{file}: {error.message}", "Was it made by another version?") from None
+    update.check(known.features)
+    if {name.rpartition(".")[0] for name in update.film} != set(known.site_names):
+        raise UpdateFileError(
+            f"{file}: the FiLM numbers do not belong to {update.backbone}.", "Train it again."
+        )
     classes = len(update.classes)
     film = sum(t.numel() for t in update.film.values())
     by_paper = film + HEADS[update.head].updateable(classes, known.features)

@@ -20,14 +20,19 @@ def train(
     ] = "efficientnet_lite0",
     weights: Annotated[str | None, typer.Option(help="Weights file for the backbone.")] = None,
     head: Annotated[str, typer.Option(help="lda, qda, protonets or linear.")] = "lda",
-    preset: Annotated[str, typer.Option(help="fast, paper, paper_v2m, orbit_b0 or orbit_bit.")] = "fast",
+    preset: Annotated[
+        str, typer.Option(help="fast, paper, or another of the paper's settings (docs/presets.md).")
+    ] = "fast",
     steps: Annotated[
         int | None, typer.Option(help="Fine-tuning steps; 0 for a classifier in seconds.")
     ] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Adam's learning rate.")] = None,
-    split: Annotated[str | None, typer.Option(help="auto, split, no_split, use_all or resplit.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="auto, paper, split, no_split, use_all or resplit.")
+    ] = None,
     image_size: Annotated[int | None, typer.Option(help="Pixels a side for the head and prediction.")] = None,
     train_size: Annotated[int | None, typer.Option(help="Pixels a side for fine-tuning.")] = None,
+    support_size: Annotated[int | None, typer.Option(help="Support images of an episode.")] = None,
     micro_batch: Annotated[int | None, typer.Option(help="Images in memory at once while training.")] = None,
     prior: Annotated[str, typer.Option(help="uniform or empirical class frequencies.")] = "uniform",
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
@@ -53,7 +58,7 @@ def train(
     clf = FewShotClassifier(
         backbone, head, "auto" if steps is None else steps, seed,
         preset=preset, learning_rate=learning_rate, split=split, image_size=image_size, train_size=train_size,
-        micro_batch=micro_batch, prior=prior, weights=weights, time_limit=time_limit, strict=strict,
+        support_size=support_size, micro_batch=micro_batch, prior=prior, weights=weights, time_limit=time_limit, strict=strict,
         keep_statistics=keep_statistics,
     )  # fmt: skip
     with printer.notes(), progress_bar() as watch:

@@ -9,14 +9,19 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
+import unicodedata
+import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from ..errors import InputError
@@ -46,9 +51,9 @@ class LabelledImages:
     def __len__(self) -> int:
         return len(self.sources)
 
-    def name(self, index: int) -> str:
-        source = self.sources[index]
-        return str(source) if isinstance(source, (str, Path)) else f"image {index}"
+    def names(self) -> list[str]:
+        """What to call each image in a message."""
+        return [str(s) if isinstance(s, (str, Path)) else f"image {i}" for i, s in enumerate(self.sources)]
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> LabelledImages:
@@ -61,7 +66,7 @@ class LabelledImages:
         sources: list[Any] = []
         names: list[str] = []
         empty: list[str] = []
-        for entry in sorted(root.iterdir()):
+        for entry in _entries(root):
             if entry.name.startswith(".") or not entry.is_dir():
                 continue
             files = find_images(entry)
@@ -69,7 +74,7 @@ class LabelledImages:
                 empty.append(entry.name)
             sources += files
             names += [entry.name] * len(files)
-        loose = [p for p in root.iterdir() if p.suffix.lower() in SUFFIXES and p.is_file()]
+        loose = [p for p in _entries(root) if p.suffix.lower() in SUFFIXES and p.is_file()]
         if not sources:
             raise InputError(
                 f"No images in subfolders of {root}.",
@@ -87,10 +92,10 @@ class LabelledImages:
         """A CSV with a header; a path column (relative to the CSV) and a label column."""
         path = Path(file)
         try:
-            text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"Cannot read {path}: {error}.") from None
-        rows = list(csv.DictReader(text.splitlines()))
+            with path.open(encoding="utf-8-sig", newline="") as lines:
+                rows = list(csv.DictReader(StringIO(lines.read(), newline="")))
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise InputError(f"Cannot read {path}: {error}.", "It has to be a CSV in UTF-8.") from None
         columns = {name.strip().lower(): name for name in (rows[0] if rows else {}) if name}
         where = next((columns[n] for n in PATH_COLUMNS if n in columns), None)
         what = next((columns[n] for n in LABEL_COLUMNS if n in columns), None)
@@ -133,8 +138,10 @@ class LabelledImages:
             raise InputError(
                 "Labels of different kinds cannot be mixed.", "Use all text or all numbers."
             ) from None
+        if any(name != name for name in classes):  # only NaN differs from itself
+            raise InputError("A label is not a number (NaN).", "Give every image a label.")
         index = {name: i for i, name in enumerate(classes)}
-        return cls(sources, [index[name] for name in names], classes)
+        return cls(sources, [index[name] for name in names], classes, _alike(classes))
 
 
 @dataclass
@@ -144,7 +151,6 @@ class LoadedImages:
     pixels: Tensor
     labels: Tensor
     classes: list[Any]
-    names: list[str]
     skipped: list[Skipped]
     warnings: list[str]
 
@@ -154,7 +160,7 @@ class LoadedImages:
 
 def load(images: LabelledImages, spec: PixelSpec, *, strict: bool = False) -> LoadedImages:
     """Decode everything once. Unreadable images are skipped and listed, or refused if strict."""
-    squares, skipped = read_squares(images.sources, spec, images.name)
+    squares, skipped = read_squares(images.sources, spec, images.names())
     if strict and skipped:
         raise InputError(
             f"{len(skipped)} images cannot be used, the first: {skipped[0].name}: {skipped[0].reason}.",
@@ -177,12 +183,13 @@ def load(images: LabelledImages, spec: PixelSpec, *, strict: bool = False) -> Lo
     pixels = torch.stack([square for square in squares if square is not None])
     labels = torch.tensor([images.labels[i] for i in kept])
     notes = list(images.warnings)
-    notes += _twins(pixels, labels, [images.name(i) for i in kept], images.classes)
-    return LoadedImages(pixels, labels, images.classes, [images.name(i) for i in kept], skipped, notes)
+    names = images.names()
+    notes += _twins(pixels, labels, [names[i] for i in kept], images.classes)
+    return LoadedImages(pixels, labels, images.classes, skipped, notes)
 
 
 def read_squares(
-    sources: Sequence[Any], spec: PixelSpec, name: Callable[[int], str]
+    sources: Sequence[Any], spec: PixelSpec, names: Sequence[str]
 ) -> tuple[list[Tensor | None], list[Skipped]]:
     """Squares in order (None where unreadable), and the reasons."""
 
@@ -192,24 +199,42 @@ def read_squares(
         except InputError as error:
             return None, error.message
 
-    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
+    with _without_pillows_remarks(), ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
         results = list(pool.map(one, range(len(sources))))
-    skipped = [Skipped(name(i), why) for i, (square, why) in enumerate(results) if square is None]
+    skipped = [Skipped(names[i], why) for i, (square, why) in enumerate(results) if square is None]
     return [square for square, _ in results], skipped
 
 
 def largest_side(sources: Sequence[Any]) -> int:
     """The largest image side among the sources, from their headers."""
-    return max((side_of(source) for source in sources), default=0)
+    with _without_pillows_remarks():
+        return max((side_of(source) for source in sources), default=0)
+
+
+@contextmanager
+def _without_pillows_remarks() -> Iterator[None]:
+    """Its warnings about sizes and metadata; set outside the threads, which share the filters."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="PIL")
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        yield
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise InputError(f"{folder} cannot be read ({error.strerror}).") from None
 
 
 def find_images(place: Path) -> list[Path]:
-    """Image files below a folder, sorted; links are followed, but no folder is entered twice."""
+    """Image files below a folder, sorted; links are followed, but never upwards and never twice."""
     found: list[Path] = []
-    seen: set[str] = set()
+    seen: set[Path] = set()
+    above = set(place.resolve().parents)
     for folder, below, files in os.walk(place, followlinks=True):
-        real = os.path.realpath(folder)
-        if real in seen:
+        real = Path(folder).resolve()
+        if real in seen or real in above:
             below.clear()
             continue
         seen.add(real)
@@ -220,6 +245,18 @@ def find_images(place: Path) -> list[Path]:
             if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
         ]
     return sorted(found)
+
+
+def _alike(classes: Sequence[Any]) -> list[str]:
+    """A warning for classes whose names differ only in case or in how accents are written."""
+    groups: dict[str, list[str]] = {}
+    for name in map(str, classes):
+        groups.setdefault(unicodedata.normalize("NFC", name).casefold(), []).append(name)
+    return [
+        f"Classes {' and '.join(same)} differ only in spelling; they are taken as different classes."
+        for same in groups.values()
+        if len(same) > 1
+    ]
 
 
 def _twins(pixels: Tensor, labels: Tensor, names: list[str], classes: list[Any]) -> list[str]:

@@ -6,7 +6,6 @@ RGB. Normalisation (mean and standard deviation) belongs to the backbone and hap
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +27,7 @@ except ImportError:  # pragma: no cover - a platform without the wheel reads all
 # Checked before decoding: a small file can claim a picture that fills the memory.
 MAX_PIXELS = 100_000_000
 MIN_SIDE = 4
+MAX_SIZE = 4096  # of the squares that a backbone is given
 
 SUFFIXES = frozenset(
     [
@@ -51,6 +51,7 @@ SUFFIXES = frozenset(
 )
 
 Fit = Literal["squash", "crop"]
+INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
 
 
 @dataclass(frozen=True)
@@ -70,25 +71,20 @@ def decode(source: Any, near: int = 0) -> Image.Image:
 
     ``near`` is the side that will be needed: JPEGs are then decoded at a fraction of their size.
     """
-    if isinstance(source, Image.Image):
-        return to_rgb(_upright(source))
-    if isinstance(source, (np.ndarray, torch.Tensor)):
-        return to_rgb(_from_array(np.asarray(source)))
-    path = Path(source)
     try:
+        if isinstance(source, Image.Image):
+            _check_size(*source.size)
+            return to_rgb(_upright(source))
+        if isinstance(source, (np.ndarray, torch.Tensor)):
+            return to_rgb(_from_array(np.asarray(source)))
+        path = Path(source)
         if path.stat().st_size == 0:
             raise InputError("the file is empty")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow's own size and metadata remarks
-            with Image.open(path) as image:
-                width, height = image.size
-                if width * height > MAX_PIXELS:
-                    raise InputError(f"it has more than {MAX_PIXELS // 10**6} megapixels ({width}×{height})")
-                if min(width, height) < MIN_SIDE:
-                    raise InputError(f"{width}×{height} pixels are too few to show anything")
-                if near and image.format == "JPEG":
-                    image.draft("RGB", (2 * near, 2 * near))
-                return to_rgb(_upright(image))
+        with Image.open(path) as image:
+            _check_size(*image.size)
+            if near and image.format == "JPEG":
+                image.draft("RGB", (2 * near, 2 * near))
+            return to_rgb(_upright(image))
     except InputError:
         raise
     except FileNotFoundError:
@@ -101,9 +97,16 @@ def decode(source: Any, near: int = 0) -> Image.Image:
         raise InputError(f"the image is damaged ({_short(error)})") from error
 
 
+def _check_size(width: int, height: int) -> None:
+    if width * height > MAX_PIXELS:
+        raise InputError(f"it has more than {MAX_PIXELS // 10**6} megapixels ({width}×{height})")
+    if min(width, height) < MIN_SIDE:
+        raise InputError(f"{width}×{height} pixels are too few to show anything")
+
+
 def to_rgb(image: Image.Image) -> Image.Image:
     """8-bit RGB; transparency is laid on white."""
-    if image.mode == "RGB":
+    if image.mode == "RGB" and "transparency" not in image.info:
         image.load()
         return image
     if image.mode in ("I;16", "I;16B", "I;16L", "I;16N", "I"):
@@ -156,8 +159,7 @@ def side_of(source: Any) -> int:
     if isinstance(source, (np.ndarray, torch.Tensor)):
         return max(source.shape[:2], default=0)
     try:
-        with warnings.catch_warnings(), Image.open(source) as image:
-            warnings.simplefilter("ignore")
+        with Image.open(source) as image:
             return max(image.size)
     except Exception:  # unreadable: reading it later says why
         return 0
@@ -186,6 +188,7 @@ def _from_array(array: np.ndarray) -> Image.Image:
             f"an image array has dtype {array.dtype} and shape {array.shape}",
             "Use uint8 of shape (H, W), (H, W, 3) or (H, W, 4).",
         )
+    _check_size(array.shape[1], array.shape[0])
     return Image.fromarray(array)
 
 

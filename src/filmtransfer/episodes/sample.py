@@ -48,9 +48,9 @@ def sample_task(
 
 
 def whole_task(labels: Tensor) -> Episode:
-    """Use All: support and query are all of D, in every step."""
+    """Use All: support and query are all of D, in every step (one-shot classes: support only)."""
     members = [torch.nonzero(labels == c).flatten() for c in torch.unique(labels).tolist()]
-    return _episode(members, members)
+    return _episode(members, [group if len(group) > 1 else group[:0] for group in members])
 
 
 def _with_query(selected: Tensor, classes: Tensor, test_labels: Tensor, stream: torch.Generator) -> Tensor:

@@ -24,8 +24,12 @@ class FiLM(nn.Module):
 
     def __init__(self, norm: nn.Module) -> None:
         super().__init__()
-        if getattr(norm, "weight", None) is None or getattr(norm, "bias", None) is None:
-            raise InputError(f"{type(norm).__name__} has no affine that FiLM could use.")
+        known = isinstance(norm, (nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm))
+        if not known or norm.weight is None or norm.bias is None:
+            raise InputError(
+                f"FiLM cannot take the place of a {type(norm).__name__}.",
+                "It needs a BatchNorm2d, GroupNorm or LayerNorm with weight and bias.",
+            )
         self.norm = norm
         self.gamma = nn.Parameter(torch.ones_like(self._weight))
         self.beta = nn.Parameter(torch.zeros_like(self._weight))

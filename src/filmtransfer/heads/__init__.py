@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import choices
 from .gaussian import GaussianHead, Head, Prior, State, log_prior
 from .lda import LDA
 from .linear import Linear
+from .lowrank import SingularError
 from .protonets import ProtoNets
 from .qda import QDA
 from .statistics import Statistics
@@ -17,11 +18,11 @@ HeadName = Literal["lda", "qda", "protonets", "linear"]
 HEADS: dict[str, type[GaussianHead]] = {head.name: head for head in (LDA, QDA, ProtoNets, Linear)}
 
 
-def make_head(name: str) -> GaussianHead:
+def make_head(name: str, **options: Any) -> GaussianHead:
     """A new, unconfigured head by name."""
     if name not in HEADS:
         raise choices("The head", name, HEADS)
-    return HEADS[name]()
+    return HEADS[name](**options)
 
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Linear",
     "Prior",
     "ProtoNets",
+    "SingularError",
     "State",
     "Statistics",
     "log_prior",

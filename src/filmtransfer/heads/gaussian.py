@@ -41,20 +41,38 @@ class GaussianHead(nn.Module, ABC):
 
     def __init__(self) -> None:
         super().__init__()
+        self.classes: Tensor = torch.empty(0, dtype=torch.long)
         self.state: State | None = None
         self.counts: Tensor | None = None
 
     def configure(self, features: Tensor, labels: Tensor) -> Self:
-        """Build the head from support features (N, D) and labels (N) in 0 … C−1."""
-        self.state = self.build(features, labels)
-        self.counts = torch.bincount(labels)
+        """Build the head from support features (N, D) and whole-number labels (N).
+
+        Labels may have gaps: column c of the logits belongs to ``classes[c]``, in ascending order.
+        """
+        self.classes, places = torch.unique(labels, return_inverse=True)
+        self.state = self.build(features, places)
+        self.counts = torch.bincount(places)
         return self
+
+    def finite(self) -> bool:
+        """Whether the configured head is made of numbers."""
+        return all(bool(torch.isfinite(t).all()) for t in self.configured() if t.is_floating_point())
+
+    def options(self) -> dict[str, str]:
+        """What ``make_head`` needs, beside the name, to make a head like this one."""
+        return {}
 
     def adopt(self, state: State, statistics: Statistics) -> Self:
         """Take over a state that was built in float64 from summed statistics."""
         self.state = tuple(tensor.to(statistics.dtype) for tensor in state)
-        self.counts = statistics.counts
+        self.take(statistics.counts)
         return self
+
+    def take(self, counts: Tensor) -> None:
+        """Note the number of examples of the classes 0 … C−1."""
+        self.counts = counts
+        self.classes = torch.arange(len(counts), device=counts.device)
 
     def logits(self, query: Tensor) -> Tensor:
         """Log-likelihoods (Q, C) up to one constant per image: softmax of them is p(y | z)."""
@@ -116,10 +134,6 @@ class CovarianceWeights(nn.Module):
 
     def values(self) -> Tensor:
         return self.log.exp()
-
-    def set(self, values: Tensor) -> None:
-        with torch.no_grad():
-            self.log.copy_(values.to(self.log).log())
 
 
 def check_support(features: Tensor, labels: Tensor) -> int:

@@ -71,12 +71,16 @@ class LDA(GaussianHead):
         weight, bias = state
         return query @ weight.mT + bias
 
+    def options(self) -> dict[str, str]:
+        return {"covariance": self.covariance, "divisor": self.divisor}
+
     def compact(self) -> dict[str, Tensor]:
         weight, bias = self.configured()
         return {"weight": weight, "bias": bias}
 
     def restore(self, tensors: Mapping[str, Tensor], counts: Tensor) -> Self:
-        self.state, self.counts = (tensors["weight"], tensors["bias"]), counts
+        self.state = (tensors["weight"], tensors["bias"])
+        self.take(counts)
         return self
 
     @staticmethod

@@ -64,7 +64,8 @@ class Linear(GaussianHead):
         return {"weight": weight, "bias": bias}
 
     def restore(self, tensors: Mapping[str, Tensor], counts: Tensor) -> Self:
-        self.state, self.counts = (tensors["weight"], tensors["bias"]), counts
+        self.state = (tensors["weight"], tensors["bias"])
+        self.take(counts)
         return self
 
     @staticmethod

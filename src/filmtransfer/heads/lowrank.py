@@ -19,6 +19,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+# What a factorisation raises when features or weights are no longer numbers.
+SingularError: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
+
 
 def root_of_projector_mix(a: Tensor, b: Tensor, projector: Tensor) -> Tensor:
     """(a·I + b·P)^½ for an orthogonal projector P; a and b may be 0."""

@@ -34,7 +34,8 @@ class ProtoNets(GaussianHead):
         return {"means": self.configured()[0]}
 
     def restore(self, tensors: Mapping[str, Tensor], counts: Tensor) -> Self:
-        self.state, self.counts = (tensors["means"],), counts
+        self.state = (tensors["means"],)
+        self.take(counts)
         return self
 
     @staticmethod

@@ -94,6 +94,9 @@ class QDA(GaussianHead):
         inner = half @ (x.mT - gram_share.mT[:, :, None])  # (C, N, Q)
         return -((norms - (inner * inner).sum(1).mT) / ridge + log_det) / 2
 
+    def options(self) -> dict[str, str]:
+        return {"divisor": self.divisor}
+
     def compact(self) -> dict[str, Tensor]:
         """The centred support rows where N ≤ D: the same model as C Cholesky factors, far smaller."""
         state = self.configured()
@@ -105,7 +108,7 @@ class QDA(GaussianHead):
         return {"mean": mean, "rows": centred, "labels": share.argmax(1)}
 
     def restore(self, tensors: Mapping[str, Tensor], counts: Tensor) -> Self:
-        self.counts = counts
+        self.take(counts)
         if "rows" in tensors:
             with torch.no_grad():
                 self.state = self.build_rows(tensors["mean"], tensors["rows"], tensors["labels"])

@@ -2,13 +2,14 @@
 
     n_c = Σ 1,   Σz per class,   Σzzᵀ in all (LDA) or per class (QDA)
 
-They are sums, so sets can be joined (+), taken out again (−) and restricted to some classes
-without seeing an image again. Sums are kept in float64: a covariance is a small difference of
+They are sums, so sets can be joined (+), taken out again (−) and, where moments are kept by class,
+restricted to some classes, without seeing an image again. Sums are kept in float64: a covariance is a small difference of
 large sums.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -51,6 +52,16 @@ class Statistics:
 
     def __sub__(self, other: Statistics) -> Statistics:
         return self._combine(other, -1)
+
+    def select(self, classes: Sequence[int]) -> Statistics:
+        """The statistics of some of the classes; needs second moments by class, or none."""
+        if self.moments is not None and self.moments.ndim == 2:
+            raise InputError(
+                "Second moments summed over all classes cannot be divided again.", "Use scatter='class'."
+            )
+        index = torch.as_tensor(list(classes))
+        moments = None if self.moments is None else self.moments[index]
+        return Statistics(self.counts[index], self.sums[index], moments, self.dtype)
 
     def means(self) -> Tensor:
         """μ_c (C, D)."""

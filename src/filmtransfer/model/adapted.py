@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import torch
@@ -19,9 +20,11 @@ class AdaptedModel(nn.Module):
     def __init__(self, backbone: Backbone, head: GaussianHead, image_size: int | None = None) -> None:
         super().__init__()
         self.backbone = backbone
-        self.network = film.attach(backbone.module, backbone.sites)
+        self.network = film.attach(_share(backbone.module), backbone.sites)
         self.head = head
-        self.pixels: PixelSpec = replace(backbone.pixels, size=image_size or backbone.pixels.size)
+        self.pixels: PixelSpec = replace(
+            backbone.pixels, size=backbone.fit_size(image_size or backbone.pixels.size)
+        )
 
     def learned(self) -> list[nn.Parameter]:
         """What fine-tuning moves: ψ and the covariance weights e."""
@@ -54,3 +57,9 @@ class AdaptedModel(nn.Module):
     @torch.no_grad()
     def logits(self, pixels: Tensor, batch: int = 32) -> Tensor:
         return self.head.logits(self.features(pixels, batch))
+
+
+def _share(network: nn.Module) -> nn.Module:
+    """The same weights in a module tree of its own: each model has its FiLM, all have one backbone."""
+    weights = [*network.parameters(), *network.buffers()]
+    return copy.deepcopy(network, {id(tensor): tensor for tensor in weights})

@@ -9,6 +9,7 @@ and no path is written, so the same training gives the same bytes.
 from __future__ import annotations
 
 import json
+import math
 import struct
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from .. import film
 from ..backbones import Backbone
-from ..data.pixels import PixelSpec
+from ..data.pixels import INTERPOLATIONS, MAX_SIZE, PixelSpec
 from ..errors import InputError, UpdateFileError
 from ..files import write_atomically
 from ..heads import HEADS, make_head
@@ -48,6 +49,7 @@ class Update:
     pixels: PixelSpec
     settings: dict[str, Any] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
+    head_options: dict[str, str] = field(default_factory=dict)
     seed: int = 0
     versions: dict[str, str] = field(default_factory=dict)
     support: tuple[Tensor, Tensor] | None = None
@@ -80,7 +82,8 @@ class Update:
             pixels=model.pixels,
             settings=settings,
             results=results,
-            seed=seed,
+            head_options=head.options(),
+            seed=int(seed),
             versions=versions,
             support=support,
         )
@@ -93,18 +96,19 @@ class Update:
                 f"the backbone here is {backbone.name}, weights {backbone.digest[:12]}….",
                 "Load it with the backbone and weights file it was trained with.",
             )
-        head = make_head(self.head)
+        self.check(backbone.features)
+        head = make_head(self.head, **self.head_options)
         model = AdaptedModel(backbone, head, self.pixels.size)
+        if model.pixels.size != self.pixels.size:
+            raise UpdateFileError(f"{self.backbone} cannot take images of {self.pixels.size} pixels.")
         model.pixels = self.pixels
         film.load(model.network, self.film)
-        weights = getattr(head, "weights", None)
-        if weights is not None and self.covariance_weights is not None:
-            if weights.log.shape != self.covariance_weights.shape:
-                raise UpdateFileError("The covariance weights do not fit the head.")
+        if self.covariance_weights is not None:
             with torch.no_grad():
-                weights.log.copy_(self.covariance_weights)
-        self._check_head(backbone.features)
+                head.weights.log.copy_(self.covariance_weights)  # type: ignore[union-attr, operator]
         head.restore(self.head_tensors, torch.tensor(self.counts))
+        if not head.finite():
+            raise UpdateFileError("The head is not made of finite numbers.", "Train it again.")
         return model
 
     def numbers(self) -> int:
@@ -115,12 +119,18 @@ class Update:
         )
 
     def to_bytes(self) -> bytes:
+        """The file's content; numbers that are not finite are refused before anything is replaced."""
         tensors = {f"film/{k}": v for k, v in self.film.items()}
         tensors |= {f"head/{k}": v for k, v in self.head_tensors.items()}
         if self.covariance_weights is not None:
             tensors["covariance_weights/log"] = self.covariance_weights
         if self.support is not None:
             tensors["support/features"], tensors["support/labels"] = self.support
+        if any(t.is_floating_point() and not bool(torch.isfinite(t).all()) for t in tensors.values()):
+            raise InputError(
+                "What was learned is not made of finite numbers; nothing was written.",
+                "Try a smaller learning rate, or fewer steps.",
+            )
         return serialise({k: v.contiguous() for k, v in tensors.items()}, {KEY: self._metadata()})
 
     def save(self, path: str | Path) -> int:
@@ -146,7 +156,7 @@ class Update:
             (length,) = struct.unpack("<Q", content[:8])
             header = json.loads(content[8 : 8 + length])
             meta = json.loads(header.get("__metadata__", {}).get(KEY, "null"))
-        except (SafetensorError, struct.error, ValueError) as error:
+        except (SafetensorError, struct.error, ValueError, RecursionError, AttributeError) as error:
             raise UpdateFileError(
                 f"{source} is not a whole update file ({str(error).splitlines()[0][:120]}).",
                 "Copy it again, or train it again with 'fit train'.",
@@ -165,7 +175,7 @@ class Update:
             return cls._checked(tensors, meta)
         except UpdateFileError as error:
             raise UpdateFileError(f"{source}: {error.message}", error.hint) from None
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise UpdateFileError(f"{source} lacks something or holds it wrongly ({error!r}).") from None
 
     @classmethod
@@ -177,12 +187,23 @@ class Update:
                 raise UpdateFileError(f"{name} holds numbers that are not finite.", "Train it again.")
         if meta["head"] not in HEADS:
             raise UpdateFileError(f"the head {meta['head']!r} is not known here.")
-        if len(meta["classes"]) != len(meta["counts"]) or len(meta["classes"]) < 1:
+        classes, counts = meta["classes"], meta["counts"]
+        if not (isinstance(classes, list) and isinstance(counts, list) and len(classes) == len(counts) > 0):
             raise UpdateFileError("class names and counts do not fit.")
-        pixels = dict(meta["pixels"])
-        spec = PixelSpec(**{**pixels, "mean": tuple(pixels["mean"]), "std": tuple(pixels["std"])})
-        if not 8 <= spec.size <= 4096:
-            raise UpdateFileError(f"an image size of {spec.size} is not possible.")
+        if not all(isinstance(c, (str, int, float, bool)) for c in classes) or len(set(classes)) < len(
+            classes
+        ):
+            raise UpdateFileError("class names have to be different texts or numbers.")
+        if not all(type(n) is int and 0 < n < 2**31 for n in counts):
+            raise UpdateFileError("counts have to be whole numbers above 0.")
+        for part in ("settings", "versions", "backbone", "pixels"):
+            if not isinstance(meta[part], dict):
+                raise UpdateFileError(f"{part} is not a table.")
+        spec = _pixels(meta["pixels"])
+        options = meta.get("head_options", {})
+        if not isinstance(options, dict) or options.keys() - {"covariance", "divisor"}:
+            raise UpdateFileError("the head's options are not known here.")
+        _prior(meta["settings"].get("prior", "uniform"), len(classes))
 
         def group(name: str) -> dict[str, Tensor]:
             return {k.partition("/")[2]: v for k, v in tensors.items() if k.startswith(f"{name}/")}
@@ -193,20 +214,21 @@ class Update:
             head=meta["head"],
             head_tensors=group("head"),
             covariance_weights=group("covariance_weights").get("log"),
-            classes=meta["classes"],
-            counts=meta["counts"],
+            classes=classes,
+            counts=counts,
             backbone=str(meta["backbone"]["name"]),
             backbone_digest=str(meta["backbone"]["sha256"]),
             pixels=spec,
             settings=meta["settings"],
-            results=meta.get("results", {}),
+            results=dict(meta.get("results", {})),
+            head_options=options,
             seed=int(meta["seed"]),
             versions=meta["versions"],
             support=(support["features"], support["labels"]) if support else None,
         )
 
-    def _check_head(self, features: int) -> None:
-        """Every tensor of the head has the shape that classes and features ask for."""
+    def check(self, features: int) -> None:
+        """Every tensor has the kind and shape that classes and features ask for."""
         classes, rows = len(self.classes), sum(self.counts)
         packed = features * (features + 1) // 2
         shapes: dict[str, dict[str, tuple[int, ...]]] = {
@@ -224,9 +246,32 @@ class Update:
                 f"features need {shapes[self.head]}.",
                 "Train it again.",
             )
-        labels = self.head_tensors.get("labels")
-        if labels is not None and torch.bincount(labels, minlength=classes).tolist() != self.counts:
-            raise UpdateFileError("The labels of the QDA rows do not fit the counts.", "Train it again.")
+        for name, tensor in {**self.film, **self.head_tensors}.items():
+            kind = torch.int64 if name == "labels" else torch.float32
+            if tensor.dtype != kind:
+                raise UpdateFileError(f"{name} is of kind {tensor.dtype}, not {kind}.", "Train it again.")
+        weights = {"lda": 2, "qda": 3}.get(self.head, 0)
+        logs = self.covariance_weights
+        if weights != (0 if logs is None else logs.numel()) or (
+            logs is not None and float(logs.abs().max()) > 50
+        ):
+            raise UpdateFileError("The covariance weights do not fit the head.", "Train it again.")
+        if "labels" in self.head_tensors:
+            self._check_labels(self.head_tensors["labels"])
+        if self.support is not None:
+            kept, labels = self.support
+            if (
+                tuple(kept.shape) != (rows, features)
+                or tuple(labels.shape) != (rows,)
+                or labels.dtype != torch.int64
+            ):
+                raise UpdateFileError("The kept support features do not fit the classes.", "Train it again.")
+            self._check_labels(labels)
+
+    def _check_labels(self, labels: Tensor) -> None:
+        inside = bool(((labels >= 0) & (labels < len(self.classes))).all())
+        if not inside or torch.bincount(labels, minlength=len(self.classes)).tolist() != self.counts:
+            raise UpdateFileError("The labels of the support rows do not fit the counts.", "Train it again.")
 
     def _metadata(self) -> str:
         try:
@@ -238,15 +283,42 @@ class Update:
                     "backbone": {"name": self.backbone, "sha256": self.backbone_digest},
                     "pixels": asdict(self.pixels),
                     "head": self.head,
+                    "head_options": self.head_options,
                     "settings": self.settings,
                     "results": self.results,
                     "seed": self.seed,
                     "versions": self.versions,
                 },
                 sort_keys=True,
-                ensure_ascii=False,
             )
         except TypeError:
             raise InputError(
                 "Class labels of this kind cannot be saved.", "Use text or whole numbers as labels."
             ) from None
+
+
+def _pixels(stored: dict[str, Any]) -> PixelSpec:
+    """The pixel spec, with every value of a kind that can be worked with."""
+    mean, std = (tuple(float(x) for x in stored[name]) for name in ("mean", "std"))
+    rest = {k: v for k, v in stored.items() if k not in ("mean", "std")}
+    spec = PixelSpec(mean=mean, std=std, **rest)  # type: ignore[arg-type]
+    if type(spec.size) is not int or not 8 <= spec.size <= MAX_SIZE:
+        raise UpdateFileError(f"an image size of {spec.size} is not possible.")
+    if len(mean) != 3 or len(std) != 3 or not all(math.isfinite(x) for x in mean + std) or min(std) <= 0:
+        raise UpdateFileError("the mean and standard deviation of the pixels are not possible.")
+    if (
+        spec.interpolation not in INTERPOLATIONS
+        or spec.fit not in ("squash", "crop")
+        or not 0 < spec.crop <= 1
+    ):
+        raise UpdateFileError("the way images are scaled is not known here.")
+    return spec
+
+
+def _prior(stored: Any, classes: int) -> None:
+    if isinstance(stored, list):
+        fits = len(stored) == classes and all(isinstance(p, float) and 0 < p < math.inf for p in stored)
+    else:
+        fits = stored in ("uniform", "empirical")
+    if not fits:
+        raise UpdateFileError("the stored prior does not fit the classes.")

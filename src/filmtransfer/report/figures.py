@@ -49,7 +49,7 @@ def film_by_layer(numbers: Numbers, sites: Sequence[str], title: str) -> bytes:
         axis.set_axisbelow(True)
         for side in ("top", "right"):
             axis.spines[side].set_visible(False)
-    axes[0].set_title(title, fontsize=12, loc="left")
+    axes[0].set_title(title.replace("$", r"\$"), fontsize=12, loc="left")
     axes[1].set_xticks(range(1, len(sites) + 1), sites, rotation=60, ha="right", fontsize=8)
     axes[1].set_xlabel("FiLM layer, from the image to the head (box: quartiles, whiskers: 5–95%)")
     buffer = io.BytesIO()
@@ -83,13 +83,22 @@ def prediction_sheet(
         )
         draw.rectangle((left + 12, up, left + side + 17, up + side + 5), outline=colour, width=3)
         sheet.paste(picture, (left + 15, up + 3))
-        mark = "✓" if right else "✗"
-        draw.text((left + 14, up + side + 10), f"{mark} {said} {sure:.0%}", fill=colour, font=_font(14))
+        _mark(draw, left + 14, up + side + 13, right, colour)
+        draw.text((left + 32, up + side + 10), f"{said} {sure:.0%}", fill=colour, font=_font(14))
         if not right:
-            draw.text((left + 14, up + side + 28), f"   is: {truth}", fill=MUTED, font=_font(13))
+            draw.text((left + 32, up + side + 28), f"is: {truth}", fill=MUTED, font=_font(13))
     buffer = io.BytesIO()
     sheet.save(buffer, format="PNG")
     return buffer.getvalue()
+
+
+def _mark(draw: ImageDraw.ImageDraw, x: int, y: int, right: bool, colour: str) -> None:
+    """A tick or a cross, so that colour is not the only sign."""
+    if right:
+        draw.line((x, y + 6, x + 4, y + 11, x + 12, y), fill=colour, width=3)
+    else:
+        draw.line((x, y, x + 11, y + 11), fill=colour, width=3)
+        draw.line((x, y + 11, x + 11, y), fill=colour, width=3)
 
 
 def _font(size: int) -> Any:

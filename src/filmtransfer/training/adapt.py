@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from ..episodes import choose_split, trainable
+from ..heads import SingularError
 from ..model import AdaptedModel
 from ..seeding import generator
 from .batch import train_batches
 from .choose import WITHOUT_ESTIMATE, choose, hold_out, interpolate, snapshot
-from .finetune import History, Watch, finetune
+from .finetune import finetune
+from .loop import History, Watch
 from .presets import Settings
 
 
@@ -45,25 +49,54 @@ def adapt(
     time_limit: float | None = None,
 ) -> Adapted:
     """Fine-tune on ``small`` images, then build the head from the full-size ``pixels``."""
-    if settings.steps == 0:
-        return Adapted(History(), model.configure(pixels, labels))
-    if model.head.name == "linear":
-        losses = train_batches(
-            model, small, labels, what="film", steps=settings.steps, learning_rate=settings.learning_rate, seed=seed
-        )  # fmt: skip
-        return Adapted(History(steps=len(losses), losses=losses), model.configure(pixels, labels), 1.0)
-    kept, held = hold_out(labels, settings.hold_out, generator(seed, "hold out"))
+    if settings.steps == 0 or not trainable(labels):
+        history = History(stopped="done" if settings.steps == 0 else "one-shot")
+        return Adapted(history, model.configure(pixels, labels))
     start = snapshot(model)
+    if model.head.name == "linear":
+        history = train_batches(
+            model,
+            small,
+            labels,
+            what="film",
+            steps=settings.steps,
+            learning_rate=settings.learning_rate,
+            seed=seed,
+            watch=watch,
+            time_limit=time_limit,
+        )
+        return _deliver(model, start, pixels, labels, history, 1.0)
+    settings = settings.with_choices(split=choose_split(settings.split, len(labels)))
+    kept, held = hold_out(labels, settings.hold_out, generator(seed, "hold out"))
     history = finetune(
         model, small[kept], labels[kept], settings, seed=seed, watch=watch, time_limit=time_limit
     )
-    if history.steps == 0:
-        return Adapted(history, model.configure(pixels, labels))
-    end = snapshot(model)
-    if len(held) == 0:
+    if len(held) == 0 or history.steps == 0:
         share = 1.0 if settings.hold_out == 0 else WITHOUT_ESTIMATE
-        interpolate(model, start, end, share)
-        return Adapted(history, model.configure(pixels, labels), share)
-    choice = choose(model, start, end, pixels, labels, kept, held)
+        return _deliver(model, start, pixels, labels, history, share)
+    end = snapshot(model)
+    try:
+        choice = choose(model, start, end, pixels, labels, kept, held)
+    except KeyboardInterrupt:  # impatient, but not to be punished with nothing
+        history.stopped = "interrupted"
+        interpolate(model, start, end, 1.0)
+        return _deliver(model, start, pixels, labels, history, WITHOUT_ESTIMATE)
     model.build_head(choice.features, labels)
     return Adapted(history, choice.features, choice.share, choice.scores)
+
+
+def _deliver(
+    model: AdaptedModel, start: list[Tensor], pixels: Tensor, labels: Tensor, history: History, share: float
+) -> Adapted:
+    """Go ``share`` of the way from the start to where the model is; back to the start if that is ruin."""
+    interpolate(model, start, snapshot(model), share)
+    try:
+        features = model.configure(pixels, labels)
+        whole = bool(torch.isfinite(features).all()) and model.head.finite()
+    except SingularError:
+        whole = False
+    if not whole:
+        history.stopped, share = "not finite", 0.0
+        interpolate(model, start, start, 0.0)
+        features = model.configure(pixels, labels)
+    return Adapted(history, features, share)

@@ -6,6 +6,7 @@ from the logistic regression on the frozen features, so step 0 is the FineTuner 
 
 from __future__ import annotations
 
+import copy
 from typing import Literal
 
 import torch
@@ -15,6 +16,8 @@ from .. import film
 from ..errors import choices
 from ..model import AdaptedModel
 from ..seeding import generator, permutation
+from .gradient import StepResult
+from .loop import History, Watch, run_steps
 
 
 def train_batches(
@@ -27,34 +30,41 @@ def train_batches(
     learning_rate: float,
     batch: int = 32,
     seed: int = 0,
-) -> list[float]:
-    """Adam with a cosine decay on shuffled batches; returns the losses. Norm statistics stay frozen."""
+    watch: Watch | None = None,
+    time_limit: float | None = None,
+) -> History:
+    """Adam with a cosine decay on shuffled batches. Norm statistics stay frozen."""
     if what not in ("film", "all"):
         raise choices("what", what, ("film", "all"))
+    if what == "all":  # weights of its own: the backbone's are shared
+        model.network = copy.deepcopy(model.network)
+        model.network.requires_grad_(True)
     model.configure(pixels, labels)
     weight, bias = (nn.Parameter(t.clone()) for t in model.head.configured())
-    body = film.parameters(model.network)
-    if what == "all":
-        body = list(model.network.requires_grad_(True).parameters())
-    optimiser = torch.optim.Adam([*body, weight, bias], lr=learning_rate)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(steps, 1))
+    body = list(model.network.parameters()) if what == "all" else film.parameters(model.network)
+    learned = [*body, weight, bias]
+    optimiser = torch.optim.Adam(learned, lr=learning_rate)
     stream = generator(seed, "batches")
     order = torch.empty(0, dtype=torch.long)
-    losses = []
-    for _ in range(steps):
-        if len(order) < min(batch, len(labels)):
+
+    def backward() -> StepResult:
+        nonlocal order
+        while len(order) < min(batch, len(labels)):
             order = torch.cat([order, permutation(len(labels), stream)])
         chosen, order = order[:batch], order[batch:]
-        optimiser.zero_grad()
         logits = model.head.evaluate((weight, bias), model.embed(pixels[chosen]))
         loss = nn.functional.cross_entropy(logits, labels[chosen])
         loss.backward()
-        optimiser.step()
-        schedule.step()
-        losses.append(float(loss.detach()))
+        right = (logits.detach().argmax(1) == labels[chosen]).float().mean()
+        return StepResult(float(loss.detach()), float(right), len(chosen))
+
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(steps, 1))
+    history = run_steps(
+        backward, learned, optimiser, steps, watch=watch, time_limit=time_limit, schedule=schedule
+    )
     model.head.state = (weight.detach(), bias.detach())
     if what == "all":
         model.network.requires_grad_(False)
         for parameter in film.parameters(model.network):
             parameter.requires_grad_(True)
-    return losses
+    return history

@@ -1,22 +1,24 @@
 """How far to go: all the way, half-way or not at all, by images that ψ has not seen.
 
-Fine-tuning on few images can leave a user worse off than the frozen backbone. So a quarter of each
-class is held out of the episodes, and the points 0, ½ and 1 of the straight way from the start to the
-end of fine-tuning are compared on it: the head is built from the other images, and the score is the
-mean probability of the right class. (Accuracy on a few images has too many ties, log-likelihood hangs
-on the one worst image.) The head that is delivered is then built from all images.
-
-Half-way alone keeps most of what is gained and gives up most of what is overfitted; it is what is used
-where classes are too small to hold anything out.
+Fine-tuning on few images can leave a user worse off than the frozen backbone. Half-way back to the start
+keeps most of what is gained and gives up most of what is overfitted, so that is the rule; but on a task far
+from the backbone's own the whole way is better, and now and then none of it. So a quarter of each class is
+held out of the episodes, and the points 0, ½ and 1 of the straight way from the start to the end of
+fine-tuning are compared on it: the head is built from the other images, and the score is the mean
+probability of the right class. (Accuracy on a few images has too many ties, log-likelihood hangs on the one
+worst image.) Half-way is left only for a point that is clearly better. The head that is delivered is then
+built from all images.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ..heads import SingularError
 from ..model import AdaptedModel
 from ..seeding import permutation
 
@@ -70,14 +72,38 @@ def choose(
     kept: Tensor,
     held: Tensor,
 ) -> Choice:
-    """Leave the model at the best of ``SHARES`` (of equals the shortest way), and say why."""
-    found: dict[float, tuple[float, Tensor]] = {}
+    """Leave the model at the point of the way that the held-out images speak for, and say why."""
+    scores: dict[float, Tensor] = {}
+    features: dict[float, Tensor] = {}
     for share in SHARES:
         interpolate(model, start, end, share)
-        features = model.features(pixels)
-        head = model.head.configure(features[kept], labels[kept])
-        right = head.probabilities(features[held]).gather(1, labels[held][:, None])
-        found[share] = (float(right.double().mean()), features)
-    best = max(SHARES, key=lambda share: (found[share][0], -share))
+        features[share] = model.features(pixels)
+        scores[share] = _right(model, features[share], labels, kept, held)
+    best = decide(scores)
     interpolate(model, start, end, best)
-    return Choice(best, {share: score for share, (score, _) in found.items()}, found[best][1])
+    return Choice(best, {share: float(score.mean()) for share, score in scores.items()}, features[best])
+
+
+def decide(scores: dict[float, Tensor]) -> float:
+    """Half-way, unless another point is ahead of it by more than one standard error.
+
+    The images are the same at every point, so it is the error of the paired differences.
+    """
+    evidence = {}
+    for share, score in scores.items():
+        ahead = score - scores[WITHOUT_ESTIMATE]
+        error = float(ahead.std()) / math.sqrt(len(ahead)) if len(ahead) > 1 else math.inf
+        evidence[share] = float(ahead.mean()) - error
+    best = max(scores, key=lambda share: evidence[share])
+    return best if evidence[best] > 0 else WITHOUT_ESTIMATE
+
+
+def _right(model: AdaptedModel, features: Tensor, labels: Tensor, kept: Tensor, held: Tensor) -> Tensor:
+    """The probability of the right class of each held-out image; −1 where it cannot be told."""
+    try:
+        head = model.head.configure(features[kept], labels[kept])
+    except SingularError:
+        return torch.full((len(held),), -1.0, dtype=torch.float64)
+    column = torch.searchsorted(head.classes, labels[held])
+    right = head.probabilities(features[held]).gather(1, column[:, None])[:, 0].double()
+    return torch.where(right.isfinite(), right, -1.0)

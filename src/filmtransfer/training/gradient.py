@@ -16,12 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..episodes import Episode
-from ..errors import FitError
 from ..heads import Head
-
-
-class NonFiniteError(FitError):
-    """The loss is no longer a number; the last good update is kept."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +68,6 @@ def accumulate(
         gradients.append(None)
     torch.autograd.backward(roots, gradients)
 
-    if not torch.isfinite(torch.tensor(loss_sum)):
-        raise NonFiniteError(
-            "The loss is not finite any more.", "Try a smaller learning rate, or fewer steps."
-        )
     return StepResult(loss_sum, right / total, len(episode.support) + len(fresh))
 
 

@@ -6,9 +6,12 @@ benchmarks/ (docs/presets.md says what it trades).
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ..data.pixels import MAX_SIZE
+from ..episodes import choose_split
 from ..errors import UsageError, choices
 
 SMALL_IMAGE = 32  # "unless the image size was 32×32 pixels or less" (paper)
@@ -49,10 +52,13 @@ class Settings:
         _at_least("micro_batch", settings.micro_batch, 1)
         _at_least("image_size", min(settings.image_size, settings.small_image_size), 32)
         _at_least("train_size", settings.train_size or 32, 32)
-        if not settings.learning_rate > 0:
+        if max(settings.image_size, settings.small_image_size, settings.train_size or 0) > MAX_SIZE:
+            raise UsageError(f"image_size cannot be above {MAX_SIZE}.", "Choose a smaller one.")
+        if not 0 < settings.learning_rate < math.inf:
             raise UsageError(
                 f"The learning rate cannot be {settings.learning_rate}.", "It has to be above 0."
             )
+        choose_split(settings.split, 0)  # says so if there is no such split
         return settings
 
 
@@ -71,6 +77,12 @@ PRESETS: dict[str, Settings] = {
     "paper_v2m": replace(_PAPER, steps=1000),
     "orbit_b0": replace(_PAPER, steps=50, learning_rate=0.007, image_size=224),
     "orbit_bit": replace(_PAPER, steps=50, learning_rate=0.003, image_size=224),
+    # What one client does in one round, and the centrally or locally trained bounds.
+    "federated_cifar100": replace(_PAPER, steps=10, learning_rate=0.003),
+    "federated_quickdraw": replace(_PAPER, steps=10, learning_rate=0.006),
+    "bound_cifar100": replace(_PAPER, steps=400, learning_rate=0.003),
+    "bound_quickdraw_lower": replace(_PAPER, steps=400, learning_rate=0.006),
+    "bound_quickdraw_upper": replace(_PAPER, steps=3000, learning_rate=0.006),
 }
 
 

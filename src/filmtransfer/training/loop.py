@@ -1,0 +1,108 @@
+"""The loop itself, whatever a step is: Adam, progress, and ends that lose nothing.
+
+Ctrl-C, the time limit and a loss that is not finite end it; what remains are numbers whose loss was seen
+to be finite.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import nn
+
+from ..heads import SingularError
+from .gradient import StepResult
+
+
+class NonFiniteError(Exception):
+    """The numbers are no longer numbers; the last good ones are kept."""
+
+
+Stop = Literal["done", "interrupted", "time limit", "not finite", "one-shot"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a progress bar shows after a step."""
+
+    step: int
+    steps: int
+    loss: float
+    accuracy: float
+    seconds_left: float
+
+
+@dataclass
+class History:
+    """How a run went."""
+
+    stopped: Stop = "done"
+    steps: int = 0
+    seconds: float = 0.0
+    losses: list[float] = field(default_factory=list)
+    accuracies: list[float] = field(default_factory=list)
+
+
+Watch = Callable[[Progress], None]
+
+
+def run_steps(
+    backward: Callable[[], StepResult],
+    learned: list[nn.Parameter],
+    optimiser: torch.optim.Optimizer,
+    steps: int,
+    *,
+    watch: Watch | None = None,
+    time_limit: float | None = None,
+    schedule: torch.optim.lr_scheduler.LRScheduler | None = None,
+) -> History:
+    """Take ``steps`` steps; ``backward`` adds the gradient of its loss to ``learned``."""
+    history = History()
+    good, good_steps = _copy(learned), 0
+    start = time.monotonic()
+    try:
+        for step in range(1, steps + 1):
+            optimiser.zero_grad()
+            result = backward()
+            if not (math.isfinite(result.loss) and _finite([p.grad for p in learned])):
+                raise NonFiniteError
+            good, good_steps = _copy(learned), step - 1  # these numbers have a finite loss
+            optimiser.step()
+            if schedule is not None:
+                schedule.step()
+            history.steps = step
+            history.losses.append(result.loss)
+            history.accuracies.append(result.accuracy)
+            spent = time.monotonic() - start
+            if watch:
+                watch(Progress(step, steps, result.loss, result.accuracy, spent / step * (steps - step)))
+            if time_limit is not None and step < steps and spent + spent / step > time_limit:
+                history.stopped = "time limit"
+                break
+        if not _finite(learned):
+            raise NonFiniteError
+    except KeyboardInterrupt:
+        history.stopped = "interrupted"
+    except (NonFiniteError, SingularError):  # a covariance of such numbers has no inverse
+        history.stopped = "not finite"
+    if history.stopped in ("interrupted", "not finite"):  # perhaps in the middle of a step
+        with torch.no_grad():
+            for parameter, value in zip(learned, good, strict=True):
+                parameter.copy_(value)
+        history.steps = good_steps
+    optimiser.zero_grad()
+    history.seconds = time.monotonic() - start
+    return history
+
+
+def _copy(learned: list[nn.Parameter]) -> list[torch.Tensor]:
+    return [parameter.detach().clone() for parameter in learned]
+
+
+def _finite(tensors: list[torch.Tensor | None] | list[nn.Parameter]) -> bool:
+    return all(t is None or bool(torch.isfinite(t).all()) for t in tensors)
