@@ -6,7 +6,7 @@ For each set and seed: the heads on frozen features and after fine-tuning with t
 scikit-learn's logistic regression and shrinkage LDA on the frozen features; and full fine-tuning of every
 weight from a logistic-regression head (Adam, cosine decay, 40 batches of 32 at 128 pixels, the head refitted
 at 224; the better of two learning rates by TEST accuracy, which flatters it). For FiT-LDA also the accuracy at each point of the way, to see how often
-the choice among them was right. Writes benchmarks/results/accuracy.json and accuracy.md; runs that are
+the choice among them was right. Writes benchmarks/results/accuracy.jsonl and accuracy.md; runs that are
 already there are not repeated.
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import time
 from pathlib import Path
 from typing import Any
@@ -33,11 +32,12 @@ from filmtransfer.training.batch import train_batches
 from filmtransfer.training.choose import SHARES, choose, hold_out, interpolate, snapshot
 from filmtransfer.training.evaluate import mean_interval
 from filmtransfer.training.finetune import finetune
-from filmtransfer.training.memory import keep_freed_memory
 from filmtransfer.training.presets import preset
+from filmtransfer.training.process import keep_freed_memory
 from sets import Task, task
 
 RESULTS = Path(__file__).parent / "results"
+FILE = RESULTS / "accuracy.jsonl"
 SETS = ("cifar10", "oxford_pets", "eurosat", "quickdraw", "svhn")
 METHODS = {
     "logistic regression": "logistic",
@@ -61,27 +61,29 @@ def main() -> None:
     options.add_argument("--shots", type=int, default=10)
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--test", type=int, default=300)
+    options.add_argument("--reverse", action="store_true", help="from the end: for a second process")
     args = options.parse_args()
     keep_freed_memory()
-    file = RESULTS / "accuracy.json"
     settings = {"shots": args.shots, "test": args.test}
-    content: dict[str, Any] = (
-        json.loads(file.read_text()) if file.exists() else {"settings": settings, "runs": []}
-    )
-    if content["settings"] != settings:
-        raise SystemExit(f"{file} was made with {content['settings']}; remove it to measure anew.")
-    runs: list[dict[str, Any]] = content["runs"]
-    done = {(r["set"], r["seed"]) for r in runs}
-    for seed in range(args.seeds):
-        for name in SETS:
-            if (name, seed) not in done:
-                runs.append(one(task(args.data, name, args.shots, seed, args.test), seed))
-                machine = f"{platform.machine()}, {torch.get_num_threads()} torch threads"
-                content = {"settings": settings, "machine": machine, "runs": runs}
-                file.write_text(json.dumps(content, indent=1) + "\n")
-                print(json.dumps(runs[-1]), flush=True)
+    wanted = [(seed, name) for seed in range(args.seeds) for name in SETS]
+    for seed, name in reversed(wanted) if args.reverse else wanted:
+        if (seed, name) not in {(r["seed"], r["set"]) for r in read(settings)}:
+            row = settings | one(task(args.data, name, args.shots, seed, args.test), seed)
+            with FILE.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            print(json.dumps(row), flush=True)
+    runs = read(settings)
+    if len(runs) < len(wanted):
+        return  # another process is at the rest
     (RESULTS / "accuracy.md").write_text(table(runs))
     print(table(runs))
+
+
+def read(settings: dict[str, int]) -> list[dict[str, Any]]:
+    """The runs on file with these settings, each once; several processes may be adding to them."""
+    lines = [json.loads(line) for line in FILE.read_text().splitlines()] if FILE.exists() else []
+    found = {(r["seed"], SETS.index(r["set"])): r for r in lines if settings.items() <= r.items()}
+    return [found[key] for key in sorted(found)]
 
 
 def one(where: Task, seed: int) -> dict[str, Any]:

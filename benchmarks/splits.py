@@ -24,8 +24,8 @@ from filmtransfer.model import AdaptedModel
 from filmtransfer.training.choose import interpolate, snapshot
 from filmtransfer.training.evaluate import mean_interval
 from filmtransfer.training.finetune import finetune
-from filmtransfer.training.memory import keep_freed_memory
 from filmtransfer.training.presets import preset
+from filmtransfer.training.process import keep_freed_memory
 from sets import task
 
 RESULTS = Path(__file__).parent / "results"

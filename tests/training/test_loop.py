@@ -77,7 +77,7 @@ def test_an_interrupt_in_the_middle_of_a_step_leaves_whole_numbers():
 
 def test_a_last_step_into_nowhere_is_taken_back():
     x, seen, backward = problem()
-    history = run_steps(backward, [x], torch.optim.SGD([x], lr=1e39), 1)
+    history = run_steps(backward, [x], torch.optim.SGD([x], lr=1e38), 1)
     assert history.stopped == "not finite"
     assert float(x.detach()) == seen[0] == 4.0
 

@@ -29,7 +29,7 @@ def demo(
     from ..files import check_writable, write_atomically
     from ..report.figures import prediction_sheet
     from ..training.evaluate import evaluate
-    from ..training.memory import keep_freed_memory
+    from ..training.process import keep_freed_memory
 
     printer = Printer(as_json)
     try:

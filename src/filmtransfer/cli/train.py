@@ -50,7 +50,7 @@ def train(
     from ..data import LabelledImages
     from ..estimator import FewShotClassifier
     from ..files import check_writable
-    from ..training.memory import keep_freed_memory
+    from ..training.process import keep_freed_memory
 
     printer = Printer(as_json)
     check_writable(out)

@@ -17,6 +17,7 @@ from torch import nn
 
 from ..heads import SingularError
 from .gradient import StepResult
+from .process import denormals_as_zero
 
 
 class NonFiniteError(Exception):
@@ -51,6 +52,7 @@ class History:
 Watch = Callable[[Progress], None]
 
 
+@denormals_as_zero()
 def run_steps(
     backward: Callable[[], StepResult],
     learned: list[nn.Parameter],
