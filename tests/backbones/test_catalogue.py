@@ -158,8 +158,7 @@ def test_wrong_padding_normalisation_or_order_would_be_noticed():
         scores("efficientnet_lite0", architecture="efficientnet_lite0"),  # symmetric padding, other ε
     ):
         away = [abs(wrong[p][right[p].argmax()] - top[p]) for p in right]
-        assert min(away) > 0.05
-        assert max(away) > 0.5
+        assert sorted(away)[1] > 0.3, "far outside the tolerance of the recorded logits on all photos but one"
 
 
 def test_frozen_norms_fold_into_their_convolutions():
