@@ -13,8 +13,7 @@ import argparse
 import json
 import time
 from pathlib import Path
-
-import torch
+from typing import Any
 
 from filmtransfer import film
 from filmtransfer.backbones import load_backbone
@@ -56,14 +55,14 @@ def main() -> None:
     print(table(runs))
 
 
-def one(args: argparse.Namespace, name: str, shots: int, seed: int) -> dict[str, object]:
+def one(args: argparse.Namespace, name: str, shots: int, seed: int) -> dict[str, Any]:
     settings = preset("fast")
     where = task(args.data, name, shots, seed, args.test)
     model = AdaptedModel(load_backbone("efficientnet_lite0"), make_head("lda"), settings.image_size)
     learn, held_out = load(where.learn, model.pixels), load(where.held_out, model.pixels)
     small = resize(learn.pixels, settings.train_size or settings.image_size)
     start = snapshot(model)
-    row: dict[str, object] = {"set": name, "shots": shots, "seed": seed, "steps": settings.steps}
+    row: dict[str, Any] = {"set": name, "shots": shots, "seed": seed, "steps": settings.steps}
 
     def accuracy() -> float:
         model.configure(learn.pixels, learn.labels)
@@ -83,31 +82,29 @@ def one(args: argparse.Namespace, name: str, shots: int, seed: int) -> dict[str,
     return row
 
 
-def table(runs: list[dict[str, object]]) -> str:
-    """Means over seeds, by set and shots, and over all."""
+def table(runs: list[dict[str, Any]]) -> str:
+    """Means over seeds by set and shots, means over sets, and paired differences over all runs."""
     kinds = ("frozen", "split", "resplit", "split_half", "resplit_half")
     lines = [
         "| set | shots | frozen | split | resplit | split, half | resplit, half |",
         "|---|---|---|---|---|---|---|",
     ]
-
-    def cells(chosen: list[dict[str, object]]) -> str:
-        return " | ".join(
-            "{:.1f} ± {:.1f}".format(*(100 * v for v in mean_interval([r[k] for r in chosen]))) for k in kinds
-        )  # type: ignore[misc]
-
-    keys = sorted({(r["set"], r["shots"]) for r in runs})  # type: ignore[type-var]
-    for name, shots in keys:
+    for name, shots in sorted({(r["set"], r["shots"]) for r in runs}):
+        chosen = [r for r in runs if (r["set"], r["shots"]) == (name, shots)]
+        cells = ["{:.1f} ± {:.1f}".format(*mean_interval([100 * r[k] for r in chosen])) for k in kinds]
+        lines.append(f"| {name} | {shots} | {' | '.join(cells)} |")
+    for shots in [*sorted({r["shots"] for r in runs}), "all"]:
+        chosen = [r for r in runs if shots in (r["shots"], "all")]
+        cells = [f"{mean_interval([100 * r[k] for r in chosen])[0]:.1f}" for k in kinds]
+        lines.append(f"| mean | {shots} | {' | '.join(cells)} |")
+    lines += ["", "Paired differences over all runs (mean ± 95% interval; runs ahead, level, behind):", ""]
+    for one, other in (("resplit", "split"), ("resplit_half", "split_half"), ("resplit_half", "frozen")):
+        gaps = [100 * (r[one] - r[other]) for r in runs]
+        ahead, behind = sum(g > 0 for g in gaps), sum(g < 0 for g in gaps)
+        mean, half = mean_interval(gaps)
         lines.append(
-            f"| {name} | {shots} | {cells([r for r in runs if (r['set'], r['shots']) == (name, shots)])} |"
+            f"- {one} − {other}: {mean:+.1f} ± {half:.1f} points ({ahead}, {len(gaps) - ahead - behind}, {behind})"
         )
-    for shots in sorted({r["shots"] for r in runs}):  # type: ignore[type-var]
-        lines.append(f"| all | {shots} | {cells([r for r in runs if r['shots'] == shots])} |")
-    lines.append(f"| all | all | {cells(runs)} |")
-    better = sum(float(r["resplit"]) > float(r["split"]) for r in runs)  # type: ignore[arg-type]
-    worse = sum(float(r["resplit"]) < float(r["split"]) for r in runs)  # type: ignore[arg-type]
-    lines.append(f"\nresplit is ahead of split in {better} of {len(runs)} runs and behind in {worse}.")
-    lines.append(f"torch threads: {torch.get_num_threads()}.")
     return "\n".join(lines) + "\n"
 
 

@@ -280,7 +280,7 @@ def test_progress_bar_and_ctrl_c_in_a_real_terminal(trained, tmp_path):
     os.close(slave)
     shown, deadline = "", time.monotonic() + 120
     while not re.search(r"[3-9]/100000 loss \d", shown) and time.monotonic() < deadline:
-        shown += os.read(master, 4096).decode(errors="ignore")
+        shown += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", os.read(master, 4096).decode(errors="ignore"))
     process.send_signal(signal.SIGINT)
     reader = threading.Thread(target=_drain, args=(master,), daemon=True)
     reader.start()
