@@ -83,7 +83,13 @@ def report(printer: Printer, clf: Any, out: Path, written: int) -> None:
         "not finite": " (the loss was not finite any more; the last good numbers are kept)",
         "one-shot": " (one image per class: nothing to fine-tune on)",
     }[history.stopped]
-    printer.say(f"Fine-tuned {history.steps} steps in {history.seconds:.0f} s{why}.")
+    kept = {
+        0.0: " None of the move is kept: held-out photos spoke against it.",
+        0.5: " Half of the move is kept, which is safest with few photos.",
+        1.0: " All of the move is kept.",
+    }
+    took = kept[update.results["share"]] if history.steps else ""
+    printer.say(f"Fine-tuned {history.steps} steps in {history.seconds:.0f} s{why}.{took}")
     printer.say(f"Wrote {out}: {size(written)}, {update.numbers():,} numbers.")
     printer.document(
         {
