@@ -72,7 +72,9 @@ def test_the_reference_is_the_codes_own():
     assert TARGET.read_text() == reference(), "run 'make docs'"
 
 
-@pytest.mark.parametrize(("page", "name"), [("README.md", "accuracy"), ("docs/presets.md", "splits")])
+@pytest.mark.parametrize(
+    ("page", "name"), [("README.md", "accuracy"), ("docs/presets.md", "splits"), ("docs/presets.md", "step")]
+)
 def test_measured_tables_are_the_committed_results(page, name):
     result = (ROOT / f"benchmarks/results/{name}.md").read_text()
     assert result.startswith("|")
