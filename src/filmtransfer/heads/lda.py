@@ -108,15 +108,11 @@ class LDA(GaussianHead):
     def _solve_rows(self, centred: Tensor, share: Tensor, labels: Tensor, classes: int) -> Tensor:
         task_weight, ridge = self.weights.values().to(centred)  # e2, e3
         scale = task_weight / self._degrees(len(centred), classes)
-        gram = centred @ centred.mT
-        identity = torch.eye(len(centred), dtype=centred.dtype, device=centred.device)
+        within = self._within(centred, share, labels)
+        cholesky = lowrank.factor(within @ within.mT, scale, ridge)
         if self.covariance == "task":  # Σ⁻¹ Xᵀ s = Xᵀ (e₃·I + a·K)⁻¹ s
-            cholesky = torch.linalg.cholesky(ridge * identity + scale * gram)
             return torch.cholesky_solve(share, cholesky).mT @ centred
-        projector = identity - share[:, labels]
-        root = lowrank.root_of_projector_mix(torch.zeros_like(scale), scale, projector)
-        half = lowrank.half_inverse(lowrank.factor(gram, root, ridge), root)
-        return lowrank.solve_span(gram, half, share, ridge).mT @ centred
+        return lowrank.solve(within, cholesky, scale, ridge, share.mT @ centred)
 
     def _solve_columns(self, scatter: Tensor, targets: Tensor, rows: int, classes: int) -> Tensor:
         task_weight, ridge = self.weights.values().to(scatter)  # e2, e3

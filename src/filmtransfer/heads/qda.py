@@ -2,9 +2,15 @@
 
     logit_c = −½ (z − μ_c)ᵀ Σ_c⁻¹ (z − μ_c) − ½ log|Σ_c|
 
-On the rows' side (N ≤ D) class-centred rows are combinations of the centred rows X, so
-Σ_c = e₃·I + Xᵀ A_c X with A_c = e₂/(N−1)·I + e₁/(N_c−1)·P_c, and a query enters only through
-‖z − m‖² and X(z − m): C problems of size N×N instead of C of size D×D.
+On the rows' side (N ≤ D) the identity of lowrank.py is used twice. The classes share Σ₀ = e₃·I + a·XᵀX with
+a = e₂/(N−1); each adds Σ_c = Σ₀ + b·YᵀY with its own rows Y = HX_c (H takes their mean away) and
+b = e₁/(N_c−1). With (L Lᵀ) = e₃·I + a·XXᵀ, d = z − μ_c and T Tᵀ = I + b·YΣ₀⁻¹Yᵀ (N_c × N_c)
+
+    dᵀΣ_c⁻¹d = dᵀΣ₀⁻¹d − b·‖T⁻¹ YΣ₀⁻¹d‖²         YΣ₀⁻¹d = H ((L Lᵀ)⁻¹ X d)_c
+    dᵀΣ₀⁻¹d  = (‖d‖² − a·‖L⁻¹ X d‖²) / e₃        log|Σ_c| = log|Σ₀| + log|T Tᵀ|
+
+One problem of size N×N and C of size N_c×N_c, instead of C of size D×D; a query enters only through ‖z − m‖²
+and X(z − m).
 """
 
 from __future__ import annotations
@@ -13,7 +19,7 @@ from collections.abc import Mapping
 from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from . import lowrank
 from .gaussian import (
@@ -64,22 +70,23 @@ class QDA(GaussianHead):
     def build_rows(self, mean: Tensor, centred: Tensor, labels: Tensor) -> State:
         """The state from the centred rows: what an update file stores of this head."""
         rows, dimension = centred.shape
-        classes = int(labels.max()) + 1
-        share = memberships(labels, classes, centred)
+        share = memberships(labels, int(labels.max()) + 1, centred)
         class_weight, task_weight, ridge = self.weights.values().to(centred)  # e1, e2, e3
-        members = torch.nn.functional.one_hot(labels, classes).to(centred).mT  # (C, N)
-        counts = members.sum(1)
-        projectors = (
-            torch.diag_embed(members) - members[:, :, None] * members[:, None, :] / (counts[:, None, None])
-        )
-        a = task_weight / divide_by(rows, self.divisor)
-        b = (class_weight / divide_by(counts, self.divisor))[:, None, None]
-        root = lowrank.root_of_projector_mix(a, b, projectors)
+        counts = (share > 0).sum(0).to(centred)
+        scale = task_weight / divide_by(rows, self.divisor)
+        extra = class_weight / divide_by(counts, self.divisor)
         gram = centred @ centred.mT
-        cholesky = lowrank.factor(gram, root, ridge)
-        half = lowrank.half_inverse(cholesky, root)
-        log_det = lowrank.log_determinant(cholesky, ridge, dimension)
-        return mean, centred, half, share, gram @ share, log_det, ridge
+        cholesky = lowrank.factor(gram, scale, ridge)
+        _, solved = lowrank.within(cholesky, gram)  # X Σ₀⁻¹ Xᵀ
+        places, mask = _places(labels, centred)
+        centring = _centring(mask)
+        inner = centring @ solved[places[:, :, None], places[:, None, :]] @ centring
+        identity = torch.eye(places.shape[1], dtype=gram.dtype, device=gram.device)
+        own = torch.linalg.cholesky(identity + extra[:, None, None] * (inner + inner.mT) / 2)
+        root = torch.sqrt(extra)[:, None, None] * centring
+        half: Tensor = torch.linalg.solve_triangular(own, root, upper=False)
+        log_det = lowrank.log_determinant(cholesky, ridge, dimension) + lowrank.half_log_determinant(own)
+        return mean, centred, share, gram @ share, cholesky, places, half, log_det, scale, ridge
 
     def evaluate(self, state: State, query: Tensor) -> Tensor:
         if len(state) == 3:
@@ -87,12 +94,16 @@ class QDA(GaussianHead):
             offsets = query[None] - means[:, None]  # (C, Q, D)
             white: Tensor = torch.linalg.solve_triangular(cholesky, offsets.mT, upper=False)
             return -((white * white).sum(1).mT + log_det) / 2
-        mean, centred, half, share, gram_share, log_det, ridge = state
+        mean, centred, share, gram_share, cholesky, places, half, log_det, scale, ridge = state
         z = query - mean
         x = z @ centred.mT  # (Q, N): all that is needed of the query beside its norm
         norms = (z * z).sum(1, keepdim=True) - 2 * x @ share + (share * gram_share).sum(0)
-        inner = half @ (x.mT - gram_share.mT[:, :, None])  # (C, N, Q)
-        return -((norms - (inner * inner).sum(1).mT) / ridge + log_det) / 2
+        of_query, solved = lowrank.within(cholesky, x.mT)  # (N, Q)
+        of_means, solved_means = lowrank.within(cholesky, gram_share)  # (N, C)
+        shared = _squared_distances(of_query.mT, of_means.mT)  # ‖L⁻¹ X d‖² (Q, C)
+        offsets = solved[places] - solved_means.mT.gather(1, places)[:, :, None]  # (C, N_c, Q)
+        own = half @ offsets
+        return -((norms - scale * shared) / ridge - (own * own).sum(1).mT + log_det) / 2
 
     def options(self) -> dict[str, str]:
         return {"divisor": self.divisor}
@@ -104,7 +115,7 @@ class QDA(GaussianHead):
             means, cholesky, _ = state
             below = torch.tril_indices(*cholesky.shape[-2:])
             return {"means": means, "cholesky": cholesky[:, below[0], below[1]]}
-        mean, centred, _, share, *_ = state
+        mean, centred, share, *_ = state
         return {"mean": mean, "rows": centred, "labels": share.argmax(1)}
 
     def restore(self, tensors: Mapping[str, Tensor], counts: Tensor) -> Self:
@@ -144,3 +155,21 @@ class QDA(GaussianHead):
         cholesky = torch.linalg.cholesky(class_weight * of_class + task_weight * of_task + ridge * identity)
         log_det = 2 * torch.log(torch.diagonal(cholesky, dim1=-2, dim2=-1)).sum(-1)
         return means, cholesky, log_det
+
+
+def _places(labels: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the rows of each class stand (C, N_max), and which of these places are real (C, N_max)."""
+    groups = [torch.nonzero(labels == c).flatten() for c in range(int(labels.max()) + 1)]
+    places = nn.utils.rnn.pad_sequence(groups, batch_first=True)
+    mask = nn.utils.rnn.pad_sequence([torch.ones(len(g)) for g in groups], batch_first=True)
+    return places.to(like.device), mask.to(like)
+
+
+def _centring(mask: Tensor) -> Tensor:
+    """H (C, N_max, N_max): takes the mean of the real rows away, and the places that are not real."""
+    return torch.diag_embed(mask) - mask[:, :, None] * mask[:, None, :] / mask.sum(1)[:, None, None]
+
+
+def _squared_distances(a: Tensor, b: Tensor) -> Tensor:
+    """‖a_i − b_j‖² for all rows of a and b."""
+    return (a * a).sum(1, keepdim=True) - 2 * a @ b.mT + (b * b).sum(1)
