@@ -29,6 +29,7 @@ from filmtransfer.model import AdaptedModel
 from filmtransfer.seeding import generator
 from filmtransfer.training.adapt import adapt
 from filmtransfer.training.batch import train_batches
+from filmtransfer.training.cache import Activations
 from filmtransfer.training.choose import SHARES, choose, hold_out, interpolate, snapshot
 from filmtransfer.training.evaluate import mean_interval
 from filmtransfer.training.finetune import finetune
@@ -130,7 +131,7 @@ def one(where: Task, seed: int) -> dict[str, Any]:
     start = snapshot(model)
     finetune(model, small[kept], y[kept], settings, seed=seed)
     end = snapshot(model)
-    choice = choose(model, start, end, learn.pixels, y, kept, held)
+    choice = choose(model, start, end, Activations(model, learn.pixels, 1024), y, kept, held)
     row["seconds"]["lda"] = round(time.monotonic() - began, 1)
     row["lda_share"], row["lda_at"] = choice.share, {}
     row["lda_scores"] = {str(share): score for share, score in choice.scores.items()}

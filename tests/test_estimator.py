@@ -198,6 +198,12 @@ def test_unreadable_images_are_left_out_or_refused(tmp_path):
         ("image_size", 8, "image_size"),
         ("micro_batch", 0, "micro_batch"),
         ("support_size", 1, "support_size"),
+        ("film_from", -1, "film_from"),
+        ("film_from", 9, "cannot begin at stage 9"),
+        ("cache_mb", -1, "cache_mb"),
+        ("cache_mb", 0.01, "too small for one image"),
+        ("device", "toaster", "The device"),
+        ("precision", "float8", "The precision"),
         ("prior", "flat", "The prior"),
     ],
 )
@@ -218,3 +224,52 @@ def test_the_papers_settings():
     assert (PRESETS["bound_quickdraw_upper"].steps, PRESETS["bound_cifar100"].steps) == (3000, 400)
     assert (PRESETS["orbit_b0"].steps, PRESETS["orbit_b0"].learning_rate) == (50, 0.007)
     assert (PRESETS["orbit_bit"].steps, PRESETS["orbit_bit"].learning_rate) == (50, 0.003)
+
+
+def test_film_from_a_stage_saves_only_those_numbers(tmp_path):
+    clf = quick(film_from=6).fit(IMAGES, LABELS)
+    clf.save(tmp_path / "a.safetensors")
+    sites = {name.rpartition(".")[0] for name in clf.update_.film}
+    assert sites == {"blocks.5.0.bn2", "blocks.5.1.bn2", "blocks.5.2.bn2", "blocks.5.3.bn2", "blocks.6.0.bn2", "bn2"}  # fmt: skip
+    again = FewShotClassifier.load(tmp_path / "a.safetensors")
+    np.testing.assert_array_equal(again.predict_proba(NEW), clf.predict_proba(NEW))
+    small, whole = (
+        (tmp_path / "a.safetensors").stat().st_size,
+        len(quick().fit(IMAGES, LABELS).update_.to_bytes()),
+    )
+    assert small < whole - 4 * (20_544 - 13_120)
+    clf.update_.settings["film_from"] = 5
+    with pytest.raises(filmtransfer.UpdateFileError, match="another backbone"):
+        clf.update_.apply(load_backbone("efficientnet_lite0"))
+    for wrong in ("6", 99, None, -1):
+        clf.update_.settings["film_from"] = wrong
+        with pytest.raises(filmtransfer.UpdateFileError, match="cannot begin at stage"):
+            clf.update_.apply(load_backbone("efficientnet_lite0"))
+
+
+def test_an_image_whose_features_are_not_numbers_is_named(monkeypatch, tmp_path):
+    from filmtransfer.model import AdaptedModel
+
+    files = []
+    for i in range(len(IMAGES)):
+        files.append(tmp_path / f"{i}.png")
+        picture(i % 3, i).save(files[-1])
+    poison: list[int] = []
+    above, calls = AdaptedModel.above, 0
+
+    def spoiled(self, activations):
+        nonlocal calls
+        calls += 1
+        features = above(self, activations)
+        return features * float("nan") if calls in poison else features
+
+    monkeypatch.setattr(AdaptedModel, "above", spoiled)
+    poison[:] = [3]  # the support images of the second step
+    with pytest.warns(FitWarning, match=r"not finite, of .*/\d+\.png.*The last good numbers are kept"):
+        clf = quick(steps=4, split="use_all").fit(files, LABELS)
+    assert clf.history_.stopped == "not finite"
+    assert clf.history_.steps < 2
+    assert all(bool(torch.isfinite(v).all()) for v in clf.update_.film.values())
+    poison[:] = range(1000)
+    with pytest.raises(InputError, match=r"no finite features for .*/0\.png and 14 more"):
+        quick(steps=0).fit(files, LABELS)

@@ -20,10 +20,13 @@ from .backbones import Backbone, load_backbone
 from .data import LabelledImages, LoadedImages, Skipped, largest_side, load, read_squares, resize
 from .errors import FitWarning, InputError, UsageError
 from .heads import log_prior, make_head
-from .model import AdaptedModel, Update
+from .model import AdaptedModel, Hardware, Update
 from .training.adapt import Adapted, adapt
+from .training.gradient import NonFiniteError
 from .training.loop import Watch
+from .training.parallel import local_rank
 from .training.presets import Settings, preset
+from .training.profile import Profile
 
 UNEQUAL = 3  # say so when the largest class has more than this many times the images of the smallest
 
@@ -45,13 +48,17 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     backbone : name of a pretrained network (``fit backbones`` lists them); ``weights`` a file for it.
     head : "lda", "qda", "protonets" or "linear".
     preset : "fast" (laptop) or one of the paper's settings, "paper" first of all.
-    steps, learning_rate, split, image_size, train_size, support_size, micro_batch : override the preset.
-        ``steps=0`` gives a classifier in seconds, without fine-tuning.
+    steps, learning_rate, split, image_size, train_size, support_size, micro_batch, film_from, cache_mb :
+        override the preset. ``steps=0`` gives a classifier in seconds, without fine-tuning;
+        ``film_from=k`` learns FiLM from stage k of the backbone on, which is cheaper.
     prior : "uniform", "empirical" or C positive numbers; used at prediction only.
     seed : everything random follows from it.
     time_limit : seconds after which fine-tuning stops.
     strict : refuse unreadable images instead of leaving them out.
     keep_statistics : store the support features in the update, so that it can be edited later.
+    device : "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1" or "mps".
+    precision : "float32", or "bfloat16" for the backbone on a GPU (or a CPU that can).
+    compile : compile the backbone with torch.compile; pays on long runs of some backbones.
     """
 
     def __init__(
@@ -68,11 +75,16 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         train_size: int | None = None,
         support_size: int | None = None,
         micro_batch: int | None = None,
+        film_from: int | None = None,
+        cache_mb: float | None = None,
         prior: Any = "uniform",
         weights: str | None = None,
         time_limit: float | None = None,
         strict: bool = False,
         keep_statistics: bool = False,
+        device: str = "auto",
+        precision: str = "float32",
+        compile: bool = False,
     ) -> None:
         self.backbone = backbone
         self.head = head
@@ -85,11 +97,16 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.train_size = train_size
         self.support_size = support_size
         self.micro_batch = micro_batch
+        self.film_from = film_from
+        self.cache_mb = cache_mb
         self.prior = prior
         self.weights = weights
         self.time_limit = time_limit
         self.strict = strict
         self.keep_statistics = keep_statistics
+        self.device = device
+        self.precision = precision
+        self.compile = compile
 
     # Fitting
 
@@ -101,32 +118,55 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Learn from a folder with one subfolder per class, or from a CSV of paths and labels."""
         return self.fit_images(LabelledImages.from_any(folder))
 
-    def fit_images(self, images: LabelledImages, watch: Watch | None = None) -> Self:
-        """Learn from labelled images; ``watch`` is told of every step."""
+    def fit_images(
+        self, images: LabelledImages, watch: Watch | None = None, profile: Profile | None = None
+    ) -> Self:
+        """Learn from labelled images; ``watch`` is told of every step, ``profile`` of where time goes."""
         settings = self.settings()
         make_head(self.head)  # a wrong name is said before anything is loaded
         if self.time_limit is not None and not 0 < self.time_limit < math.inf:
             raise UsageError(
                 f"The time limit cannot be {self.time_limit}.", "It is a number of seconds above 0."
             )
+        hardware = Hardware.choose(self.device, self.precision, self.compile, local_rank())
         backbone = load_backbone(self.backbone, self.weights)
         side = largest_side(images.sources)
-        model = AdaptedModel(backbone, make_head(self.head), settings.size_for(side))
+        model = AdaptedModel(
+            backbone,
+            make_head(self.head),
+            settings.size_for(side),
+            film_from=settings.film_from,
+            hardware=hardware,
+        )
         loaded = load(images, model.pixels, strict=self.strict)
         self._prior_for(loaded)
         self._warn(loaded)
         train_size = backbone.fit_size(settings.train_size_for(side))
         small = resize(loaded.pixels, train_size, model.pixels.interpolation)
-        adapted = adapt(
-            model,
-            loaded.pixels,
-            small,
-            loaded.labels,
-            settings,
-            seed=self.seed,
-            watch=watch,
-            time_limit=self.time_limit,
-        )
+        try:
+            adapted = adapt(
+                model,
+                loaded.pixels,
+                small,
+                loaded.labels,
+                settings,
+                seed=self.seed,
+                watch=watch,
+                time_limit=self.time_limit,
+                profile=profile,
+            )
+        except NonFiniteError as error:  # before anything was learned
+            raise InputError(
+                f"{self.backbone} gives no finite features for {_these(loaded.names, error.images)}.",
+                "Are its weights whole? If so, remove the image.",
+            ) from None
+        if adapted.history.not_finite:
+            warnings.warn(
+                "Fine-tuning stopped at features that are not finite, of "
+                f"{_these(loaded.names, adapted.history.not_finite)}. The last good numbers are kept.",
+                FitWarning,
+                stacklevel=3,
+            )
         self._adopt(model, loaded, settings, adapted)
         return self
 
@@ -145,6 +185,8 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             train_size=self.train_size,
             support_size=self.support_size,
             micro_batch=self.micro_batch,
+            film_from=self.film_from,
+            cache_mb=self.cache_mb,
         )
 
     # Predicting
@@ -193,7 +235,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return Classified(readable, np.concatenate(rows), skipped)
 
     def _probabilities(self, pixels: torch.Tensor) -> np.ndarray:
-        logits = self.model_.logits(pixels).double()
+        logits = self.model_.logits(pixels).cpu().double()
         logits = logits + log_prior(_prior(self.prior), torch.tensor(self.update_.counts))
         out: np.ndarray = torch.softmax(logits, 1).numpy()
         return out
@@ -207,13 +249,21 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(
-        cls, path: str | Path, *, backbone: Backbone | None = None, weights: str | None = None
+        cls,
+        path: str | Path,
+        *,
+        backbone: Backbone | None = None,
+        weights: str | None = None,
+        device: str = "auto",
     ) -> FewShotClassifier:
         """A classifier from an update file; the backbone comes from where it came from at training."""
+        hardware = Hardware.choose(device)
         update = Update.load(path)
-        clf = cls(backbone=update.backbone, head=update.head, seed=update.seed, weights=weights)
+        clf = cls(
+            backbone=update.backbone, head=update.head, seed=update.seed, weights=weights, device=device
+        )
         clf.prior = update.settings.get("prior", "uniform")
-        clf._take(update, update.apply(backbone or load_backbone(update.backbone, weights)))
+        clf._take(update, update.apply(backbone or load_backbone(update.backbone, weights), hardware))
         return clf
 
     # Inside
@@ -257,6 +307,11 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             notes.append("Every class has one image: the head is built, but there is no fine-tuning.")
         for note in notes:
             warnings.warn(note, FitWarning, stacklevel=4)
+
+
+def _these(names: Sequence[str], images: Sequence[int]) -> str:
+    rest = f" and {len(images) - 1} more" if len(images) > 1 else ""
+    return (names[images[0]] if images else "an image of another process") + rest
 
 
 def versions() -> dict[str, str]:

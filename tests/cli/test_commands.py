@@ -100,6 +100,50 @@ def test_command_and_python_give_the_same_prediction(trained, capsys):
         assert [c["p"] for c in row["probabilities"]] == sorted(chances.tolist(), reverse=True)
 
 
+def test_profile_says_where_the_time_goes(trained, capsys, tmp_path):
+    photos, _ = trained
+    words = [
+        "train",
+        str(photos),
+        "--out",
+        str(tmp_path / "p.safetensors"),
+        "--steps",
+        "3",
+        *FAST,
+        "--profile",
+    ]
+    made = document(capsys, *words, "--film-from", "4")
+    assert made["profile"]["steps"] == 3
+    assert made["profile"]["by_phase"]["query: backward"] > 0
+    _, out, _ = run(capsys, *words)
+    for line in ("a step, by phase", "support: forward", "by kind of arithmetic", "done once"):
+        assert line in out
+    shown = document(capsys, "show", str(tmp_path / "p.safetensors"), "--plot", str(tmp_path / "p.png"))
+    assert shown["film_numbers"] == 20_544
+    made = document(capsys, *words, "--film-from", "8")
+    shown = document(capsys, "show", str(tmp_path / "p.safetensors"), "--plot", str(tmp_path / "p.png"))
+    assert shown["film_numbers"] == 2_560
+
+
+def test_the_stages_of_a_backbone(capsys):
+    stages = document(capsys, "show", "--backbone", "bit_m_r50x1")["stages"]
+    assert [s["film_from"] for s in stages] == [11_648, 11_648, 11_264, 10_240, 7_168, 4_096]
+    assert sum(s["sites"] for s in stages) == 17
+
+
+def test_out_of_memory_is_said(capsys, monkeypatch, trained, tmp_path):
+    import torch
+
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    monkeypatch.setattr(FewShotClassifier, "fit_images", full)
+    code, _, err = run(capsys, "train", str(trained[0]), "--out", str(tmp_path / "x.safetensors"))
+    assert code == 1
+    assert "--micro-batch" in err
+    assert "report" not in err
+
+
 def test_the_papers_table_for_any_backbone(capsys):
     found = document(capsys, "show", "--backbone", "bit_m_r50x1", "--classes", "10")
     counts = {row["method"]: row["updateable"] for row in found["methods"]}
@@ -175,6 +219,15 @@ def mistakes(photos: Path, update: Path, tmp: Path) -> dict[str, tuple[list[str]
         "bad number": (["train", str(photos), *out, "--steps", "few"], 2, "not a valid int"),
         "negative steps": (["train", str(photos), "--out", str(tmp / "z"), "--steps", "-2"], 2, "at least 0"),
         "micro batch 0": (["train", str(photos), *out, "--micro-batch", "0"], 2, "at least 1"),
+        "cache too small": (
+            ["train", str(photos), "--out", str(tmp / "y"), "--cache-mb", "0.01", *FAST],
+            2,
+            "too small for one image",
+        ),
+        "stage not there": (["train", str(photos), *out, "--film-from", "12"], 2, "film_from is 0 to 8"),
+        "no such device": (["train", str(photos), *out, "--device", "toaster"], 2, "auto, cpu, cuda"),
+        "no GPU": (["predict", str(update), str(photos), "--device", "cuda"], 5, "no cuda device"),
+        "no threads": (["train", str(photos), *out, "--threads", "0"], 2, "threads"),
         "unknown option": (["train", str(photos), *out, "--speed", "9"], 2, "No such option"),
         "unknown verb": (["trane"], 2, "No such command"),
         "offline backbone": (["train", str(photos), *out, "--backbone", "bit_m_r50x1"], 5, "--weights FILE"),

@@ -13,6 +13,7 @@ from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel
 from filmtransfer.seeding import generator
 from filmtransfer.training.adapt import adapt
+from filmtransfer.training.cache import Activations
 from filmtransfer.training.choose import SHARES, choose, decide, hold_out, interpolate, snapshot
 from filmtransfer.training.presets import PRESETS
 
@@ -64,7 +65,7 @@ def test_a_ruinous_way_is_not_taken(model, images):
     stream = torch.Generator().manual_seed(2)
     end = [p + 3 * torch.randn(p.shape, generator=stream) for p in start[:-1]] + [start[-1].clone()]
     kept, held = hold_out(labels, 0.25, generator(0))
-    choice = choose(model, start, end, pixels, labels, kept, held)
+    choice = choose(model, start, end, Activations(model, pixels, 0), labels, kept, held)
     assert choice.share == 0.0
     assert set(choice.scores) == set(SHARES)
     assert all(torch.equal(p, s) for p, s in zip(model.learned(), start, strict=True))
@@ -111,14 +112,14 @@ def test_held_out_images_never_reach_the_gradient(model, images, monkeypatch):
     settings = PRESETS["fast"].with_choices(steps=3)
     _, held = hold_out(labels, settings.hold_out, generator(7, "hold out"))
     seen: set[bytes] = set()
-    embed = AdaptedModel.embed
+    embed = Activations.__call__
 
-    def spy(self, batch):
+    def spy(self, indices):
         if torch.is_grad_enabled():
-            seen.update(image.numpy().tobytes() for image in batch)
-        return embed(self, batch)
+            seen.update(self.pixels[i].numpy().tobytes() for i in indices)
+        return embed(self, indices)
 
-    monkeypatch.setattr(AdaptedModel, "embed", spy)
+    monkeypatch.setattr(Activations, "__call__", spy)
     film.reset(model.network)
     adapted = adapt(model, pixels, pixels, labels, settings, seed=7)
     assert seen

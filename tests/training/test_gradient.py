@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from filmtransfer import film
 from filmtransfer.backbones import load_backbone
+from filmtransfer.data.pixels import normalise
 from filmtransfer.episodes import Episode, episodes
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel
@@ -75,13 +76,18 @@ def test_on_the_real_backbone(name, split):
         for i, p in enumerate(film.parameters(model.network)):
             p.add_(0.05 * torch.randn(p.shape, generator=torch.Generator().manual_seed(i)))
 
-    def embed(i):
-        return model.embed(pixels[i])
+    def both(embed):
+        want = gradients(model.learned(), lambda: one_graph(embed, model.head, episode))
+        return want, gradients(model.learned(), lambda: accumulate(embed, model.head, episode, 4).loss)
 
-    want = gradients(model.learned(), lambda: one_graph(embed, model.head, episode))
-    got = gradients(model.learned(), lambda: accumulate(embed, model.head, episode, 4).loss)
-    assert got[0] == pytest.approx(want[0], rel=1e-4)
-    assert (got[1] - want[1]).norm() <= 1e-4 * want[1].norm()
+    want, got = both(lambda i: model.embed(pixels[i]))
+    assert got[0] == pytest.approx(want[0], rel=1e-5)
+    assert (got[1] - want[1]).norm() <= 1e-5 * want[1].norm()
+
+    model.double()  # and in float64, where it has to be equal in all digits; float32 is near it
+    exact, accumulated = both(lambda i: model.network(normalise(pixels[i], model.pixels).double()))
+    assert (accumulated[1] - exact[1]).norm() <= 1e-10 * exact[1].norm()
+    assert (got[1] - exact[1]).norm() <= 3e-5 * exact[1].norm()
 
 
 def test_each_image_is_computed_once():

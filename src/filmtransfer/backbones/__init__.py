@@ -2,6 +2,7 @@
 
 from .catalogue import CATALOGUE, Entry, Listing, Numbers, build, entry_for, list_all, listing, numbers
 from .sites import family_of, film_sites
+from .stages import Stage, parts_below, stages, walk
 from .weights import Backbone, assemble, digest, load_backbone
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "Entry",
     "Listing",
     "Numbers",
+    "Stage",
     "assemble",
     "build",
     "digest",
@@ -20,4 +22,7 @@ __all__ = [
     "listing",
     "load_backbone",
     "numbers",
+    "parts_below",
+    "stages",
+    "walk",
 ]

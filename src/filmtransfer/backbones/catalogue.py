@@ -19,6 +19,7 @@ from . import torchvision_fix  # noqa: F401  (before timm)
 from ..data.pixels import PixelSpec
 from ..errors import UsageError
 from .sites import family_of, film_sites
+from .stages import Stage, sites_from, stage_of, stages
 
 import timm
 
@@ -93,10 +94,24 @@ class Numbers:
     features: int  # D
     site_names: tuple[str, ...]  # in the order of the network
     film: int  # |ψ|
+    stages: tuple[Stage, ...]
+    channels: tuple[int, ...]  # of each site
 
     @property
     def sites(self) -> int:
         return len(self.site_names)
+
+    def sites_from(self, stage: int) -> list[str]:
+        """The FiLM sites of a stage and of those after it."""
+        return sites_from(stage, self.site_names, self.stages)
+
+    def stage_of(self, site: str) -> int:
+        return stage_of(site, self.stages)
+
+    def film_from(self, stage: int) -> int:
+        """|ψ| with FiLM from a stage on."""
+        kept = set(self.sites_from(stage))
+        return sum(2 * c for site, c in zip(self.site_names, self.channels, strict=True) if site in kept)
 
 
 def entry_for(name: str) -> Entry:
@@ -156,9 +171,15 @@ def numbers(name: str) -> Numbers:
     with torch.device("meta"):
         model = build(entry_for(name))
     sites = film_sites(model)
-    film = sum(2 * _channels(model.get_submodule(site)) for site in sites)
+    channels = tuple(_channels(model.get_submodule(site)) for site in sites)
     return Numbers(
-        family_of(model), sum(p.numel() for p in model.parameters()), feature_size(model), tuple(sites), film
+        family=family_of(model),
+        parameters=sum(p.numel() for p in model.parameters()),
+        features=feature_size(model),
+        site_names=tuple(sites),
+        film=2 * sum(channels),
+        stages=tuple(stages(model)),
+        channels=channels,
     )
 
 

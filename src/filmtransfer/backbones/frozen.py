@@ -1,4 +1,4 @@
-"""Frozen work done once.
+"""Frozen work done once, and activations that keep nothing they do not need.
 
 Norms that carry no FiLM and never learn go into the convolution before them,
 
@@ -6,6 +6,9 @@ Norms that carry no FiLM and never learn go into the convolution before them,
 
 and BiT's convolutions, which standardise their weights in every pass, get weights that are standard
 already. The backbone is the same function to rounding, with fewer passes over memory.
+
+An activation that works in place and needs its input for the gradient makes autograd copy it first. ReLU6's
+gradient can be had from its output, which the next convolution keeps anyway; the others work out of place.
 """
 
 from __future__ import annotations
@@ -22,6 +25,42 @@ def do_frozen_work(network: nn.Module, sites: Collection[str]) -> None:
     standardise_weights(network)
     if any(isinstance(module, nn.BatchNorm2d) for module in network.modules()):
         fold_frozen_norms(network, sites, size=64)
+    slim_activations(network)
+
+
+def slim_activations(network: nn.Module) -> None:
+    """The same activations without the copies."""
+    for name, module in list(network.named_modules()):
+        if isinstance(module, nn.ReLU6):
+            _put(network, name, ReLU6())
+        elif getattr(module, "inplace", False) and not isinstance(module, nn.ReLU):
+            module.inplace = False
+
+
+class ReLU6(nn.Module):
+    """min(max(x, 0), 6) in place, with the gradient from the result."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and x.requires_grad:
+            kept: Tensor = _ReLU6.apply(x)  # type: ignore[no-untyped-call]
+            return kept
+        return nn.functional.hardtanh(x, 0.0, 6.0, inplace=True)
+
+
+class _ReLU6(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.mark_dirty(x)
+        result = nn.functional.hardtanh(x, 0.0, 6.0, inplace=True)
+        ctx.save_for_backward(result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (result,) = ctx.saved_tensors
+        # Outside (0, 6) input and result agree on where they are, so either tells where the slope is 0.
+        slope: Tensor = torch.ops.aten.hardtanh_backward(gradient, result, 0.0, 6.0)
+        return slope
 
 
 @torch.no_grad()

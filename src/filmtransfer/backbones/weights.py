@@ -6,6 +6,7 @@ the backbone has to be in the file with its shape: a silent mismatch would look 
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import importlib
 import importlib.util
@@ -16,7 +17,7 @@ import socket
 import sys
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -29,6 +30,7 @@ from ..errors import UnavailableError, UpdateFileError, UsageError
 from .catalogue import CATALOGUE, Entry, build, entry_for, feature_size, pixel_spec
 from .frozen import do_frozen_work
 from .sites import family_of, film_sites
+from .stages import sites_from, stages
 
 CLASSIFIER = re.compile(r"^(classifier|fc|head|head_dist|head\.fc|_fc|pre_logits)\.")
 
@@ -45,6 +47,20 @@ class Backbone:
     digest: str
     memory_format: torch.memory_format
     patch: int = 1  # transformers cut the image into squares of this side
+
+    def sites_from(self, stage: int) -> list[str]:
+        """The FiLM sites of a stage and of those after it."""
+        return sites_from(stage, self.sites, stages(self.module))
+
+    def to(self, device: torch.device) -> Backbone:
+        """The same backbone on another device."""
+        if device == self.device:
+            return self
+        return replace(self, module=copy.deepcopy(self.module).to(device))
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.module.parameters()).device
 
     def fit_size(self, size: int) -> int:
         """The nearest image size, not larger if possible, that the backbone can take."""

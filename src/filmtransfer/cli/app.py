@@ -83,13 +83,21 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output went away
         sys.stderr.close()
         return 0
-    except MemoryError:
-        return printer.failure("Not enough memory.", "Try a smaller --image-size or --micro-batch.", 1)
     except Exception as error:
         if debug:
             raise
+        if _out_of_memory(error):
+            return printer.failure(
+                "Not enough memory.", "Try a smaller --micro-batch, --support-size or --image-size.", 1
+            )
         return printer.failure(
             f"Something went wrong that should not have: {type(error).__name__}: {error}",
             "Run again with --debug and report what it prints.",
             1,
         )
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """torch says it in its own ways, on a GPU and on a CPU."""
+    words = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in words or "can't allocate memory" in words

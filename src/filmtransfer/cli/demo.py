@@ -29,7 +29,7 @@ def demo(
     from ..files import check_writable, write_atomically
     from ..report.figures import prediction_sheet
     from ..training.evaluate import evaluate
-    from ..training.process import keep_freed_memory
+    from ..training.process import prepare
 
     printer = Printer(as_json)
     try:
@@ -37,7 +37,7 @@ def demo(
     except OSError as error:
         raise InputError(f"{out} cannot be made ({error.strerror}).", "Choose another folder.") from None
     check_writable(out / "drawings.safetensors")
-    keep_freed_memory()
+    prepare()
     learn, held_out = sample_drawings(SHOTS, seed)
     printer.say(
         f"Quick, Draw! (Google, CC BY 4.0): {len(learn.classes)} classes, {SHOTS} drawings each to learn from, "

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
-from .printing import Json, Printer, percent
+from .printing import Device, Json, Printer, Threads, percent
 
 
 def evaluate(
@@ -16,6 +16,8 @@ def evaluate(
     folder: Annotated[Path, typer.Argument(help="Labelled images: a folder per class, or a CSV.")],
     weights: Annotated[str | None, typer.Option(help="Weights file, if the backbone needs one.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse unreadable images.")] = False,
+    device: Device = "auto",
+    threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Measure accuracy on labelled images."""
@@ -24,9 +26,11 @@ def evaluate(
     from ..data import LabelledImages
     from ..estimator import FewShotClassifier
     from ..training.evaluate import evaluate as compare
+    from ..training.process import prepare
 
     printer = Printer(as_json)
-    clf = FewShotClassifier.load(file, weights=weights)
+    prepare(threads)
+    clf = FewShotClassifier.load(file, weights=weights, device=device)
     images = LabelledImages.from_any(folder)
     known = {str(name): i for i, name in enumerate(clf.update_.classes)}
     strange = [str(name) for name in images.classes if str(name) not in known]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
-from .printing import Json, Printer, percent
+from .printing import Device, Json, Printer, Threads, percent
 
 
 def predict(
@@ -17,14 +17,18 @@ def predict(
     top: Annotated[int, typer.Option(help="How many classes to show for each image.", min=1)] = 1,
     weights: Annotated[str | None, typer.Option(help="Weights file, if the backbone needs one.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse unreadable images.")] = False,
+    device: Device = "auto",
+    threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Say what is in each image."""
     from ..data import find_images
     from ..estimator import FewShotClassifier
+    from ..training.process import prepare
 
     printer = Printer(as_json)
-    clf = FewShotClassifier.load(file, weights=weights)
+    prepare(threads)
+    clf = FewShotClassifier.load(file, weights=weights, device=device)
     paths = [found for place in images for found in (find_images(place) if place.is_dir() else [place])]
     if not paths:
         raise InputError("No images there.", "Name image files, or folders that hold some.")

@@ -18,14 +18,21 @@ from ..errors import FitWarning
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
 
+Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, cuda:N or mps.")]
+Threads = Annotated[
+    int | None, typer.Option(help="CPU threads; by default the cores this process may really use.")
+]
+
 
 class Printer:
     """Text for people, or one JSON document for programs."""
 
-    def __init__(self, as_json: bool) -> None:
-        self.as_json = as_json
+    def __init__(self, as_json: bool, quiet: bool = False) -> None:
+        self.as_json = as_json and not quiet
         self.out = Console(highlight=False, soft_wrap=True, emoji=False)
         self.err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+        if quiet:  # one of several processes: the first one speaks
+            self.out.quiet = self.err.quiet = True
 
     def say(self, text: str = "") -> None:
         (self.err if self.as_json else self.out).print(text, markup=False)
@@ -40,7 +47,7 @@ class Printer:
         for row in rows:
             table.add_row(*(Text(str(cell)) for cell in row))  # names are names, not markup
         console = self.err if self.as_json else self.out
-        if not console.is_terminal:  # a pipe has no width: never cut a name short
+        if not console.is_terminal and not console.quiet:  # a pipe has no width: never cut a name short
             console = Console(file=console.file, width=10_000, highlight=False, emoji=False)
         console.print(table)
 
@@ -70,9 +77,9 @@ class Printer:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Any]:
+def progress_bar(quiet: bool = False) -> Iterator[Any]:
     """A function to call with each step's Progress; draws nothing without a terminal."""
-    if not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty():
         yield None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn

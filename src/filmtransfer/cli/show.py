@@ -33,7 +33,14 @@ def show(
         table = counts_table(backbone, classes)
         printer.say(f"{backbone}, C = {classes}: shared and updateable numbers")
         _print_counts(printer, table)
-        printer.document({"backbone": backbone, "classes": classes, "methods": table})
+        stages = stages_table(backbone)
+        printer.say()
+        printer.table(
+            ["stage", "name", "FiLM sites", "FiLM numbers with --film-from stage"],
+            [[r["stage"], r["name"], r["sites"], f"{r['film_from']:,}"] for r in stages],
+            right=(0, 2, 3),
+        )
+        printer.document({"backbone": backbone, "classes": classes, "methods": table, "stages": stages})
 
 
 def counts_table(backbone: str, classes: int) -> list[dict[str, Any]]:
@@ -50,6 +57,23 @@ def counts_table(backbone: str, classes: int) -> list[dict[str, Any]]:
             {"method": name, "shared": known.parameters, "updateable": updateable, "rmus": updateable / full}
         )
     return rows
+
+
+def stages_table(backbone: str) -> list[dict[str, Any]]:
+    """The stages that FiLM can begin at, and what is then left of ψ."""
+    from ..backbones import numbers
+
+    known = numbers(backbone)
+    return [
+        {
+            "stage": i,
+            "name": stage.name,
+            "sites": sum(known.stage_of(site) == i for site in known.site_names),
+            "film_from": known.film_from(i),
+        }
+        for i, stage in enumerate(known.stages)
+        if any(known.stage_of(site) >= i for site in known.site_names)
+    ]
 
 
 def _print_counts(printer: Printer, table: list[dict[str, Any]]) -> None:
@@ -75,10 +99,7 @@ def _show_file(printer: Printer, file: Path, plot: Path | None) -> None:
     except UsageError as error:
         raise UpdateFileError(f"{file}: {error.message}", "Was it made by another version?") from None
     update.check(known.features)
-    if {name.rpartition(".")[0] for name in update.film} != set(known.site_names):
-        raise UpdateFileError(
-            f"{file}: the FiLM numbers do not belong to {update.backbone}.", "Train it again."
-        )
+    sites = _sites(file, update, known)
     classes = len(update.classes)
     film = sum(t.numel() for t in update.film.values())
     by_paper = film + HEADS[update.head].updateable(classes, known.features)
@@ -131,13 +152,24 @@ def _show_file(printer: Printer, file: Path, plot: Path | None) -> None:
 
         write_atomically(
             plot,
-            film_by_layer(
-                update.film, known.site_names, f"How far FiLM moved: {file.name} on {update.backbone}"
-            ),
+            film_by_layer(update.film, sites, f"How far FiLM moved: {file.name} on {update.backbone}"),
         )
         printer.say(f"Wrote {plot}.")
         facts["plot"] = str(plot)
     printer.document(facts)
+
+
+def _sites(file: Path, update: Any, known: Any) -> list[str]:
+    """The sites the update has numbers for, in the order of the network."""
+    try:
+        sites: list[str] = known.sites_from(update.film_from())
+    except UsageError as error:
+        raise UpdateFileError(f"{file}: {error.message}", "Train it again.") from None
+    if {name.rpartition(".")[0] for name in update.film} != set(sites):
+        raise UpdateFileError(
+            f"{file}: the FiLM numbers do not belong to {update.backbone}.", "Train it again."
+        )
+    return sites
 
 
 def _weights(head: str, values: list[float] | None) -> str:

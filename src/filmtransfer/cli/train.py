@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .printing import Json, Printer, progress_bar, size
+from .printing import Device, Json, Printer, Threads, percent, progress_bar, size
 
 
 def train(
@@ -34,6 +34,13 @@ def train(
     train_size: Annotated[int | None, typer.Option(help="Pixels a side for fine-tuning.")] = None,
     support_size: Annotated[int | None, typer.Option(help="Support images of an episode.")] = None,
     micro_batch: Annotated[int | None, typer.Option(help="Images in memory at once while training.")] = None,
+    film_from: Annotated[
+        int | None,
+        typer.Option(help="Learn FiLM from this stage of the backbone on ('fit show --backbone')."),
+    ] = None,
+    cache_mb: Annotated[
+        float | None, typer.Option(help="Memory for activations below FiLM, in MB; 0 keeps none.")
+    ] = None,
     prior: Annotated[str, typer.Option(help="uniform or empirical class frequencies.")] = "uniform",
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
     time_limit: Annotated[
@@ -44,30 +51,48 @@ def train(
         bool,
         typer.Option("--keep-statistics", help="Keep the support features in the file, to edit it later."),
     ] = False,
+    device: Device = "auto",
+    precision: Annotated[
+        str, typer.Option(help="float32, or bfloat16 for the backbone where the hardware can.")
+    ] = "float32",
+    compile: Annotated[
+        bool, typer.Option("--compile", help="Compile the backbone; pays on long runs of some backbones.")
+    ] = False,
+    threads: Threads = None,
+    profile: Annotated[bool, typer.Option("--profile", help="Say where the time of a step goes.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Learn a classifier from a folder of photos."""
+    """Learn a classifier from a folder of photos.
+
+    Several GPUs: torchrun --nproc-per-node N -m filmtransfer train ...
+    """
     from ..data import LabelledImages
     from ..estimator import FewShotClassifier
     from ..files import check_writable
-    from ..training.process import keep_freed_memory
+    from ..training.parallel import launched, local_size
+    from ..training.process import prepare
+    from ..training.profile import Profile
 
-    printer = Printer(as_json)
     check_writable(out)
-    keep_freed_memory()
+    prepare(threads, local_size())
     clf = FewShotClassifier(
         backbone, head, "auto" if steps is None else steps, seed,
         preset=preset, learning_rate=learning_rate, split=split, image_size=image_size, train_size=train_size,
-        support_size=support_size, micro_batch=micro_batch, prior=prior, weights=weights, time_limit=time_limit, strict=strict,
-        keep_statistics=keep_statistics,
+        support_size=support_size, micro_batch=micro_batch, film_from=film_from, cache_mb=cache_mb, prior=prior, weights=weights, time_limit=time_limit, strict=strict,
+        keep_statistics=keep_statistics, device=device, precision=precision, compile=compile,
     )  # fmt: skip
-    with printer.notes(), progress_bar() as watch:
-        clf.fit_images(LabelledImages.from_any(folder), watch)
-    written = clf.save(out)
-    report(printer, clf, out, written)
+    clock = Profile(on=profile)
+    with launched() as world:
+        first = world.rank == 0
+        printer = Printer(as_json, quiet=not first)
+        with printer.notes(), progress_bar(quiet=not first) as watch:
+            clf.fit_images(LabelledImages.from_any(folder), watch, clock)
+        if first:
+            written = clf.save(out)
+            report(printer, clf, out, written, clock)
 
 
-def report(printer: Printer, clf: Any, out: Path, written: int) -> None:
+def report(printer: Printer, clf: Any, out: Path, written: int, clock: Any) -> None:
     """What was learned, in words and as a document."""
     history, update = clf.history_, clf.update_
     images = sum(update.counts)
@@ -91,6 +116,8 @@ def report(printer: Printer, clf: Any, out: Path, written: int) -> None:
     took = kept[update.results["share"]] if history.steps else ""
     printer.say(f"Fine-tuned {history.steps} steps in {history.seconds:.0f} s{why}.{took}")
     printer.say(f"Wrote {out}: {size(written)}, {update.numbers():,} numbers.")
+    if clock.on:
+        _where_time_goes(printer, clock)
     printer.document(
         {
             "file": str(out),
@@ -104,5 +131,21 @@ def report(printer: Printer, clf: Any, out: Path, written: int) -> None:
             "seconds": round(history.seconds, 2),
             "results": update.results,
             "skipped": [{"image": s.name, "reason": s.reason} for s in clf.skipped_],
+            **({"profile": clock.to_dict()} if clock.on else {}),
         }
     )
+
+
+def _where_time_goes(printer: Printer, clock: Any) -> None:
+    """What --profile prints: the phases of a step, then its arithmetic."""
+    seen = clock.to_dict()
+    printer.say()
+    for title, part in (("a step, by phase", "by_phase"), ("one step, by kind of arithmetic", "by_kind")):
+        whole = sum(seen[part].values())
+        if whole:
+            rows = [[name, f"{1000 * s:.1f}", percent(s / whole)] for name, s in seen[part].items()]
+            printer.table(
+                [title, "ms", "share"], [*rows, ["together", f"{1000 * whole:.1f}", ""]], right=(1, 2)
+            )
+            printer.say()
+    printer.table(["done once", "s"], [[k, f"{s:.2f}"] for k, s in seen["once"].items()], right=(1,))

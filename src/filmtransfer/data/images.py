@@ -153,6 +153,7 @@ class LoadedImages:
     classes: list[Any]
     skipped: list[Skipped]
     warnings: list[str]
+    names: list[str]  # what to call each image in a message
 
     def counts(self) -> list[int]:
         return torch.bincount(self.labels, minlength=len(self.classes)).tolist()
@@ -183,9 +184,10 @@ def load(images: LabelledImages, spec: PixelSpec, *, strict: bool = False) -> Lo
     pixels = torch.stack([square for square in squares if square is not None])
     labels = torch.tensor([images.labels[i] for i in kept])
     notes = list(images.warnings)
-    names = images.names()
-    notes += _twins(pixels, labels, [names[i] for i in kept], images.classes)
-    return LoadedImages(pixels, labels, images.classes, skipped, notes)
+    everyone = images.names()
+    names = [everyone[i] for i in kept]
+    notes += _twins(pixels, labels, names, images.classes)
+    return LoadedImages(pixels, labels, images.classes, skipped, notes, names)
 
 
 def read_squares(

@@ -1,6 +1,6 @@
 """FiLM layers and the ways to handle their numbers."""
 
-from .attach import Numbers, attach, count, fold, layers, load, parameters, per_sample, read, reset
+from .attach import Numbers, attach, count, fold, layers, learn, load, parameters, per_sample, read, reset
 from .layer import FiLM
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "count",
     "fold",
     "layers",
+    "learn",
     "load",
     "parameters",
     "per_sample",

@@ -24,7 +24,13 @@ def attach(backbone: nn.Module, sites: Sequence[str]) -> nn.Module:
         norm = backbone.get_submodule(site)
         if not isinstance(norm, FiLM):
             _put(backbone, site, FiLM(norm))
-    for parameter in parameters(backbone):  # also where FiLM was attached before
+    return learn(backbone, list(layers(backbone)))  # also where FiLM was attached before
+
+
+def learn(backbone: nn.Module, sites: Sequence[str]) -> nn.Module:
+    """Let the FiLM numbers at ``sites`` be learned, and no other number of the backbone."""
+    backbone.requires_grad_(False)
+    for parameter in parameters(backbone, sites):
         parameter.requires_grad_(True)
     return backbone
 
@@ -34,9 +40,9 @@ def layers(backbone: nn.Module) -> dict[str, FiLM]:
     return {name: m for name, m in backbone.named_modules() if isinstance(m, FiLM)}
 
 
-def parameters(backbone: nn.Module) -> list[nn.Parameter]:
-    """ψ as a list for an optimiser."""
-    return [p for layer in layers(backbone).values() for p in (layer.gamma, layer.beta)]
+def parameters(backbone: nn.Module, sites: Sequence[str] | None = None) -> list[nn.Parameter]:
+    """ψ, or that of some sites, as a list for an optimiser."""
+    return [parameter for _, parameter in _named(backbone, sites)]
 
 
 def count(backbone: nn.Module) -> int:
@@ -44,18 +50,17 @@ def count(backbone: nn.Module) -> int:
     return sum(p.numel() for p in parameters(backbone))
 
 
-def read(backbone: nn.Module) -> Numbers:
-    """A copy of ψ by site name."""
-    numbers: Numbers = {}
-    for site, layer in layers(backbone).items():
-        numbers[f"{site}.gamma"] = layer.gamma.detach().clone()
-        numbers[f"{site}.beta"] = layer.beta.detach().clone()
-    return numbers
+def read(backbone: nn.Module, sites: Sequence[str] | None = None) -> Numbers:
+    """A copy of ψ, or that of some sites, by site name."""
+    return {name: parameter.detach().clone() for name, parameter in _named(backbone, sites)}
 
 
-def load(backbone: nn.Module, numbers: Mapping[str, Tensor]) -> None:
-    """Set ψ; every number has to be there, fit, and be finite. Nothing changes otherwise."""
-    wanted = dict(_named(backbone))
+def load(backbone: nn.Module, numbers: Mapping[str, Tensor], sites: Sequence[str] | None = None) -> None:
+    """Set ψ (at ``sites``; elsewhere 1 and 0).
+
+    Every number has to be there, fit, and be finite. Nothing changes otherwise.
+    """
+    wanted = dict(_named(backbone, sites))
     if wanted.keys() != numbers.keys():
         odd = sorted(wanted.keys() ^ numbers.keys())[:3]
         raise UpdateFileError(
@@ -69,6 +74,7 @@ def load(backbone: nn.Module, numbers: Mapping[str, Tensor]) -> None:
             )
         if not bool(torch.isfinite(numbers[name]).all()):
             raise UpdateFileError(f"FiLM numbers {name} are not all finite.")
+    reset(backbone)
     with torch.no_grad():
         for name, parameter in wanted.items():
             parameter.copy_(numbers[name])
@@ -109,10 +115,11 @@ def fold(backbone: nn.Module) -> nn.Module:
     return backbone
 
 
-def _named(backbone: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+def _named(backbone: nn.Module, sites: Sequence[str] | None) -> Iterator[tuple[str, nn.Parameter]]:
     for site, layer in layers(backbone).items():
-        yield f"{site}.gamma", layer.gamma
-        yield f"{site}.beta", layer.beta
+        if sites is None or site in sites:
+            yield f"{site}.gamma", layer.gamma
+            yield f"{site}.beta", layer.beta
 
 
 def _put(backbone: nn.Module, site: str, module: nn.Module) -> None:

@@ -27,7 +27,8 @@ class Head(Protocol):
     """What the rest of the package asks of a head.
 
     ``build`` is a differentiable function of the support features and the head's own weights;
-    what it returns is all that ``evaluate`` needs. The fine-tuning step cuts the graph there.
+    what it returns is all that ``evaluate`` needs. The fine-tuning step cuts the graph there. Features
+    may be on any device; labels and counts are on the CPU.
     """
 
     def build(self, features: Tensor, labels: Tensor) -> State: ...

@@ -98,7 +98,11 @@ class LDA(GaussianHead):
         return self.adopt(_compact(weight, centred, mean), statistics)
 
     def _within(self, centred: Tensor, share: Tensor, labels: Tensor) -> Tensor:
-        return centred if self.covariance == "task" else centred - (share.mT @ centred)[labels]
+        return (
+            centred
+            if self.covariance == "task"
+            else centred - (share.mT @ centred)[labels.to(centred.device)]
+        )
 
     def _degrees(self, rows: int, classes: int) -> int:
         """The divisor of the scatter matrix; the pooled one has C means to pay for."""
@@ -111,14 +115,14 @@ class LDA(GaussianHead):
         within = self._within(centred, share, labels)
         cholesky = lowrank.factor(within @ within.mT, scale, ridge)
         if self.covariance == "task":  # Σ⁻¹ Xᵀ s = Xᵀ (e₃·I + a·K)⁻¹ s
-            return torch.cholesky_solve(share, cholesky).mT @ centred
+            return lowrank.within(cholesky, share)[1].mT @ centred
         return lowrank.solve(within, cholesky, scale, ridge, share.mT @ centred)
 
     def _solve_columns(self, scatter: Tensor, targets: Tensor, rows: int, classes: int) -> Tensor:
         task_weight, ridge = self.weights.values().to(scatter)  # e2, e3
         identity = torch.eye(scatter.shape[-1], dtype=scatter.dtype, device=scatter.device)
         sigma = task_weight / self._degrees(rows, classes) * scatter + ridge * identity
-        return torch.cholesky_solve(targets.mT, torch.linalg.cholesky(sigma)).mT
+        return lowrank.within(torch.linalg.cholesky(sigma), targets.mT)[1].mT
 
 
 def _compact(weight: Tensor, centred_means: Tensor, mean: Tensor) -> State:

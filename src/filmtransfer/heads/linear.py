@@ -29,7 +29,7 @@ class Linear(GaussianHead):
     def build(self, features: Tensor, labels: Tensor) -> State:
         """Minimise  Σ_n −log p(y_n | z_n) + penalty/2 · ‖W‖²  (scikit-learn's C = 1/penalty)."""
         classes = check_support(features, labels)
-        z = features.detach().double()
+        z = features.detach().cpu().double()  # small enough for any CPU; not every GPU has float64
         mean = z.mean(0)
         centred = z - mean
         weight = torch.zeros(classes, z.shape[1], dtype=z.dtype, device=z.device, requires_grad=True)

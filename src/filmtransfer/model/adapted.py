@@ -1,4 +1,8 @@
-"""The whole model f(x) = h_φ(b_θ,ψ(x)): pixels → features → logits."""
+"""The whole model f(x) = h_φ(b_θ,ψ(x)): pixels → activations → features → logits.
+
+The network is cut before the first FiLM layer that learns. What is below gives the same activations for ever
+(``below``), so a caller may keep them; what is above (``above``) is all that a fine-tuning step has to run.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +13,69 @@ import torch
 from torch import Tensor, nn
 
 from .. import film
-from ..backbones import Backbone
+from ..backbones import Backbone, parts_below, walk
 from ..data.pixels import PixelSpec, normalise
 from ..heads import GaussianHead
+from .hardware import Hardware
 
 
 class AdaptedModel(nn.Module):
-    """A frozen backbone with FiLM attached, and a head."""
+    """A frozen backbone with FiLM attached, and a head.
 
-    def __init__(self, backbone: Backbone, head: GaussianHead, image_size: int | None = None) -> None:
+    ``film_from`` is the stage of the backbone from which on FiLM is learned; before it stays γ = 1, β = 0.
+    Features are where the backbone is; labels, counts and indices stay on the CPU.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        head: GaussianHead,
+        image_size: int | None = None,
+        *,
+        film_from: int = 0,
+        hardware: Hardware | None = None,
+    ) -> None:
         super().__init__()
-        self.backbone = backbone
+        self.hardware = hardware or Hardware(backbone.device)
+        self.backbone = backbone = backbone.to(self.hardware.device)
         self.network = film.attach(_share(backbone.module), backbone.sites)
-        self.head = head
+        self.sites = backbone.sites_from(film_from)
+        self.film_from = film_from
+        film.learn(self.network, self.sites)
+        self.head = head.to(backbone.device)
         self.pixels: PixelSpec = replace(
             backbone.pixels, size=backbone.fit_size(image_size or backbone.pixels.size)
         )
+        self._below, self._above = parts_below(self.network, self.sites)
+        self._run = self.hardware.compiled(lambda x: walk(self.network, self._above, x))
 
     def learned(self) -> list[nn.Parameter]:
         """What fine-tuning moves: ψ and the covariance weights e."""
-        return [*film.parameters(self.network), *self.head.parameters()]
+        return [*film.parameters(self.network, self.sites), *self.head.parameters()]
+
+    def below(self, pixels: Tensor) -> Tensor:
+        """Uint8 pixels (B, 3, S, S) → activations that no learning changes."""
+        batch = normalise(pixels.to(self.backbone.device), self.pixels)
+        with self.hardware.precision_context():
+            return walk(
+                self.network, self._below, batch.contiguous(memory_format=self.backbone.memory_format)
+            )
+
+    def above(self, activations: Tensor) -> Tensor:
+        """Those activations → features (B, D), with a graph if one is being recorded."""
+        with self.hardware.precision_context():
+            features = self._run(activations)
+        return features.float() if features.dtype != torch.float64 else features
 
     def embed(self, pixels: Tensor) -> Tensor:
         """Features (B, D) of uint8 pixels (B, 3, S, S), with a graph if one is being recorded."""
-        batch = normalise(pixels, self.pixels).contiguous(memory_format=self.backbone.memory_format)
-        features: Tensor = self.network(batch)
-        return features
+        return self.above(self.below(pixels))
 
     @torch.no_grad()
     def features(self, pixels: Tensor, batch: int = 32) -> Tensor:
         """Features of many images, in batches, without a graph."""
         if len(pixels) == 0:
-            return torch.empty(0, self.backbone.features)
+            return torch.empty(0, self.backbone.features, device=self.backbone.device)
         return torch.cat([self.embed(part) for part in pixels.split(batch)])
 
     @torch.no_grad()

@@ -24,10 +24,11 @@ from torch import Tensor
 from .. import film
 from ..backbones import Backbone
 from ..data.pixels import INTERPOLATIONS, MAX_SIZE, PixelSpec
-from ..errors import InputError, UpdateFileError
+from ..errors import InputError, UpdateFileError, UsageError
 from ..files import write_atomically
 from ..heads import HEADS, make_head
 from .adapted import AdaptedModel
+from .hardware import Hardware
 
 FORMAT = 1
 KEY = "filmtransfer"
@@ -71,10 +72,10 @@ class Update:
         weights = getattr(head, "weights", None)
         assert head.counts is not None
         return cls(
-            film=film.read(model.network),
+            film={k: v.cpu() for k, v in film.read(model.network, model.sites).items()},
             head=head.name,
-            head_tensors={k: v.detach().clone() for k, v in head.compact().items()},
-            covariance_weights=None if weights is None else weights.log.detach().clone(),
+            head_tensors={k: v.detach().cpu().clone() for k, v in head.compact().items()},
+            covariance_weights=None if weights is None else weights.log.detach().cpu().clone(),
             classes=list(classes),
             counts=head.counts.tolist(),
             backbone=model.backbone.name,
@@ -85,10 +86,17 @@ class Update:
             head_options=head.options(),
             seed=int(seed),
             versions=versions,
-            support=support,
+            support=None if support is None else (support[0].cpu(), support[1]),
         )
 
-    def apply(self, backbone: Backbone) -> AdaptedModel:
+    def film_from(self) -> int:
+        """The stage from which on FiLM was learned; files from before there was a choice have it everywhere."""
+        stage = self.settings.get("film_from", 0)
+        if type(stage) is not int:
+            raise UpdateFileError(f"FiLM cannot begin at stage {stage!r}.", "Train it again.")
+        return stage
+
+    def apply(self, backbone: Backbone, hardware: Hardware | None = None) -> AdaptedModel:
         """The model again, on a backbone whose weights must be the ones it was made with."""
         if backbone.digest != self.backbone_digest:
             raise UpdateFileError(
@@ -98,15 +106,21 @@ class Update:
             )
         self.check(backbone.features)
         head = make_head(self.head, **self.head_options)
-        model = AdaptedModel(backbone, head, self.pixels.size)
+        try:
+            model = AdaptedModel(
+                backbone, head, self.pixels.size, film_from=self.film_from(), hardware=hardware
+            )
+        except UsageError as error:  # not of the user: of the file
+            raise UpdateFileError(error.message, "Train it again.") from None
         if model.pixels.size != self.pixels.size:
             raise UpdateFileError(f"{self.backbone} cannot take images of {self.pixels.size} pixels.")
         model.pixels = self.pixels
-        film.load(model.network, self.film)
+        film.load(model.network, self.film, model.sites)
         if self.covariance_weights is not None:
             with torch.no_grad():
                 head.weights.log.copy_(self.covariance_weights)  # type: ignore[union-attr, operator]
-        head.restore(self.head_tensors, torch.tensor(self.counts))
+        place = backbone.device if hardware is None else hardware.device
+        head.restore({k: t.to(place) for k, t in self.head_tensors.items()}, torch.tensor(self.counts))
         if not head.finite():
             raise UpdateFileError("The head is not made of finite numbers.", "Train it again.")
         return model

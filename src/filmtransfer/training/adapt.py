@@ -13,10 +13,13 @@ from ..heads import SingularError
 from ..model import AdaptedModel
 from ..seeding import generator
 from .batch import train_batches
+from .cache import Activations
 from .choose import WITHOUT_ESTIMATE, choose, hold_out, interpolate, snapshot
 from .finetune import finetune
+from .gradient import NonFiniteError
 from .loop import History, Watch
 from .presets import Settings
+from .profile import Profile
 
 
 @dataclass(frozen=True)
@@ -47,12 +50,14 @@ def adapt(
     seed: int,
     watch: Watch | None = None,
     time_limit: float | None = None,
+    profile: Profile | None = None,
 ) -> Adapted:
     """Fine-tune on ``small`` images, then build the head from the full-size ``pixels``."""
     if settings.steps == 0 or not trainable(labels):
         history = History(stopped="done" if settings.steps == 0 else "one-shot")
-        return Adapted(history, model.configure(pixels, labels))
+        return Adapted(history, _configure(model, pixels, labels))
     start = snapshot(model)
+    profile = profile or Profile()
     if model.head.name == "linear":
         history = train_batches(
             model,
@@ -69,14 +74,25 @@ def adapt(
     settings = settings.with_choices(split=choose_split(settings.split, len(labels)))
     kept, held = hold_out(labels, settings.hold_out, generator(seed, "hold out"))
     history = finetune(
-        model, small[kept], labels[kept], settings, seed=seed, watch=watch, time_limit=time_limit
+        model,
+        small[kept],
+        labels[kept],
+        settings,
+        seed=seed,
+        watch=watch,
+        time_limit=time_limit,
+        profile=profile,
     )
+    history.not_finite = kept[history.not_finite].tolist()
     if len(held) == 0 or history.steps == 0:
         share = 1.0 if settings.hold_out == 0 else WITHOUT_ESTIMATE
         return _deliver(model, start, pixels, labels, history, share)
     end = snapshot(model)
     try:
-        choice = choose(model, start, end, pixels, labels, kept, held)
+        with profile.phase("how far to go, once"):
+            choice = choose(
+                model, start, end, Activations(model, pixels, settings.cache_mb), labels, kept, held
+            )
     except KeyboardInterrupt:  # impatient, but not to be punished with nothing
         history.stopped = "interrupted"
         interpolate(model, start, end, 1.0)
@@ -91,12 +107,21 @@ def _deliver(
     """Go ``share`` of the way from the start to where the model is; back to the start if that is ruin."""
     interpolate(model, start, snapshot(model), share)
     try:
-        features = model.configure(pixels, labels)
-        whole = bool(torch.isfinite(features).all()) and model.head.finite()
-    except SingularError:
+        features = _configure(model, pixels, labels)
+        whole = model.head.finite()
+    except (SingularError, NonFiniteError):
         whole = False
     if not whole:
         history.stopped, share = "not finite", 0.0
         interpolate(model, start, start, 0.0)
-        features = model.configure(pixels, labels)
+        features = _configure(model, pixels, labels)
     return Adapted(history, features, share)
+
+
+def _configure(model: AdaptedModel, pixels: Tensor, labels: Tensor) -> Tensor:
+    """Build the head; if the backbone gives no finite features for some image, name it."""
+    features = model.features(pixels)
+    bad = torch.nonzero(~torch.isfinite(features).all(1)).flatten()
+    if len(bad):
+        raise NonFiniteError(bad.tolist())
+    return model.build_head(features, labels)

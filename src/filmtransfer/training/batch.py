@@ -41,7 +41,7 @@ def train_batches(
         model.network.requires_grad_(True)
     model.configure(pixels, labels)
     weight, bias = (nn.Parameter(t.clone()) for t in model.head.configured())
-    body = list(model.network.parameters()) if what == "all" else film.parameters(model.network)
+    body = list(model.network.parameters()) if what == "all" else film.parameters(model.network, model.sites)
     learned = [*body, weight, bias]
     optimiser = torch.optim.Adam(learned, lr=learning_rate)
     stream = generator(seed, "batches")
@@ -53,9 +53,10 @@ def train_batches(
             order = torch.cat([order, permutation(len(labels), stream)])
         chosen, order = order[:batch], order[batch:]
         logits = model.head.evaluate((weight, bias), model.embed(pixels[chosen]))
-        loss = nn.functional.cross_entropy(logits, labels[chosen])
+        truth = labels[chosen].to(logits.device)
+        loss = nn.functional.cross_entropy(logits, truth)
         loss.backward()
-        right = (logits.detach().argmax(1) == labels[chosen]).float().mean()
+        right = (logits.detach().argmax(1) == truth).float().mean()
         return StepResult(float(loss.detach()), float(right), len(chosen))
 
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(steps, 1))
@@ -63,8 +64,5 @@ def train_batches(
         backward, learned, optimiser, steps, watch=watch, time_limit=time_limit, schedule=schedule
     )
     model.head.state = (weight.detach(), bias.detach())
-    if what == "all":
-        model.network.requires_grad_(False)
-        for parameter in film.parameters(model.network):
-            parameter.requires_grad_(True)
+    film.learn(model.network, model.sites)
     return history

@@ -21,6 +21,7 @@ from torch import Tensor
 from ..heads import SingularError
 from ..model import AdaptedModel
 from ..seeding import permutation
+from .cache import Activations
 
 SHARES = (0.0, 0.5, 1.0)
 WITHOUT_ESTIMATE = 0.5
@@ -67,7 +68,7 @@ def choose(
     model: AdaptedModel,
     start: Snapshot,
     end: Snapshot,
-    pixels: Tensor,
+    images: Activations,
     labels: Tensor,
     kept: Tensor,
     held: Tensor,
@@ -77,7 +78,7 @@ def choose(
     features: dict[float, Tensor] = {}
     for share in SHARES:
         interpolate(model, start, end, share)
-        features[share] = model.features(pixels)
+        features[share] = images.features()
         scores[share] = _right(model, features[share], labels, kept, held)
     best = decide(scores)
     interpolate(model, start, end, best)
@@ -105,5 +106,5 @@ def _right(model: AdaptedModel, features: Tensor, labels: Tensor, kept: Tensor, 
     except SingularError:
         return torch.full((len(held),), -1.0, dtype=torch.float64)
     column = torch.searchsorted(head.classes, labels[held])
-    right = head.probabilities(features[held]).gather(1, column[:, None])[:, 0].double()
+    right = head.probabilities(features[held]).cpu().gather(1, column[:, None])[:, 0].double()
     return torch.where(right.isfinite(), right, -1.0)

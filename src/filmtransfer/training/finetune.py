@@ -10,10 +10,14 @@ import torch
 from torch import Tensor
 
 from ..episodes import choose_split, episodes, trainable
+from ..errors import InputError
 from ..model import AdaptedModel
+from .cache import Activations
 from .gradient import StepResult, accumulate
 from .loop import History, Watch, run_steps
+from .parallel import World
 from .presets import Settings
+from .profile import Profile
 
 
 def finetune(
@@ -25,16 +29,36 @@ def finetune(
     seed: int,
     watch: Watch | None = None,
     time_limit: float | None = None,
+    profile: Profile | None = None,
 ) -> History:
     """Move the model's ψ and e; the head is left to be built from all images afterwards."""
+    if len(torch.unique(labels)) < 2:
+        raise InputError(
+            "All images are of one class.", "An episode needs two classes to tell from each other."
+        )
     if not trainable(labels):
         return History(stopped="one-shot")
     split = choose_split(settings.split, len(labels))
     tasks = episodes(labels, split, settings.support_size, seed, settings.max_query)
-    learned = model.learned()
+    learned, world = model.learned(), World.current()
     optimiser = torch.optim.Adam(learned, lr=settings.learning_rate)
+    profile = profile or Profile()
+    with profile.phase("activations below FiLM, once"):
+        embed = Activations(model, pixels, settings.cache_mb)
 
     def backward() -> StepResult:
-        return accumulate(lambda i: model.embed(pixels[i]), model.head, next(tasks), settings.micro_batch)
+        with profile.step():
+            return accumulate(
+                embed, model.head, next(tasks), settings.micro_batch, world=world, mark=profile.mark
+            )
 
-    return run_steps(backward, learned, optimiser, settings.steps, watch=watch, time_limit=time_limit)
+    return run_steps(
+        backward,
+        learned,
+        optimiser,
+        settings.steps,
+        watch=watch,
+        time_limit=time_limit,
+        world=world,
+        mark=profile.mark,
+    )

@@ -16,13 +16,9 @@ import torch
 from torch import nn
 
 from ..heads import SingularError
-from .gradient import StepResult
+from .gradient import Mark, NonFiniteError, StepResult, unmarked
+from .parallel import World
 from .process import denormals_as_zero
-
-
-class NonFiniteError(Exception):
-    """The numbers are no longer numbers; the last good ones are kept."""
-
 
 Stop = Literal["done", "interrupted", "time limit", "not finite", "one-shot"]
 
@@ -47,6 +43,7 @@ class History:
     seconds: float = 0.0
     losses: list[float] = field(default_factory=list)
     accuracies: list[float] = field(default_factory=list)
+    not_finite: list[int] = field(default_factory=list)  # the images that ended it, if it was images
 
 
 Watch = Callable[[Progress], None]
@@ -62,36 +59,42 @@ def run_steps(
     watch: Watch | None = None,
     time_limit: float | None = None,
     schedule: torch.optim.lr_scheduler.LRScheduler | None = None,
+    world: World | None = None,
+    mark: Mark = unmarked,
 ) -> History:
-    """Take ``steps`` steps; ``backward`` adds the gradient of its loss to ``learned``."""
+    """Take ``steps`` steps; ``backward`` adds this process's part of the gradient to ``learned``."""
     history = History()
+    world = world or World()
     good, good_steps = _copy(learned), 0
     start = time.monotonic()
     try:
         for step in range(1, steps + 1):
             optimiser.zero_grad()
             result = backward()
+            world.add_gradients(learned)
             if not (math.isfinite(result.loss) and _finite([p.grad for p in learned])):
                 raise NonFiniteError
             good, good_steps = _copy(learned), step - 1  # these numbers have a finite loss
             optimiser.step()
             if schedule is not None:
                 schedule.step()
+            mark("optimiser")
             history.steps = step
             history.losses.append(result.loss)
             history.accuracies.append(result.accuracy)
             spent = time.monotonic() - start
             if watch:
                 watch(Progress(step, steps, result.loss, result.accuracy, spent / step * (steps - step)))
-            if time_limit is not None and step < steps and spent + spent / step > time_limit:
+            if time_limit is not None and step < steps and world.any(spent + spent / step > time_limit):
                 history.stopped = "time limit"
                 break
         if not _finite(learned):
             raise NonFiniteError
     except KeyboardInterrupt:
         history.stopped = "interrupted"
-    except (NonFiniteError, SingularError):  # a covariance of such numbers has no inverse
+    except (NonFiniteError, SingularError) as error:  # a covariance of such numbers has no inverse
         history.stopped = "not finite"
+        history.not_finite = getattr(error, "images", [])
     if history.stopped in ("interrupted", "not finite"):  # perhaps in the middle of a step
         with torch.no_grad():
             for parameter, value in zip(learned, good, strict=True):

@@ -30,6 +30,8 @@ class Settings:
     small_image_size: int = 224  # for images of at most 32 pixels
     train_size: int | None = None  # fine-tune on smaller images than the head is built from
     micro_batch: int = 64
+    film_from: int = 0  # the stage of the backbone from which on FiLM is learned
+    cache_mb: float = 1024  # memory for activations below FiLM; none are kept if all do not fit
     hold_out: float = 0.0  # share of each class kept from ψ, to choose how far to go; 0: all the way
 
     def size_for(self, largest_side: int) -> int:
@@ -50,6 +52,11 @@ class Settings:
         _at_least("support_size", settings.support_size, 2)
         _at_least("max_query", settings.max_query, 1)
         _at_least("micro_batch", settings.micro_batch, 1)
+        _at_least("film_from", settings.film_from, 0)
+        if not 0 <= settings.cache_mb < math.inf:
+            raise UsageError(
+                f"cache_mb cannot be {settings.cache_mb}.", "It is a number of megabytes, 0 for none."
+            )
         _at_least("image_size", min(settings.image_size, settings.small_image_size), 32)
         _at_least("train_size", settings.train_size or 32, 32)
         if max(settings.image_size, settings.small_image_size, settings.train_size or 0) > MAX_SIZE:

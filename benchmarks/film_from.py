@@ -1,0 +1,144 @@
+"""FiLM from a given stage on: what each cut costs in accuracy and saves in time.
+
+    python benchmarks/film_from.py --data ../shared/data
+
+FiT-LDA on efficientnet_lite0 with the settings of the fast preset but for two: the stage at which FiLM begins
+(below it activations are kept), and the image size of fine-tuning, since a cut makes larger images affordable.
+10 shots, the head at 224 pixels, the tasks of accuracy.py. A run that is on file is not repeated; a second
+process with --reverse takes them from the end. Writes benchmarks/results/film_from.jsonl and .md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from filmtransfer.backbones import load_backbone, numbers
+from filmtransfer.data import load, resize
+from filmtransfer.heads import make_head
+from filmtransfer.model import AdaptedModel
+from filmtransfer.training.adapt import adapt
+from filmtransfer.training.evaluate import mean_interval
+from filmtransfer.training.presets import preset
+from filmtransfer.training.process import keep_freed_memory
+from filmtransfer.training.profile import Profile
+from sets import Task, task
+
+RESULTS = Path(__file__).parent / "results"
+FILE = RESULTS / "film_from.jsonl"
+SETS = ("cifar10", "eurosat", "svhn", "oxford_pets", "quickdraw")
+BACKBONE = "efficientnet_lite0"
+# (image size of fine-tuning, first stage with FiLM)
+CUTS = [*((128, k) for k in (0, 2, 3, 5, 6, 7, 8)), (160, 3), (160, 5), (224, 5), (224, 6), (224, 7)]
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("--data", type=Path, required=True)
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--test", type=int, default=300)
+    options.add_argument("--reverse", action="store_true", help="from the end: for a second process")
+    args = options.parse_args()
+    keep_freed_memory()
+    tasks = [(seed, name) for seed in range(args.seeds) for name in SETS]
+    for seed, name in reversed(tasks) if args.reverse else tasks:
+        missing = [cut for cut in CUTS if (seed, name, *cut) not in {_key(r) for r in read()}]
+        if missing:
+            for row in runs(task(args.data, name, 10, seed, args.test), seed, missing):
+                with FILE.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+                print(json.dumps(row), flush=True)
+    found = read()
+    if len(found) >= len(tasks) * len(CUTS):
+        (RESULTS / "film_from.md").write_text(table(found))
+        print(table(found))
+
+
+def read() -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in FILE.read_text().splitlines()] if FILE.exists() else []
+    found = {_key(row): row for row in lines}
+    return [found[key] for key in sorted(found)]
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["seed"], row["set"], row["size"], row["film_from"]
+
+
+def runs(where: Task, seed: int, cuts: list[tuple[int, int]]) -> Any:
+    backbone = load_backbone(BACKBONE)
+    bare = AdaptedModel(backbone, make_head("lda"), preset("fast").image_size)
+    learn, held_out = load(where.learn, bare.pixels), load(where.held_out, bare.pixels)
+    bare.configure(learn.pixels, learn.labels)
+    frozen = accuracy(bare, held_out)
+    for size, stage in cuts:
+        model = AdaptedModel(backbone, make_head("lda"), bare.pixels.size, film_from=stage)
+        profile, began = Profile(on=True), time.monotonic()
+        adapted = adapt(
+            model,
+            learn.pixels,
+            resize(learn.pixels, size),
+            learn.labels,
+            preset("fast").with_choices(film_from=stage),
+            seed=seed,
+            profile=profile,
+        )
+        yield {
+            "set": where.name,
+            "seed": seed,
+            "size": size,
+            "film_from": stage,
+            "accuracy": accuracy(model, held_out),
+            "frozen": frozen,
+            "share": adapted.share,
+            "seconds": round(time.monotonic() - began, 2),
+            "step_seconds": round(profile.to_dict()["step_seconds"], 4),
+        }
+
+
+def accuracy(model: AdaptedModel, held_out: Any) -> float:
+    return float((model.logits(held_out.pixels).argmax(1) == held_out.labels).float().mean())
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Accuracy by cut, its paired difference to FiLM everywhere, and the time of the same runs."""
+    known = numbers(BACKBONE)
+    base = {(r["seed"], r["set"]): r for r in rows if (r["size"], r["film_from"]) == (128, 0)}
+    lines = [
+        "| fine-tuning | FiLM from | numbers | "
+        + " | ".join(SETS)
+        + " | mean | against all stages | a step | training |",
+        "|---|---|---|" + "---|" * (len(SETS) + 4),
+        "| none (frozen) | | 0 | "
+        + " | ".join(f"{_mean(r['frozen'] for r in base.values() if r['set'] == s):.1f}" for s in SETS)
+        + f" | {_mean(r['frozen'] for r in base.values()):.1f} | | | |",
+    ]
+    for size, stage in CUTS:
+        chosen = [r for r in rows if (r["size"], r["film_from"]) == (size, stage)]
+        gaps = [100 * (r["accuracy"] - base[r["seed"], r["set"]]["accuracy"]) for r in chosen]
+        gap, half = mean_interval(gaps)
+        steps, whole = (
+            sum(base[r["seed"], r["set"]][k] / r[k] for r in chosen) / len(chosen)
+            for k in ("step_seconds", "seconds")
+        )
+        lines.append(
+            f"| {size} px | {stage} {known.stages[stage].name} | {known.film_from(stage):,} | "
+            + " | ".join(f"{_mean(r['accuracy'] for r in chosen if r['set'] == s):.1f}" for s in SETS)
+            + f" | {_mean(r['accuracy'] for r in chosen):.1f} | "
+            + ("" if (size, stage) == (128, 0) else f"{gap:+.1f} ± {half:.1f}")
+            + f" | {steps:.1f}× | {whole:.1f}× |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _mean(values: Any) -> float:
+    found = list(values)
+    return 100 * sum(found) / len(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Where a model runs and in which arithmetic: device, precision, compiled or not.
+
+Float32 on whatever is there is the default. bfloat16 is for the backbone only, the heads' covariances stay in
+float32; on a CPU it is used only after a child process has survived it, because on some machines it kills
+the process. Compiling pays on some backbones and costs on others (docs/performance.md), so it is asked for.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..errors import FitWarning, UnavailableError, UsageError, choices
+
+Precision = Literal["float32", "bfloat16"]
+PRECISIONS = ("float32", "bfloat16")
+
+# A convolution and a matrix product, forward and backward, in the dtype that may be fatal.
+_PROBE = """
+import torch
+x = torch.randn(4, 16, 8, 8, requires_grad=True)
+net = torch.nn.Sequential(torch.nn.Conv2d(16, 32, 3), torch.nn.Flatten(), torch.nn.Linear(1152, 8))
+with torch.autocast("cpu", torch.bfloat16):
+    y = net(x)
+assert y.dtype == torch.bfloat16
+y.float().square().sum().backward()
+assert torch.isfinite(x.grad).all()
+"""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A device, the arithmetic of the backbone on it, and whether to compile."""
+
+    device: torch.device
+    precision: Precision = "float32"
+    compile: bool = False
+
+    @classmethod
+    def choose(
+        cls, device: str = "auto", precision: str = "float32", compile: bool = False, local_rank: int = 0
+    ) -> Hardware:
+        """From names; ``auto`` is a CUDA device, else Apple's, else the CPU."""
+        place = find_device(device, local_rank)
+        if precision not in PRECISIONS:
+            raise choices("The precision", precision, PRECISIONS)
+        if precision == "bfloat16" and not has_bfloat16(place.type):
+            warnings.warn(
+                f"bfloat16 does not work on this {place.type}: float32 is used.", FitWarning, stacklevel=3
+            )
+            precision = "float32"
+        return cls(place, precision, compile)  # type: ignore[arg-type]
+
+    def precision_context(self) -> AbstractContextManager[None]:
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16)
+
+    def compiled(self, run: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        """``run`` itself, or a compiled one that gives way to it when compiling fails."""
+        return _Compiled(run) if self.compile else run
+
+
+class _Compiled:
+    """torch.compile meets a missing compiler at the first call, so that is where it is caught."""
+
+    def __init__(self, run: Callable[[Tensor], Tensor]) -> None:
+        self._plain = run
+        self._run: Callable[[Tensor], Tensor] | None = None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self._run is not self._plain:
+            try:
+                self._run = self._run or torch.compile(self._plain)
+                return self._run(x)
+            except Exception as error:  # of many kinds; if it is not the compiler's, it comes again below
+                answer = self._plain(x)
+                self._run = self._plain
+                reason = " ".join(str(error).split())[:100]
+                warnings.warn(
+                    f"torch.compile failed ({reason}): the backbone runs without it.",
+                    FitWarning,
+                    stacklevel=2,
+                )
+                return answer
+        return self._plain(x)
+
+
+def find_device(name: str, local_rank: int = 0) -> torch.device:
+    """The device by its name; ``local_rank`` chooses among several CUDA devices."""
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    if name == "auto":
+        name = "cuda" if cuda else "mps" if mps else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise choices("The device", name, ("auto", "cpu", "cuda", "cuda:N", "mps")) from None
+    if device.type not in ("cpu", "cuda", "mps", "meta"):
+        raise choices("The device", name, ("auto", "cpu", "cuda", "cuda:N", "mps"))
+    if (device.type == "cuda" and not cuda) or (device.type == "mps" and not mps):
+        raise UnavailableError(f"There is no {device.type} device here.", "Use device 'cpu' or 'auto'.")
+    if device.type == "cuda":
+        index = local_rank if device.index is None else device.index
+        if index >= torch.cuda.device_count():
+            raise UsageError(
+                f"There is no CUDA device {index}.", f"There are {torch.cuda.device_count()}, counted from 0."
+            )
+        return torch.device("cuda", index)
+    return device
+
+
+@cache
+def has_bfloat16(kind: str) -> bool:
+    """Whether the backbone can run in bfloat16 on this kind of device; on a CPU a child process tries it."""
+    if kind == "cuda":
+        return bool(torch.cuda.is_bf16_supported())
+    if kind != "cpu":
+        return False
+    try:
+        tried = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, timeout=120)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return tried.returncode == 0

@@ -1,0 +1,74 @@
+"""A backbone cut into stages is the same backbone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from filmtransfer import film
+from filmtransfer.backbones import assemble, build, entry_for, numbers, parts_below, stages, walk
+from filmtransfer.errors import UsageError
+from filmtransfer.heads import make_head
+from filmtransfer.model import AdaptedModel
+
+from .test_catalogue import ODD
+
+MORE = ("deit_tiny_distilled_patch16_224", "resnetv2_50x1_bit", "mobilenetv3_large_100", "convnext_atto")
+
+
+@pytest.mark.parametrize("name", dict.fromkeys((*ODD, *MORE)))
+@torch.no_grad()
+def test_walking_the_parts_is_the_forward_pass(name):
+    torch.manual_seed(0)
+    network = build(entry_for(name))
+    side = 56 if "patch14" in name else 64
+    x = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(0))
+    want = network(x)
+    parts = [part for stage in stages(network) for part in stage.parts]
+    assert torch.equal(walk(network, parts, x), want)
+    sites = numbers(name).site_names
+    for stage in range(len(stages(network))):
+        try:
+            learned = numbers(name).sites_from(stage)
+        except UsageError:
+            continue
+        below, above = parts_below(network, learned)
+        assert [*below, *above] == parts
+        assert torch.equal(walk(network, above, walk(network, below, x)), want)
+        modules = [part for part in below if "." in part or part in dict(network.named_children())]
+        held = [site for part in modules for site in sites if site == part or site.startswith(f"{part}.")]
+        assert not set(held) & set(learned), "nothing that learns is below the cut"
+
+
+def test_the_stages_divide_the_sites():
+    for name in ("efficientnet_lite0", "bit_m_r50x1", "vit_b16", "convnext_tiny", "regnety_008"):
+        known = numbers(name)
+        assert known.film_from(0) == known.film
+        counts = [known.film_from(k) for k in range(max(map(known.stage_of, known.site_names)) + 1)]
+        assert counts == sorted(counts, reverse=True)
+        assert counts[-1] > 0
+    assert [numbers("efficientnet_lite0").film_from(k) for k in (0, 3, 8)] == [20_544, 19_936, 2_560]
+
+
+@pytest.mark.parametrize("stage", [-1, 9, 100])
+def test_a_stage_that_is_not_there(stage):
+    with pytest.raises(UsageError, match=f"cannot begin at stage {stage}") as caught:
+        numbers("efficientnet_lite0").sites_from(stage)
+    assert "0 to 8" in caught.value.hint
+    assert "3 blocks.2" in caught.value.hint
+
+
+def test_film_from_a_stage_learns_only_there():
+    backbone = assemble(entry_for("resnet18"), build(entry_for("resnet18")))
+    model = AdaptedModel(backbone, make_head("lda"), 64, film_from=3)
+    pixels = torch.randint(0, 256, (4, 3, 64, 64), dtype=torch.uint8)
+    model.embed(pixels).sum().backward()
+    for site, layer in film.layers(model.network).items():
+        learns = site in model.sites
+        assert learns == site.startswith(("layer3", "layer4"))
+        assert (layer.gamma.grad is not None) == learns
+        assert layer.gamma.requires_grad == learns
+    assert len(model.learned()) == 2 * len(model.sites) + 1
+    assert sum(p.numel() for p in film.parameters(model.network, model.sites)) == numbers(
+        "resnet18"
+    ).film_from(3)
