@@ -32,7 +32,7 @@ FILE = RESULTS / "film_from.jsonl"
 SETS = ("cifar10", "eurosat", "svhn", "oxford_pets", "quickdraw")
 BACKBONE = "efficientnet_lite0"
 # (image size of fine-tuning, first stage with FiLM)
-CUTS = [*((128, k) for k in (0, 2, 3, 5, 6, 7, 8)), (160, 3), (160, 5), (224, 5), (224, 6), (224, 7)]
+CUTS = [*((128, k) for k in (0, 2, 3, 5, 6, 7, 8)), (160, 3), (224, 6)]
 
 
 def main() -> None:
@@ -62,7 +62,7 @@ def main() -> None:
 def read() -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in FILE.read_text().splitlines()] if FILE.exists() else []
     found = {_key(row): row for row in lines}
-    return [found[key] for key in sorted(found)]
+    return [found[key] for key in sorted(found) if key[2:] in CUTS]
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:

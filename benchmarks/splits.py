@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def one(args: argparse.Namespace, name: str, shots: int, seed: int) -> dict[str, Any]:
-    settings = preset("fast")
+    settings = preset("fast").with_choices(train_size=128, film_from=0)
     where = task(args.data, name, shots, seed, args.test)
     model = AdaptedModel(load_backbone("efficientnet_lite0"), make_head("lda"), settings.image_size)
     learn, held_out = load(where.learn, model.pixels), load(where.held_out, model.pixels)

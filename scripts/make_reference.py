@@ -111,6 +111,6 @@ def put_tables(page: Path) -> None:
 
 if __name__ == "__main__":
     TARGET.write_text(reference())
-    for page in (ROOT / "README.md", ROOT / "docs/presets.md"):
+    for page in (ROOT / "README.md", ROOT / "docs/presets.md", ROOT / "docs/performance.md"):
         put_tables(page)
     print(f"wrote {TARGET.name} and the measured tables")

@@ -24,7 +24,7 @@ from .model import AdaptedModel, Hardware, Update
 from .training.adapt import Adapted, adapt
 from .training.gradient import NonFiniteError
 from .training.loop import Watch
-from .training.parallel import local_rank
+from .training.parallel import World, local_rank
 from .training.presets import Settings, preset
 from .training.profile import Profile
 
@@ -50,7 +50,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     preset : "fast" (laptop) or one of the paper's settings, "paper" first of all.
     steps, learning_rate, split, image_size, train_size, support_size, micro_batch, film_from, cache_mb :
         override the preset. ``steps=0`` gives a classifier in seconds, without fine-tuning;
-        ``film_from=k`` learns FiLM from stage k of the backbone on, which is cheaper.
+        ``film_from=k`` learns FiLM from stage k of the backbone on (0: all of it), which is cheaper.
     prior : "uniform", "empirical" or C positive numbers; used at prediction only.
     seed : everything random follows from it.
     time_limit : seconds after which fine-tuning stops.
@@ -129,13 +129,18 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"The time limit cannot be {self.time_limit}.", "It is a number of seconds above 0."
             )
         hardware = Hardware.choose(self.device, self.precision, self.compile, local_rank())
+        if hardware.device.type == "mps" and World.current().size > 1:
+            raise UsageError(
+                "Apple's GPU cannot be shared by several processes.", "Start one, without torchrun."
+            )
         backbone = load_backbone(self.backbone, self.weights)
+        settings = settings.on(backbone)
         side = largest_side(images.sources)
         model = AdaptedModel(
             backbone,
             make_head(self.head),
             settings.size_for(side),
-            film_from=settings.film_from,
+            film_from=settings.film_from or 0,
             hardware=hardware,
         )
         loaded = load(images, model.pixels, strict=self.strict)
@@ -257,7 +262,10 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         device: str = "auto",
     ) -> FewShotClassifier:
         """A classifier from an update file; the backbone comes from where it came from at training."""
-        hardware = Hardware.choose(device)
+        if backbone is not None and device == "auto":  # it is where its owner wants it
+            hardware = Hardware(backbone.device)
+        else:
+            hardware = Hardware.choose(device)
         update = Update.load(path)
         clf = cls(
             backbone=update.backbone, head=update.head, seed=update.seed, weights=weights, device=device
@@ -311,7 +319,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _these(names: Sequence[str], images: Sequence[int]) -> str:
     rest = f" and {len(images) - 1} more" if len(images) > 1 else ""
-    return (names[images[0]] if images else "an image of another process") + rest
+    return names[images[0]] + rest
 
 
 def versions() -> dict[str, str]:

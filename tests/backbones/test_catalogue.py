@@ -312,3 +312,31 @@ def test_random_weights_for_measuring():
     backbone = assemble(entry_for("resnet18"), build(entry_for("resnet18")))
     film.attach(backbone.module, backbone.sites)
     assert film.count(backbone.module) == numbers("resnet18").film
+
+
+def test_the_slim_relu6_is_relu6():
+    from filmtransfer.backbones.frozen import ReLU6
+
+    values = torch.tensor([-1.0, 0.0, 1e-8, 3.0, 6.0, 6.0000005, 9.0], dtype=torch.float64)
+    results = []
+    for act in (torch.nn.ReLU6(), ReLU6()):
+        x = values.clone().requires_grad_()
+        y = act(2 * x)  # a new tensor: it works in place
+        (y * torch.arange(1.0, 8.0)).sum().backward()
+        results.append((y.detach(), x.grad))
+    assert torch.equal(results[0][0], results[1][0])
+    assert torch.equal(results[0][1], results[1][1])
+
+
+def test_frozen_work_changes_no_gradient():
+    """FiLM's gradient through the folded network is that through the one timm builds."""
+    from filmtransfer.heads import make_head
+    from filmtransfer.model import AdaptedModel
+
+    pixels = torch.randint(0, 256, (3, 3, 64, 64), generator=torch.Generator().manual_seed(0))
+    found = []
+    for fold in (False, True):
+        model = AdaptedModel(load_backbone("efficientnet_lite0", fold=fold), make_head("lda"), 64).double()
+        model.network(pixels.double() / 127.5 - 1).square().sum().backward()
+        found.append(torch.cat([p.grad.flatten() for p in film.parameters(model.network)]))
+    assert (found[1] - found[0]).norm() <= 1e-5 * found[0].norm()  # it is folded in float32

@@ -79,6 +79,15 @@ def test_every_family(name):
     assert (mixed[1] - adapted_otherwise[1]).abs().max() < 1e-5 * scale
     assert torch.equal(backbone(x), adapted_otherwise), "rows end with their block"
 
+    late = list(film.layers(backbone))[-2:]  # an update that has numbers for the last sites only
+    part = film.read(backbone, late)
+    assert len(part) == 4
+    with film.per_sample(backbone, [part, other, part]):
+        mixed = backbone(x)
+    film.load(backbone, part, late)
+    assert (mixed[0] - backbone(x)[0]).abs().max() < 1e-5 * scale
+    film.load(backbone, other)
+
     folded = film.fold(copy.deepcopy(backbone))
     assert film.layers(folded) == {}
     assert torch.equal(folded(x), adapted_otherwise), "folded is unfolded bit for bit"
@@ -132,3 +141,13 @@ def test_a_batch_needs_as_many_rows_as_images():
         film.per_sample(backbone, [film.read(backbone)]),
     ):
         backbone(images("resnet18"))
+
+
+def test_rows_of_another_backbone_are_refused():
+    backbone = make("resnet18")
+    film.attach(backbone, film_sites(backbone))
+    with (
+        pytest.raises(InputError, match="another backbone"),
+        film.per_sample(backbone, [{"x.gamma": torch.ones(3)}]),
+    ):
+        pass

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch.nn import functional as F
 
+from filmtransfer import film
 from filmtransfer.backbones import assemble, build, entry_for, load_backbone
 from filmtransfer.errors import FitWarning, UnavailableError, UsageError
 from filmtransfer.heads import make_head
@@ -23,8 +27,9 @@ def images(count: int = 8) -> torch.Tensor:
 
 def test_devices_by_name(monkeypatch):
     assert Hardware.choose("cpu").device.type == "cpu"
-    with pytest.raises(UsageError, match="device"):
-        Hardware.choose("toaster")
+    for name in ("toaster", "meta", "cpu:x"):
+        with pytest.raises(UsageError, match="The device"):
+            Hardware.choose(name)
     with pytest.raises(UsageError, match="precision"):
         Hardware.choose("cpu", "int3")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -47,7 +52,7 @@ def test_devices_by_name(monkeypatch):
 def test_nothing_stays_behind_on_another_device(head, rows):
     """Meta tensors refuse to meet others, as a GPU's do: a walk there finds what was left on the CPU."""
     backbone = assemble(entry_for("resnet18"), build(entry_for("resnet18")))
-    model = AdaptedModel(backbone, make_head(head), 48, hardware=Hardware.choose("meta"))
+    model = AdaptedModel(backbone, make_head(head), 48, hardware=Hardware(torch.device("meta")))
     assert all(p.device.type == "meta" for p in model.learned())
     features = model.embed(images())
     support = features.repeat(rows // 8, 1)
@@ -79,10 +84,10 @@ def test_bfloat16_is_for_the_backbone_only():
         backbone, make_head("lda"), 48, film_from=2, hardware=Hardware.choose("cpu", "bfloat16")
     )
     assert half.below(images()).dtype == torch.bfloat16
-    features = half.features(images())
-    assert features.dtype == torch.float32
-    want = plain.features(images())
+    features, want = half.embed(images()).detach(), plain.features(images())
+    assert features.dtype == torch.float32, "what the head is given"
     assert 0 < (features - want).norm() < 0.05 * want.norm()
+    assert torch.equal(half.features(images()), want), "what it is built from is float32 throughout"
     labels = torch.arange(2).repeat(4)
     history = finetune(half, images(), labels, PRESETS["fast"].with_choices(steps=2), seed=0)
     assert history.stopped == "done"
@@ -128,3 +133,20 @@ def test_an_error_of_ones_own_is_not_the_compilers(monkeypatch):
     model = AdaptedModel(load_backbone("efficientnet_lite0"), make_head("lda"), 48, hardware=hardware)
     with pytest.raises(RuntimeError, match="7 elements not 32"):
         model.above(torch.zeros(1, 7, 8, 8))
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_a_copy_is_a_model_of_its_own(compile, monkeypatch):
+    """Copied or pickled, it walks through its own network."""
+    monkeypatch.setattr(torch, "compile", lambda run: lambda x: run(x))
+    backbone = assemble(entry_for("resnet18"), build(entry_for("resnet18")))
+    hardware = Hardware.choose("cpu", compile=compile)
+    model = AdaptedModel(backbone, make_head("lda"), 48, hardware=hardware)
+    before = model.features(images())
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(other.features(images()), before)
+        with torch.no_grad():
+            for parameter in film.parameters(other.network):
+                parameter.add_(0.1)
+        assert not torch.equal(other.features(images()), before)
+        assert torch.equal(model.features(images()), before)

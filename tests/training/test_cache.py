@@ -11,6 +11,7 @@ from filmtransfer.episodes import episodes
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel
+from filmtransfer.training.adapt import adapt
 from filmtransfer.training.cache import Activations
 from filmtransfer.training.finetune import finetune
 from filmtransfer.training.gradient import accumulate
@@ -83,6 +84,17 @@ def test_off_when_it_does_not_fit_and_refused_below_one_image():
     for wrong in (-1, float("nan"), float("inf")):
         with pytest.raises(UsageError, match="cache_mb"):
             PRESETS["fast"].with_choices(cache_mb=wrong)
+
+
+def test_a_cache_too_small_for_the_head_is_said_before_fine_tuning():
+    model = AdaptedModel(load_backbone("efficientnet_lite0"), make_head("lda"), 96)
+    settings = PRESETS["fast"].with_choices(steps=1, cache_mb=0.1)  # enough at 48 pixels, not at 96
+    steps: list[object] = []
+    with pytest.raises(UsageError, match="too small for one image"):
+        adapt(
+            model, images(12, 96), images(), torch.arange(3).repeat(4), settings, seed=0, watch=steps.append
+        )
+    assert steps == []
 
 
 def test_one_class_is_no_episode():

@@ -18,11 +18,11 @@ from filmtransfer.errors import UsageError
 from filmtransfer.heads import make_head
 from filmtransfer.model import Update
 from filmtransfer.training.gradient import NonFiniteError, accumulate
-from filmtransfer.training.parallel import World
+from filmtransfer.training.parallel import World, backends
 
 # The same small network, images and episodes in every process.
 SETUP = """
-import json, math, sys, torch
+import json, math, os, signal, sys, torch
 from filmtransfer.episodes import episodes
 from filmtransfer.heads import make_head
 from filmtransfer.training.gradient import NonFiniteError, accumulate
@@ -75,8 +75,18 @@ with launched() as world:
         return accumulate(embed, make_head("lda"), episode, 4, world=world)
     learned = list(net.parameters())
     history = run_steps(backward, learned, torch.optim.Adam(learned), 5, world=world)
-    if world.rank == 0 or history.steps != 1 or history.stopped != "not finite":
-        print(json.dumps({"world": world.size, "found": found, "stopped": history.stopped, "steps": history.steps}))
+    named = sorted(history.not_finite) == sorted(set(episode.query.tolist()) & set(history.not_finite)) != []
+    # Ctrl-C reaches one process only: both end after that step.
+    step = -100
+    def interrupted():
+        result = backward()
+        if world.rank == 1 and step == -97:
+            os.kill(os.getpid(), signal.SIGINT)
+        return result
+    stopped = run_steps(interrupted, learned, torch.optim.Adam(learned), 50, world=world)
+    mine = [history.stopped, history.steps, named, stopped.stopped, stopped.steps]
+    if world.rank == 0 or mine != ["not finite", 1, True, "interrupted", 2]:
+        print(json.dumps({"world": world.size, "found": found, "mine": mine}))
 """
 
 
@@ -93,7 +103,9 @@ def test_gradients_equal_those_of_one_process(tmp_path):
     assert ran.returncode == 0, ran.stderr[-2000:]
     two = json.loads(ran.stdout)
     assert two["world"] == 2
-    assert (two["stopped"], two["steps"]) == ("not finite", 1), "the last numbers seen to be good are kept"
+    assert two["mine"] == ["not finite", 1, True, "interrupted", 2], (
+        "the last numbers seen to be good are kept"
+    )
     here: dict = {}
     exec(SETUP, here)
     alone = here["gradients"](World(), torch.float64) + here["gradients"](World(), torch.float32)
@@ -159,3 +171,9 @@ def test_a_micro_batch_of_none(micro_batch):
     episode = next(episodes(torch.arange(2).repeat(4), "split", 8, 0))
     with pytest.raises(UsageError, match="micro-batch"):
         accumulate(lambda i: torch.zeros(len(i), 3), make_head("lda"), episode, micro_batch)
+
+
+def test_both_kinds_of_tensors_can_be_summed_on_a_machine_with_gpus(monkeypatch):
+    assert backends() == "gloo"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert backends() == "cpu:gloo,cuda:nccl"

@@ -63,7 +63,9 @@ def test_threads_by_wish_by_environment_or_by_cores(monkeypatch):
         monkeypatch.delenv("OMP_NUM_THREADS")
         monkeypatch.setattr(process, "usable_cores", lambda: 2)
         assert process.choose_threads() == 2
-        assert process.choose_threads(processes=2) == 1
+        monkeypatch.setattr(process, "usable_cores", lambda: 4)
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as torchrun does
+        assert process.choose_threads(processes=2) == 2
         assert process.choose_threads(processes=8) == 1
     finally:
         torch.set_num_threads(before)

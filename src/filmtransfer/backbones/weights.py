@@ -47,6 +47,7 @@ class Backbone:
     digest: str
     memory_format: torch.memory_format
     patch: int = 1  # transformers cut the image into squares of this side
+    film_from: int = 0  # where FiLM begins in the fast preset
 
     def sites_from(self, stage: int) -> list[str]:
         """The FiLM sites of a stage and of those after it."""
@@ -105,6 +106,7 @@ def assemble(entry: Entry, model: nn.Module, *, fold: bool = True) -> Backbone:
         fingerprint,
         layout,
         _patch(model),
+        entry.film_from,
     )
 
 

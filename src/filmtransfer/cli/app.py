@@ -56,12 +56,14 @@ app.command("backbones")(backbones.backbones)
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; a user's mistake ends in one clear line, never in a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _wait_politely()
     for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot show must not end the work
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     debug = "--debug" in words or os.environ.get("FIT_DEBUG") == "1"
     words = [word for word in words if word != "--debug"]
-    printer = Printer("--json" in words)
+    first = os.environ.get("RANK", "0") == "0"  # of several processes the first one speaks
+    printer = Printer("--json" in words, quiet=not first)
     command: Any = typer.main.get_command(app)
     try:
         result = command.main(args=words, prog_name="fit", standalone_mode=False)
@@ -95,6 +97,16 @@ def main(arguments: list[str] | None = None) -> int:
             "Run again with --debug and report what it prints.",
             1,
         )
+
+
+def _wait_politely() -> None:
+    """Let torch's threads sleep soon when they wait for each other; heard only before torch is imported.
+
+    By default they spin, and on a machine that has other work to do a step takes many times as long
+    (docs/performance.md).
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
 def _out_of_memory(error: Exception) -> bool:

@@ -36,7 +36,9 @@ def train(
     micro_batch: Annotated[int | None, typer.Option(help="Images in memory at once while training.")] = None,
     film_from: Annotated[
         int | None,
-        typer.Option(help="Learn FiLM from this stage of the backbone on ('fit show --backbone')."),
+        typer.Option(
+            help="Learn FiLM from this stage of the backbone on, 0 for all ('fit show --backbone')."
+        ),
     ] = None,
     cache_mb: Annotated[
         float | None, typer.Option(help="Memory for activations below FiLM, in MB; 0 keeps none.")

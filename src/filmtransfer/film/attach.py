@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from ..errors import UpdateFileError
+from ..errors import InputError, UpdateFileError
 from .layer import FiLM
 
 Numbers = dict[str, Tensor]
@@ -90,12 +90,19 @@ def reset(backbone: nn.Module) -> None:
 
 @contextmanager
 def per_sample(backbone: nn.Module, updates: Sequence[Mapping[str, Tensor]]) -> Iterator[None]:
-    """Within the block, row i of every batch runs through the FiLM numbers ``updates[i]``."""
+    """Within the block, row i of every batch runs through the FiLM numbers ``updates[i]``.
+
+    Where an update has no numbers for a site (``film_from``), γ = 1 and β = 0.
+    """
+    known = {name for name, _ in _named(backbone, None)}
+    if strange := sorted({name for update in updates for name in update} - known):
+        raise InputError(f"FiLM numbers of another backbone (the first: {strange[0]}).")
     try:
         for site, layer in layers(backbone).items():
+            one, zero = torch.ones_like(layer.gamma.data), torch.zeros_like(layer.beta.data)
             layer.rows = (
-                torch.stack([update[f"{site}.gamma"] for update in updates]),
-                torch.stack([update[f"{site}.beta"] for update in updates]),
+                torch.stack([update.get(f"{site}.gamma", one).to(one) for update in updates]),
+                torch.stack([update.get(f"{site}.beta", zero).to(zero) for update in updates]),
             )
         yield
     finally:

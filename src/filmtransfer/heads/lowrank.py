@@ -30,10 +30,10 @@ def factor(gram: Tensor, scale: Tensor, ridge: Tensor) -> Tensor:
 
 def log_determinant(cholesky: Tensor, ridge: Tensor, dimension: int) -> Tensor:
     """log|Σ| from the factor L of the N×N side."""
-    return (dimension - len(cholesky)) * torch.log(ridge) + half_log_determinant(cholesky)
+    return (dimension - len(cholesky)) * torch.log(ridge) + log_determinant_of(cholesky)
 
 
-def half_log_determinant(cholesky: Tensor) -> Tensor:
+def log_determinant_of(cholesky: Tensor) -> Tensor:
     """log|L Lᵀ| = 2 Σ log diag L, for one factor or a stack of them."""
     return 2 * torch.log(torch.diagonal(cholesky, dim1=-2, dim2=-1)).sum(-1)
 

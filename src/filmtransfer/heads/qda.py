@@ -88,7 +88,7 @@ class QDA(GaussianHead):
         own = torch.linalg.cholesky(identity + extra[:, None, None] * (inner + inner.mT) / 2)
         root = torch.sqrt(extra)[:, None, None] * centring
         half: Tensor = torch.linalg.solve_triangular(own, root, upper=False)
-        log_det = lowrank.log_determinant(cholesky, ridge, dimension) + lowrank.half_log_determinant(own)
+        log_det = lowrank.log_determinant(cholesky, ridge, dimension) + lowrank.log_determinant_of(own)
         return mean, centred, share, gram @ share, cholesky, places, half, log_det, scale, ridge
 
     def evaluate(self, state: State, query: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ class QDA(GaussianHead):
         below = torch.tril_indices(features, features)
         cholesky = packed.new_zeros(classes, features, features)
         cholesky[:, below[0], below[1]] = packed
-        log_det = 2 * torch.log(torch.diagonal(cholesky, dim1=-2, dim2=-1)).sum(-1)
+        log_det = lowrank.log_determinant_of(cholesky)
         self.state = (means, cholesky, log_det)
         return self
 
@@ -156,7 +156,7 @@ class QDA(GaussianHead):
         of_class = by_class / divide_by(counts.to(by_class), self.divisor)[:, None, None]
         of_task = scatter / divide_by(int(counts.sum()), self.divisor)
         cholesky = torch.linalg.cholesky(class_weight * of_class + task_weight * of_task + ridge * identity)
-        log_det = 2 * torch.log(torch.diagonal(cholesky, dim1=-2, dim2=-1)).sum(-1)
+        log_det = lowrank.log_determinant_of(cholesky)
         return means, cholesky, log_det
 
 

@@ -38,7 +38,7 @@ class Statistics:
         if scatter not in ("none", "task", "class"):
             raise choices("scatter", scatter, ("none", "task", "class"))
         count = int(labels.max()) + 1 if classes is None else classes
-        z = features.double()
+        z = features.cpu().double()  # sums travel and are kept; not every GPU has float64
         onehot = torch.nn.functional.one_hot(labels, count).double()
         moments = None
         if scatter == "task":

@@ -16,7 +16,7 @@ from .. import film
 from ..backbones import Backbone, parts_below, walk
 from ..data.pixels import PixelSpec, normalise
 from ..heads import GaussianHead
-from .hardware import Hardware
+from .hardware import Compiled, Hardware
 
 
 class AdaptedModel(nn.Module):
@@ -47,7 +47,7 @@ class AdaptedModel(nn.Module):
             backbone.pixels, size=backbone.fit_size(image_size or backbone.pixels.size)
         )
         self._below, self._above = parts_below(self.network, self.sites)
-        self._run = self.hardware.compiled(lambda x: walk(self.network, self._above, x))
+        self._run = Compiled(self._walk) if self.hardware.compile else self._walk
 
     def learned(self) -> list[nn.Parameter]:
         """What fine-tuning moves: ψ and the covariance weights e."""
@@ -56,16 +56,19 @@ class AdaptedModel(nn.Module):
     def below(self, pixels: Tensor) -> Tensor:
         """Uint8 pixels (B, 3, S, S) → activations that no learning changes."""
         batch = normalise(pixels.to(self.backbone.device), self.pixels)
-        with self.hardware.precision_context():
+        with self.hardware.training_precision():
             return walk(
                 self.network, self._below, batch.contiguous(memory_format=self.backbone.memory_format)
             )
 
     def above(self, activations: Tensor) -> Tensor:
         """Those activations → features (B, D), with a graph if one is being recorded."""
-        with self.hardware.precision_context():
+        with self.hardware.training_precision():
             features = self._run(activations)
         return features.float() if features.dtype != torch.float64 else features
+
+    def _walk(self, activations: Tensor) -> Tensor:
+        return walk(self.network, self._above, activations)
 
     def embed(self, pixels: Tensor) -> Tensor:
         """Features (B, D) of uint8 pixels (B, 3, S, S), with a graph if one is being recorded."""

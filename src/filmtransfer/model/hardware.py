@@ -1,8 +1,9 @@
 """Where a model runs and in which arithmetic: device, precision, compiled or not.
 
-Float32 on whatever is there is the default. bfloat16 is for the backbone only, the heads' covariances stay in
-float32; on a CPU it is used only after a child process has survived it, because on some machines it kills
-the process. Compiling pays on some backbones and costs on others (docs/performance.md), so it is asked for.
+Float32 on whatever is there is the default. bfloat16 is for the backbone's training passes only: heads keep their
+precision, and what the head is built from and what is predicted is float32, so that an update means the same on
+every machine. On a CPU bfloat16 is used only after a child process has survived it, because on some machines it
+kills the process. Compiling pays on some backbones and costs on others (docs/performance.md), so it is asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -60,18 +61,18 @@ class Hardware:
             precision = "float32"
         return cls(place, precision, compile)  # type: ignore[arg-type]
 
-    def precision_context(self) -> AbstractContextManager[None]:
-        if self.precision == "float32":
+    def training_precision(self) -> AbstractContextManager[None]:
+        """bfloat16 where a graph is being recorded, if that was asked for."""
+        if self.precision == "float32" or not torch.is_grad_enabled():
             return nullcontext()
         return torch.autocast(self.device.type, torch.bfloat16)
 
-    def compiled(self, run: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-        """``run`` itself, or a compiled one that gives way to it when compiling fails."""
-        return _Compiled(run) if self.compile else run
 
+class Compiled:
+    """A function compiled by torch, which gives way to the function itself when that fails.
 
-class _Compiled:
-    """torch.compile meets a missing compiler at the first call, so that is where it is caught."""
+    torch.compile meets a missing compiler at the first call, so that is where it is caught.
+    """
 
     def __init__(self, run: Callable[[Tensor], Tensor]) -> None:
         self._plain = run
@@ -81,7 +82,8 @@ class _Compiled:
         if self._run is not self._plain:
             try:
                 self._run = self._run or torch.compile(self._plain)
-                return self._run(x)
+                with _backward_at_once():
+                    return self._run(x)
             except Exception as error:  # of many kinds; if it is not the compiler's, it comes again below
                 answer = self._plain(x)
                 self._run = self._plain
@@ -94,6 +96,15 @@ class _Compiled:
                 return answer
         return self._plain(x)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_plain": self._plain, "_run": None}  # what is compiled belongs to this process
+
+
+def _backward_at_once() -> AbstractContextManager[None]:
+    """Compile the backward pass with the forward pass, so that its failure is caught too."""
+    patch: AbstractContextManager[None] = torch._functorch.config.patch(force_non_lazy_backward_lowering=True)
+    return patch
+
 
 def find_device(name: str, local_rank: int = 0) -> torch.device:
     """The device by its name; ``local_rank`` chooses among several CUDA devices."""
@@ -104,7 +115,7 @@ def find_device(name: str, local_rank: int = 0) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise choices("The device", name, ("auto", "cpu", "cuda", "cuda:N", "mps")) from None
-    if device.type not in ("cpu", "cuda", "mps", "meta"):
+    if device.type not in ("cpu", "cuda", "mps"):
         raise choices("The device", name, ("auto", "cpu", "cuda", "cuda:N", "mps"))
     if (device.type == "cuda" and not cuda) or (device.type == "mps" and not mps):
         raise UnavailableError(f"There is no {device.type} device here.", "Use device 'cpu' or 'auto'.")
@@ -115,7 +126,7 @@ def find_device(name: str, local_rank: int = 0) -> torch.device:
                 f"There is no CUDA device {index}.", f"There are {torch.cuda.device_count()}, counted from 0."
             )
         return torch.device("cuda", index)
-    return device
+    return torch.device("mps", 0) if device.type == "mps" else device
 
 
 @cache

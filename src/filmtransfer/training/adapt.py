@@ -13,7 +13,7 @@ from ..heads import SingularError
 from ..model import AdaptedModel
 from ..seeding import generator
 from .batch import train_batches
-from .cache import Activations
+from .cache import Activations, check_budget
 from .choose import WITHOUT_ESTIMATE, choose, hold_out, interpolate, snapshot
 from .finetune import finetune
 from .gradient import NonFiniteError
@@ -58,6 +58,9 @@ def adapt(
         return Adapted(history, _configure(model, pixels, labels))
     start = snapshot(model)
     profile = profile or Profile()
+    profile.device = model.backbone.device
+    with torch.no_grad():  # said now, and not after the fine-tuning
+        check_budget(model.below(pixels[:1]), len(pixels), settings.cache_mb)
     if model.head.name == "linear":
         history = train_batches(
             model,
@@ -69,6 +72,8 @@ def adapt(
             seed=seed,
             watch=watch,
             time_limit=time_limit,
+            cache_mb=settings.cache_mb,
+            profile=profile,
         )
         return _deliver(model, start, pixels, labels, history, 1.0)
     settings = settings.with_choices(split=choose_split(settings.split, len(labels)))
@@ -97,6 +102,8 @@ def adapt(
         history.stopped = "interrupted"
         interpolate(model, start, end, 1.0)
         return _deliver(model, start, pixels, labels, history, WITHOUT_ESTIMATE)
+    if not bool(torch.isfinite(choice.features).all()):
+        return _deliver(model, start, pixels, labels, history, 0.0)
     model.build_head(choice.features, labels)
     return Adapted(history, choice.features, choice.share, choice.scores)
 

@@ -16,8 +16,10 @@ from .. import film
 from ..errors import choices
 from ..model import AdaptedModel
 from ..seeding import generator, permutation
+from .cache import Activations
 from .gradient import StepResult
 from .loop import History, Watch, run_steps
+from .profile import Profile
 
 
 def train_batches(
@@ -32,6 +34,8 @@ def train_batches(
     seed: int = 0,
     watch: Watch | None = None,
     time_limit: float | None = None,
+    cache_mb: float = 0,
+    profile: Profile | None = None,
 ) -> History:
     """Adam with a cosine decay on shuffled batches. Norm statistics stay frozen."""
     if what not in ("film", "all"):
@@ -44,6 +48,9 @@ def train_batches(
     body = list(model.network.parameters()) if what == "all" else film.parameters(model.network, model.sites)
     learned = [*body, weight, bias]
     optimiser = torch.optim.Adam(learned, lr=learning_rate)
+    profile = profile or Profile()
+    with profile.phase("activations below FiLM, once"):
+        embed = Activations(model, pixels, cache_mb if what == "film" else 0)
     stream = generator(seed, "batches")
     order = torch.empty(0, dtype=torch.long)
 
@@ -52,16 +59,26 @@ def train_batches(
         while len(order) < min(batch, len(labels)):
             order = torch.cat([order, permutation(len(labels), stream)])
         chosen, order = order[:batch], order[batch:]
-        logits = model.head.evaluate((weight, bias), model.embed(pixels[chosen]))
-        truth = labels[chosen].to(logits.device)
-        loss = nn.functional.cross_entropy(logits, truth)
-        loss.backward()
+        with profile.step():
+            logits = model.head.evaluate((weight, bias), embed(chosen))
+            truth = labels[chosen].to(logits.device)
+            loss = nn.functional.cross_entropy(logits, truth)
+            profile.mark("forward")
+            loss.backward()
+            profile.mark("backward")
         right = (logits.detach().argmax(1) == truth).float().mean()
         return StepResult(float(loss.detach()), float(right), len(chosen))
 
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(steps, 1))
     history = run_steps(
-        backward, learned, optimiser, steps, watch=watch, time_limit=time_limit, schedule=schedule
+        backward,
+        learned,
+        optimiser,
+        steps,
+        watch=watch,
+        time_limit=time_limit,
+        schedule=schedule,
+        mark=profile.mark,
     )
     model.head.state = (weight.detach(), bias.detach())
     film.learn(model.network, model.sites)

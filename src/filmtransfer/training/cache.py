@@ -15,6 +15,17 @@ from ..model import AdaptedModel
 MB = 2**20
 
 
+def check_budget(one: Tensor, images: int, budget_mb: float) -> int:
+    """The bytes that all images need; a budget that is there but not enough for one is a mistake."""
+    need = one.numel() * one.element_size()
+    if 0 < budget_mb * MB < need:
+        raise UsageError(
+            f"A cache of {budget_mb:g} MB is too small for one image, which needs {need / MB:.2f} MB.",
+            f"Give at least {need * images / MB:.0f} MB for these {images} images, or 0 for none.",
+        )
+    return need * images
+
+
 class Activations:
     """Maps indices of a task's images to their features, from kept activations where there is room."""
 
@@ -26,13 +37,7 @@ class Activations:
             return
         with torch.no_grad():
             one = self._stored(model.below(pixels[:1]))
-            need = one.numel() * one.element_size()
-            if need > budget_mb * MB:
-                raise UsageError(
-                    f"A cache of {budget_mb:g} MB is too small for one image, which needs {need / MB:.2f} MB.",
-                    f"Give at least {need * len(pixels) / MB:.0f} MB for these {len(pixels)} images, or 0 for none.",
-                )
-            if need * len(pixels) > budget_mb * MB:
+            if check_budget(one, len(pixels), budget_mb) > budget_mb * MB:
                 return
             self.kept = one.new_empty(len(pixels), *one.shape[1:])
             for begin in range(0, len(pixels), batch):

@@ -73,15 +73,15 @@ def accumulate(
     total, mine = len(episode.query), world.share(len(episode.support))
     own = torch.cat([embed(chunk) for chunk in episode.support[mine].split(micro_batch)])
     support = world.join(own.detach(), len(episode.support)).requires_grad_(own.requires_grad)
-    if bad := _not_finite(support, episode.support):
-        raise NonFiniteError(bad)  # every process sees the same rows
+    if bool((bad := _not_finite(support)).any()):  # every process sees the same rows
+        raise NonFiniteError(episode.support[bad > 0].tolist())
     mark("support: forward")
     state = head.build(support, episode.support_labels)
     copies = tuple(tensor.detach().requires_grad_(tensor.requires_grad) for tensor in state)
     mark("head: build")
 
     place, again = _find(episode.query, episode.support)
-    loss_sum, right = 0.0, 0
+    loss_sum, right, spoiled = 0.0, 0, torch.zeros(total, dtype=torch.float64)
 
     def lossof(logits: Tensor, labels: Tensor) -> Tensor:
         nonlocal loss_sum, right
@@ -94,7 +94,7 @@ def accumulate(
     fresh = torch.nonzero(~again).flatten()
     for chunk in fresh[world.share(len(fresh))].split(micro_batch):
         query = embed(episode.query[chunk])
-        bad += _not_finite(query, episode.query[chunk])
+        spoiled[chunk] = _not_finite(query)
         mark("query: forward")
         loss = lossof(head.evaluate(copies, query), episode.query_labels[chunk])
         mark("head: logits and loss")
@@ -121,15 +121,15 @@ def accumulate(
         own.backward(world.add(gradient)[mine])
     mark("support: backward")
 
-    sums = world.add(torch.tensor([loss_sum, right, len(bad)], dtype=torch.float64))
-    if sums[2] > 0:
-        raise NonFiniteError(bad)
+    sums = world.add(torch.cat([torch.tensor([loss_sum, right], dtype=torch.float64), spoiled]))
+    if bool((sums[2:] > 0).any()):
+        raise NonFiniteError(episode.query[sums[2:] > 0].tolist())
     return StepResult(float(sums[0]), float(sums[1]) / total, len(episode.support) + len(fresh))
 
 
-def _not_finite(features: Tensor, images: Tensor) -> list[int]:
-    """The images whose features are not all finite."""
-    return images[~torch.isfinite(features.detach()).all(1).cpu()].tolist()
+def _not_finite(features: Tensor) -> Tensor:
+    """1 for each row that is not finite throughout, 0 for the others; on the CPU."""
+    return (~torch.isfinite(features.detach()).all(1)).double().cpu()
 
 
 def _find(query: Tensor, support: Tensor) -> tuple[Tensor, Tensor]:

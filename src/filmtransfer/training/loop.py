@@ -17,7 +17,7 @@ from torch import nn
 
 from ..heads import SingularError
 from .gradient import Mark, NonFiniteError, StepResult, unmarked
-from .parallel import World
+from .parallel import World, between_steps
 from .process import denormals_as_zero
 
 Stop = Literal["done", "interrupted", "time limit", "not finite", "one-shot"]
@@ -68,26 +68,28 @@ def run_steps(
     good, good_steps = _copy(learned), 0
     start = time.monotonic()
     try:
-        for step in range(1, steps + 1):
-            optimiser.zero_grad()
-            result = backward()
-            world.add_gradients(learned)
-            if not (math.isfinite(result.loss) and _finite([p.grad for p in learned])):
-                raise NonFiniteError
-            good, good_steps = _copy(learned), step - 1  # these numbers have a finite loss
-            optimiser.step()
-            if schedule is not None:
-                schedule.step()
-            mark("optimiser")
-            history.steps = step
-            history.losses.append(result.loss)
-            history.accuracies.append(result.accuracy)
-            spent = time.monotonic() - start
-            if watch:
-                watch(Progress(step, steps, result.loss, result.accuracy, spent / step * (steps - step)))
-            if time_limit is not None and step < steps and world.any(spent + spent / step > time_limit):
-                history.stopped = "time limit"
-                break
+        with between_steps(world) as interruptible:
+            for step in range(1, steps + 1):
+                optimiser.zero_grad()
+                result = backward()
+                world.add_gradients(learned)
+                if not (math.isfinite(result.loss) and _finite([p.grad for p in learned])):
+                    raise NonFiniteError
+                good, good_steps = _copy(learned), step - 1  # these numbers have a finite loss
+                optimiser.step()
+                if schedule is not None:
+                    schedule.step()
+                mark("optimiser")
+                history.steps = step
+                history.losses.append(result.loss)
+                history.accuracies.append(result.accuracy)
+                spent = time.monotonic() - start
+                if watch:
+                    watch(Progress(step, steps, result.loss, result.accuracy, spent / step * (steps - step)))
+                if time_limit is not None and step < steps and world.any(spent + spent / step > time_limit):
+                    history.stopped = "time limit"
+                    break
+                interruptible()
         if not _finite(learned):
             raise NonFiniteError
     except KeyboardInterrupt:

@@ -8,7 +8,9 @@ of ψ and e: the images' activations never do.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -64,12 +66,44 @@ class World:
 
 
 @contextmanager
+def between_steps(world: World) -> Iterator[Callable[[], None]]:
+    """With several processes, let Ctrl-C in any of them end all of them between two steps.
+
+    One that left in the middle of a step would leave the others waiting for it. What is yielded is called
+    after each step, and raises the KeyboardInterrupt. A single process is interrupted where it is.
+    """
+    if world.size == 1 or threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    wished = False
+
+    def note(*_: object) -> None:
+        nonlocal wished
+        wished = True
+
+    def check() -> None:
+        if world.any(wished):
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def backends() -> str:
+    """gloo for what is on the CPU, NCCL for what is on GPUs."""
+    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+
+
+@contextmanager
 def launched() -> Iterator[World]:
     """The world that torchrun describes in the environment; this process alone if there is none."""
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         yield World()
         return
-    dist.init_process_group()  # gloo between CPUs, NCCL between GPUs
+    dist.init_process_group(backends())
     try:
         yield World.current()
     finally:

@@ -10,6 +10,7 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ..backbones import Backbone
 from ..data.pixels import MAX_SIZE
 from ..episodes import choose_split
 from ..errors import UsageError, choices
@@ -30,8 +31,8 @@ class Settings:
     small_image_size: int = 224  # for images of at most 32 pixels
     train_size: int | None = None  # fine-tune on smaller images than the head is built from
     micro_batch: int = 64
-    film_from: int = 0  # the stage of the backbone from which on FiLM is learned
-    cache_mb: float = 1024  # memory for activations below FiLM; none are kept if all do not fit
+    film_from: int | None = 0  # the stage from which on FiLM is learned; None: what suits the backbone
+    cache_mb: float = 256  # memory for activations below FiLM; none are kept if all do not fit
     hold_out: float = 0.0  # share of each class kept from ψ, to choose how far to go; 0: all the way
 
     def size_for(self, largest_side: int) -> int:
@@ -41,6 +42,10 @@ class Settings:
     def train_size_for(self, largest_side: int) -> int:
         """The image size of fine-tuning."""
         return min(self.train_size or self.size_for(largest_side), self.size_for(largest_side))
+
+    def on(self, backbone: Backbone) -> Settings:
+        """These settings with what they leave to the backbone."""
+        return replace(self, film_from=backbone.film_from) if self.film_from is None else self
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -52,7 +57,7 @@ class Settings:
         _at_least("support_size", settings.support_size, 2)
         _at_least("max_query", settings.max_query, 1)
         _at_least("micro_batch", settings.micro_batch, 1)
-        _at_least("film_from", settings.film_from, 0)
+        _at_least("film_from", settings.film_from or 0, 0)
         if not 0 <= settings.cache_mb < math.inf:
             raise UsageError(
                 f"cache_mb cannot be {settings.cache_mb}.", "It is a number of megabytes, 0 for none."
@@ -77,7 +82,8 @@ PRESETS: dict[str, Settings] = {
         learning_rate=0.0035,
         image_size=224,
         small_image_size=224,
-        train_size=128,
+        train_size=160,
+        film_from=None,
         hold_out=0.25,
     ),
     "paper": _PAPER,

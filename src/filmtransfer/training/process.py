@@ -52,8 +52,10 @@ def choose_threads(wish: int | None = None, processes: int = 1) -> int:
         if wish < 1:
             raise UsageError(f"{wish} threads are none.", "Give at least 1.")
         torch.set_num_threads(wish)
+    elif processes > 1:  # torchrun has set OMP_NUM_THREADS to 1, for want of knowing better
+        torch.set_num_threads(max(1, usable_cores() // processes))
     elif "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, min(torch.get_num_threads(), usable_cores()) // processes))
+        torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))
     return torch.get_num_threads()
 
 

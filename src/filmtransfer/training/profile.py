@@ -54,13 +54,14 @@ class Profile:
         self.phases: dict[str, float] = {}  # seconds, summed over the steps that count
         self.kinds: dict[str, float] = {}  # seconds of one step
         self.steps = 0
+        self.device = torch.device("cpu")
         self._last = 0.0
         self._looking = False
 
     def mark(self, name: str) -> None:
         """What was done since the last mark was this."""
         if self.on:
-            now = _now()
+            now = self._now()
             if not self._looking:
                 self.phases[name] = self.phases.get(name, 0.0) + now - self._last
             self._last = now
@@ -68,10 +69,10 @@ class Profile:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Something that is done once, outside the steps."""
-        began = _now() if self.on else 0.0
+        began = self._now() if self.on else 0.0
         yield
         if self.on:
-            self.once[name] = self.once.get(name, 0.0) + _now() - began
+            self.once[name] = self.once.get(name, 0.0) + self._now() - began
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -80,13 +81,20 @@ class Profile:
             yield
             return
         self.steps += 1
-        self._looking = self.steps == _LOOK_AT and not torch.cuda.is_available()
-        self._last = _now()
+        self._looking = self.steps == _LOOK_AT and self.device.type == "cpu"
+        self._last = self._now()
         if not self._looking:
             yield
             return
         with _Operators(self.kinds):
             yield
+
+    def _now(self) -> float:
+        if self.device.type == "cuda":  # its work is only queued when a call returns
+            torch.cuda.synchronize(self.device)
+        elif self.device.type == "mps":
+            torch.mps.synchronize()
+        return time.monotonic()
 
     def to_dict(self) -> dict[str, Any]:
         """Seconds: of what was done once, of a step by phase, and of one step by kind of arithmetic."""
@@ -119,9 +127,3 @@ class _Operators(TorchDispatchMode):
 def kind_of(operator: str) -> str:
     """What kind of arithmetic an operator is."""
     return next((kind for part, kind in _KINDS.items() if part in operator.lower()), "other")
-
-
-def _now() -> float:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()  # its work is only queued when a call returns
-    return time.monotonic()
