@@ -76,6 +76,7 @@ def test_the_reference_is_the_codes_own():
     ("page", "name"),
     [
         ("README.md", "accuracy"),
+        ("README.md", "engine_targets"),
         ("docs/presets.md", "splits"),
         ("docs/performance.md", "engine"),
         ("docs/performance.md", "film_from"),

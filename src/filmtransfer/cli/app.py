@@ -106,7 +106,7 @@ def _wait_politely() -> None:
     (docs/performance.md).
     """
     if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+        os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 
 def _out_of_memory(error: Exception) -> bool:

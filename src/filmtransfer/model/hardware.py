@@ -3,7 +3,7 @@
 Float32 on whatever is there is the default. bfloat16 is for the backbone's training passes only: heads keep their
 precision, and what the head is built from and what is predicted is float32, so that an update means the same on
 every machine. On a CPU bfloat16 is used only after a child process has survived it, because on some machines it
-kills the process. Compiling pays on some backbones and costs on others (docs/performance.md), so it is asked for.
+kills the process. Compiling pays a little on some backbones and costs on others (docs/performance.md), so it is asked for.
 """
 
 from __future__ import annotations
