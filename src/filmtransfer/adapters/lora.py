@@ -1,0 +1,69 @@
+"""LoRA (Hu et al., 2022), through peft: W + s · B A with A: in → rank, B: rank → out.
+
+On transformers W is the fused query, key and value matrix of every block: rank 8 on 12 blocks of width 768 are
+the published 0.3 M, with s = 1 (ZhangYuanhan-AI/NOAH: experiments/LoRA/ViT-B_prompt_lora_8.yaml,
+model/supernet_vision_transformer_timm.py). ConvNets have no such matrix: there W is every 1×1 convolution of the
+blocks, which is a matrix too (ConvNeXt's are written as linear layers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..backbones import family_of, stages
+from ..errors import MissingExtraError, UsageError
+from .bottleneck import TRANSFORMERS, transformer_blocks, uniform
+
+DEFAULTS: dict[str, Any] = {"rank": 8, "scale": 1.0}
+
+
+def attach(network: nn.Module, options: dict[str, Any], stream: torch.Generator) -> None:
+    """The same rank everywhere."""
+    inject(network, dict.fromkeys(targets(network), options["rank"]), options["scale"], stream)
+
+
+def targets(network: nn.Module) -> list[str]:
+    """The names of the matrices that LoRA changes, in the order of the network."""
+    if family_of(network) in TRANSFORMERS:
+        names = [f"blocks.{i}.attn.qkv" for i in range(len(transformer_blocks(network, "lora", "attn")))]
+        there = {name for name, _ in network.named_modules()}
+        names = [name for name in names if name in there]
+    else:
+        middle = [part for stage in stages(network)[1:-1] for part in stage.parts]
+        names = [
+            name
+            for name, module in network.named_modules()
+            if any(name.startswith(f"{part}.") for part in middle) and _is_matrix(module)
+        ]
+    if not names:
+        raise UsageError(f"LoRA finds no matrix to change in {type(network).__name__}.", "Choose film.")
+    return names
+
+
+def inject(network: nn.Module, ranks: Mapping[str, int], scale: float, stream: torch.Generator) -> None:
+    """LoRA of its own rank at each name; works in place, and freezes every other number."""
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError:
+        raise MissingExtraError("LoRA", "bench") from None
+    config = LoraConfig(
+        target_modules=list(ranks),
+        rank_pattern=dict(ranks),
+        alpha_pattern={name: scale * rank for name, rank in ranks.items()},  # peft divides it by the rank
+    )
+    with torch.random.fork_rng(devices=[]):  # peft draws from the global generator
+        inject_adapter_in_model(config, network)
+    for name in ranks:
+        down: Any = network.get_submodule(f"{name}.lora_A.default")
+        bound = down.weight[0].numel() ** -0.5
+        down.weight.data.copy_(uniform(tuple(down.weight.shape), bound, network, stream))
+
+
+def _is_matrix(module: nn.Module) -> bool:
+    if isinstance(module, nn.Conv2d):
+        return module.kernel_size == (1, 1) and module.groups == 1
+    return isinstance(module, nn.Linear)

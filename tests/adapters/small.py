@@ -1,0 +1,54 @@
+"""A small transformer with weights of its own, and ways to disturb and read what is learned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from filmtransfer import adapters
+from filmtransfer.backbones import film_sites, stages, walk
+
+import timm  # isort: skip  (behind filmtransfer, which makes it importable)
+
+SIDE = 32  # 4 patches of 16
+
+
+def transformer(
+    depth: int = 3, *, name: str = "vit_tiny_patch16_224", dtype: torch.dtype = torch.float64, **settings: Any
+) -> nn.Module:
+    """A ViT of a few narrow blocks whose attention is not uniform."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        sizes = {"depth": depth, "embed_dim": 24, "num_heads": 3, "img_size": SIDE, **settings}
+        model: nn.Module = timm.create_model(name, num_classes=0, dynamic_img_size=True, **sizes)
+        for parameter in model.parameters():
+            nn.init.normal_(parameter, std=0.3)
+    return model.to(dtype).eval()
+
+
+def attached(network: nn.Module, name: str, seed: int = 0, **options: Any) -> nn.Module:
+    stream = torch.Generator().manual_seed(seed)
+    return adapters.attach(network, name, sites=film_sites(network), stream=stream, options=options)
+
+
+def images(count: int = 5, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(count, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(1)).to(dtype)
+
+
+def learned(network: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: p for name, p in network.named_parameters() if p.requires_grad}
+
+
+@torch.no_grad()
+def disturb(network: nn.Module, seed: int = 2) -> None:
+    """Every learned number somewhere else than at its start."""
+    stream = torch.Generator().manual_seed(seed)
+    for parameter in learned(network).values():
+        parameter.add_(0.2 * torch.randn(parameter.shape, generator=stream, dtype=parameter.dtype))
+
+
+def walked(network: nn.Module, x: Tensor) -> Tensor:
+    """Features as the house computes them: part by part."""
+    return walk(network, [part for stage in stages(network) for part in stage.parts], x)

@@ -1,0 +1,221 @@
+"""NOAH: a supernet set to a subnet is that subnet, and the search finds what looking at all would."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from filmtransfer import adapters
+from filmtransfer.adapters import noah
+from filmtransfer.adapters.search import search
+from filmtransfer.adapters.subnets import Space
+from filmtransfer.errors import UsageError
+
+from .small import attached, disturb, images, learned, transformer
+
+SUBNETS = {
+    "all": ((2, 3, 4), (1, 2, 3), (4, 1, 2)),
+    "prompts that go on": ((2, 3, 4), (1, 0, 0), (0, 0, 0)),
+    "late": ((0, 0, 0), (0, 3, 2), (3, 0, 0)),
+    "no LoRA": ((2, 0, 3), (2, 0, 3), (0, 0, 0)),
+    "nothing": ((0, 0, 0), (0, 0, 0), (0, 0, 0)),
+}
+
+
+def stream(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("subnet", SUBNETS.values(), ids=SUBNETS.keys())
+@torch.no_grad()
+def test_a_supernet_set_to_a_subnet_is_that_subnet(subnet):
+    supernet = attached(transformer(), "noah", supernet=4, scale=0.5)
+    disturb(supernet)
+    largest = supernet(images())
+    noah.choose(supernet, subnet)
+    ordinary = attached(transformer(), "noah", subnet=subnet, scale=0.5)
+    assert adapters.count(ordinary) == noah.space_of(transformer()).numbers(subnet)
+
+    whole, part = learned(supernet), {}
+    names = {"lora_A.default.weight": "down", "lora_B.default.weight": "up"}
+    for key, parameter in learned(ordinary).items():
+        source = key
+        for peft, ours in names.items():
+            source = source.replace(peft, ours)
+        value = whole[source]
+        for axis, size in enumerate(parameter.shape):
+            value = value.narrow(axis, 0, size)
+        part[key] = value
+    ordinary.load_state_dict(part, strict=False)
+    assert (supernet(images()) - ordinary(images())).abs().max() < 1e-10
+    noah.choose(supernet, ((4, 4, 4),) * 3)
+    assert torch.equal(supernet(images()), largest)
+
+
+@torch.no_grad()
+def test_prompts_go_on_until_others_come():
+    subnet = ((0, 0, 4), (0, 0, 0), (0, 0, 2))
+    network = attached(transformer(), "noah", subnet=subnet)
+    bare, numbers = transformer(), learned(network)
+    x = bare._pos_embed(bare.patch_embed(images()))
+    tokens = x.shape[1]
+    x = torch.cat([x, numbers["blocks.0.prompts"].expand(5, -1, -1)], dim=1)
+    x = bare.blocks[1](bare.blocks[0](x))[:, :tokens]
+    x = torch.cat([x, numbers["blocks.2.prompts"].expand(5, -1, -1)], dim=1)
+    x = bare.norm(bare.blocks[2](x))[:, 0]
+    assert (network(images()) - x).abs().max() < 1e-10
+
+
+@torch.no_grad()
+def test_without_prompts_it_starts_as_the_bare_network():
+    network = attached(transformer(), "noah", subnet=[[2, 3, 0]] * 3)
+    assert (network(images()) - transformer()(images())).abs().max() < 1e-10
+
+
+def test_only_the_chosen_part_of_a_supernet_learns():
+    network = attached(transformer(), "noah", supernet=4)
+    disturb(network)
+    noah.choose(network, ((2, 1, 3), (0, 0, 0), (2, 1, 3)))
+    network(images()).square().mean().backward()
+    gradient = {key: p.grad for key, p in learned(network).items()}
+    prompts = gradient["blocks.0.prompts"]
+    assert bool((prompts[:3] != 0).all())
+    assert not bool(prompts[3:].any())
+    ranks = gradient["blocks.0.block.attn.qkv.down"]
+    assert bool(ranks[:1].any())
+    assert not bool(ranks[1:].any())
+    assert gradient["blocks.1.block.mlp.adapter.up"] is None
+
+
+def test_wrong_number_of_rows():
+    with pytest.raises(UsageError, match="2 rows, the network 3 blocks"):
+        attached(transformer(), "noah", subnet=[[1, 1, 1]] * 2)
+
+
+def test_the_published_space():
+    space = Space(12, 768)
+    assert space.depths == (3, 6, 9, 12)
+    assert space.numbers(noah.PUBLISHED) == 431_686
+    assert space.numbers(((8, 0, 0),) * 12) == 156_768
+    assert space.numbers(((0, 8, 0),) * 12) == 294_912
+    assert space.numbers(((0, 0, 50),) * 12) == 460_800
+    assert Space(2, 24).depths == (1, 2)
+
+
+def belongs(space: Space, subnet) -> bool:
+    """Each module in the first blocks down to one of the depths, with sizes of the space."""
+    for column in zip(*subnet, strict=True):
+        depth = sum(size > 0 for size in column)
+        if depth not in space.depths or any(column[depth:]) or not set(column[:depth]) <= set(space.sizes):
+            return False
+    return len(subnet) == space.blocks
+
+
+def test_every_subnet_once():
+    space = Space(2, 24, (1, 3))
+    every = list(space.every())
+    assert len(set(every)) == len(every) == space.total() == 6**3
+    assert all(belongs(space, subnet) for subnet in every)
+
+
+def test_drawn_mutated_crossed_and_fitted_subnets_belong():
+    space, numbers = Space(4, 24, (1, 3, 7)), stream()
+    seen = set()
+    first = space.draw(numbers)
+    for _ in range(300):
+        second = space.draw(numbers)
+        mutant = space.mutate(first, numbers)
+        child = space.cross(first, second, numbers)
+        small = space.fit(second, 3000, numbers)
+        assert all(belongs(space, subnet) for subnet in (second, mutant, child, small))
+        assert space.numbers(small) <= 3000
+        assert all(
+            c in pair
+            for c, *pair in zip(
+                zip(*child, strict=True), zip(*first, strict=True), zip(*second, strict=True), strict=True
+            )
+        )
+        assert space.fit(small, 3000, numbers) == small
+        seen |= {second, mutant}
+        first = mutant
+    assert len(seen) > 290
+    assert {sum(row[1] > 0 for row in subnet) for subnet in seen} == set(space.depths)
+    assert {row[2] for subnet in seen for row in subnet} == {0, 1, 3, 7}
+
+
+def test_a_mutation_keeps_most():
+    space, numbers = Space(12, 768), stream()
+    parent = space.draw(numbers)
+    children = [space.mutate(parent, numbers) for _ in range(200)]
+    kept = [
+        a == b
+        for child in children
+        for a, b in zip(zip(*parent, strict=True), zip(*child, strict=True), strict=True)
+    ]
+    assert 0.7 < sum(kept) / len(kept) < 0.95
+
+
+def rugged(space: Space, seed: int):
+    """A score in which modules, blocks and their neighbours matter differently, and more is not always better."""
+    weights = torch.rand(space.blocks, 3, 8, generator=stream(seed))
+    pairs = torch.rand(3, 8, 8, generator=stream(seed + 100))
+
+    def score(subnet) -> float:
+        alone = sum(weights[b, m, size] for b, row in enumerate(subnet) for m, size in enumerate(row))
+        together = sum(pairs[0, a, r] + pairs[1, r, p] for a, r, p in subnet)
+        return float(alone + 0.5 * together)
+
+    return score
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_search_finds_what_brute_force_finds(seed):
+    space = Space(3, 24, (1, 3))  # 2,744 subnets, of which the search sees a fifth at most
+    assert space.total() == 14**3
+    limit = 1100
+    score = rugged(space, seed)
+    scores = sorted((score(s) for s in space.every() if space.numbers(s) <= limit), reverse=True)
+    assert len(scores) > 500
+    asked = []
+
+    def asking(subnet) -> float:
+        asked.append(subnet)
+        return score(subnet)
+
+    found = search(asking, space, limit, stream(seed), population=40, generations=12)
+    assert space.numbers(found) <= limit
+    assert all(space.numbers(subnet) <= limit for subnet in asked)
+    assert len(set(asked)) == len(asked) <= 40 * 13
+    assert score(found) == pytest.approx(scores[0])
+    again = search(score, space, limit, stream(seed), population=40, generations=12)
+    assert again == found, "the same stream, the same subnet"
+
+
+def test_a_small_space_is_searched_whole():
+    space = Space(2, 24, (1, 3))
+    score = rugged(space, 7)
+    best = max((s for s in space.every() if space.numbers(s) <= 700), key=score)
+    assert search(score, space, 700, stream(), population=20, generations=12) == best
+
+
+def test_of_equals_the_smallest():
+    space = Space(2, 24, (1, 3))
+    found = search(lambda subnet: 1.0, space, 10**6, stream())
+    assert found == ((1, 1, 1), (0, 0, 0))
+
+
+def test_the_search_of_a_large_space_fills_the_limit():
+    space = Space(12, 768)
+    found = search(
+        lambda subnet: space.numbers(subnet), space, 430_000, stream(), population=20, generations=4
+    )
+    assert 415_000 < space.numbers(found) <= 430_000
+
+
+@pytest.mark.parametrize("population", [50, 2])
+def test_a_limit_that_nothing_keeps(population):
+    space = Space(2, 24, (1, 3))
+    least = space.numbers(((1, 1, 1),))
+    with pytest.raises(UsageError, match=f"The smallest has {least}"):
+        search(lambda subnet: 0.0, space, least - 1, stream(), population=population)
+    assert search(lambda subnet: 0.0, space, least, stream(), population=population) == ((1, 1, 1), (0, 0, 0))
