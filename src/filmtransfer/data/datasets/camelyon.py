@@ -1,0 +1,97 @@
+"""Patch Camelyon: whether the middle of a patch of lymph node tissue has tumour in it.
+
+Published as HDF5 files, three splits, used as they are. Images are read one by one from their place.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import MissingExtraError
+from .base import Entry, File, Part, Raw
+from .layout import checked, damaged, find_unzipped, signs
+from .lazy import Lazy
+from .sources import short
+
+STEM = "camelyonpatch_level_2_split"
+CLASSES = ["normal", "tumour"]
+
+
+def read(root: Path) -> Raw:
+    """From the .h5 files, which are unpacked from .h5.gz if need be."""
+    train, val, test = (_read_split(root, split) for split in ("train", "valid", "test"))
+    return Raw(list(CLASSES), train, test, val)
+
+
+def _read_split(root: Path, split: str) -> Part:
+    images_file = find_unzipped(root, f"{STEM}_{split}_x.h5")
+    labels_file = find_unzipped(root, f"{STEM}_{split}_y.h5")
+    images, marks = _open(images_file, "x"), _open(labels_file, "y")
+    if len(images.shape) != 4 or images.shape[3] != 3 or images.dtype != np.uint8:
+        raise damaged(images_file, f"x is {images.dtype} of shape {images.shape}")
+    count = len(images)
+    if marks.shape != (count, 1, 1, 1):
+        raise damaged(labels_file, f"y has shape {marks.shape} for {count} images")
+
+    def image(index: int) -> np.ndarray:
+        try:
+            return np.asarray(images[index])
+        except (OSError, RuntimeError) as error:
+            raise damaged(images_file, short(error)) from None
+
+    try:
+        labels = checked(np.asarray(marks[:, 0, 0, 0]), len(CLASSES), labels_file)
+    except (OSError, RuntimeError) as error:
+        raise damaged(labels_file, short(error)) from None
+    # The keys of tensorflow/datasets, tensorflow_datasets/image_classification/patch_camelyon.py.
+    return Part(Lazy(count, image), labels, Lazy(count, lambda i: f"{split}_{i}"))
+
+
+def _open(file: Path, name: str) -> Any:
+    """An array of an HDF5 file, left on disk."""
+    try:
+        import h5py
+    except ImportError:
+        raise MissingExtraError("Reading Patch Camelyon's HDF5 files", "bench") from None
+    try:
+        array = h5py.File(file, "r").get(name)
+    except (OSError, RuntimeError) as error:
+        raise damaged(file, short(error)) from None
+    if not isinstance(array, h5py.Dataset):
+        raise damaged(file, f"it has no array {name}")
+    return array
+
+
+# The checksums are those of tensorflow/datasets, tensorflow_datasets/url_checksums/patch_camelyon.txt. The
+# publisher's README and torchvision disagree about whose md5 is whose of valid and test, so none is given.
+PATCH_CAMELYON = Entry(
+    name="patch_camelyon",
+    title="Camelyon",
+    classes=len(CLASSES),
+    home="https://github.com/basveeling/pcam",
+    licence="CC0 1.0",
+    files=tuple(
+        File(
+            f"{STEM}_{piece}.h5.gz",
+            f"https://zenodo.org/record/2546921/files/{STEM}_{piece}.h5.gz",
+            sha256=digest,
+            bytes=size,
+        )
+        for piece, digest, size in (
+            ("train_x", "d619e741468a7ab35c7e4a75e6821b7e7e6c9411705d45708f2a0efc8960656c", 6421353462),
+            ("train_y", "b74126d2c01b20d3661f9b46765d29cf4e4fba6faba29c8e0d09d406331ab75a", 21378),
+            ("valid_x", "f82ee1670d027b4ec388048d9eabc2186b77c009655dae76d624c0ecb053ccb2", 805965320),
+            ("valid_y", "ce1ae30f08feb468447971cfd0472e7becd0ad96d877c64120c72571439ae48c", 3038),
+            ("test_x", "79174c2201ad521602a5888be8f36ee10875f37403dd3f2086caf2182ef87245", 800875929),
+            ("test_y", "0a522005fccc8bbd04c5a117bfaf81d8da2676f03a29d7499f71d0a0bd6068ef", 3040),
+        )
+    ),
+    read=read,
+    group="specialized",
+    free=True,
+    aliases=("pcam",),
+    signs=signs(f"{STEM}_train_x.h5", f"{STEM}_train_x.h5.gz"),
+)

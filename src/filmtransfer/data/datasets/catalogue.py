@@ -1,0 +1,11 @@
+"""The image sets by name: VTAB's 19 in the paper's order, and CIFAR-10."""
+
+from __future__ import annotations
+
+from .base import Entry
+from .natural import CIFAR10, NATURAL
+from .specialised import SPECIALISED
+from .structured import STRUCTURED
+
+VTAB: tuple[str, ...] = tuple(entry.name for entry in (*NATURAL, *SPECIALISED, *STRUCTURED))
+DATASETS: dict[str, Entry] = {e.name: e for e in (*NATURAL, *SPECIALISED, *STRUCTURED, CIFAR10)}

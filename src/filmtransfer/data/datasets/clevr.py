@@ -1,0 +1,112 @@
+"""CLEVR as two tasks: how many objects there are, and how far the nearest one is from the camera.
+
+The images of the test split are published without scenes, so VTAB tests on the validation split and cuts its
+own validation images, the last 10%, from the training ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .base import Entry, File, Part, Raw
+from .layout import checked, damaged, find, signs
+from .sources import need_files, short
+
+# google-research/task_adaptation, task_adaptation/data/clevr.py: the label of a distance is the number of
+# the last threshold below it, compared in float32; scenes have 3 to 10 objects.
+FEWEST, MOST = 3, 10
+THRESHOLDS = np.array([0.0, 8.0, 8.5, 9.0, 9.5, 10.0], dtype=np.float32)
+
+Scene = tuple[str, list[float]]  # the image's file name; each object's distance from the camera
+
+
+def count_label(distances: Sequence[float]) -> int:
+    """The number of objects, less the fewest there can be."""
+    return len(distances) - FEWEST
+
+
+def distance_label(distances: Sequence[float]) -> int:
+    """The bin of the nearest object."""
+    nearest = np.float32(min(distances, default=-1.0))
+    return int(np.searchsorted(THRESHOLDS, nearest, side="left")) - 1
+
+
+def read(root: Path, label: Callable[[Sequence[float]], int], classes: list[str]) -> Raw:
+    """From the unpacked CLEVR_v1.0.zip."""
+    return Raw(
+        list(classes), _read_split(root, "train", label, classes), _read_split(root, "val", label, classes)
+    )
+
+
+def _read_split(root: Path, split: str, label: Callable[[Sequence[float]], int], classes: list[str]) -> Part:
+    file = find(root, f"scenes/CLEVR_{split}_scenes.json", "CLEVR_v1.0.zip")
+    scenes = _read_scenes(file)
+    paths = [file.parent.parent / "images" / split / name for name, _ in scenes]
+    need_files(paths, file)
+    labels = checked((label(distances) for _, distances in scenes), len(classes), file)
+    return Part(paths, labels, [name for name, _ in scenes])  # TFDS keys them by name too
+
+
+def _read_scenes(file: Path) -> list[Scene]:
+    try:
+        scenes = json.loads(file.read_bytes(), object_hook=_shrink)
+    except (OSError, ValueError, TypeError, IndexError, RecursionError) as error:
+        raise damaged(file, short(error)) from None
+    if not isinstance(scenes, list) or not all(isinstance(scene, tuple) for scene in scenes):
+        raise damaged(file, "it is not a list of scenes")
+    return scenes
+
+
+def _shrink(content: dict[str, Any]) -> Any:
+    """Keep of each scene what the tasks need while it is parsed: all of them as dicts fill gigabytes."""
+    if "pixel_coords" in content:
+        return float(content["pixel_coords"][2])
+    if "image_filename" in content:
+        objects = content.get("objects")
+        if not isinstance(objects, list) or not all(isinstance(x, float) for x in objects):
+            raise ValueError(f"the objects of {content['image_filename']} have no pixel_coords")
+        return str(content["image_filename"]), objects
+    return content.get("scenes")
+
+
+COUNTS = [f"{n} objects" for n in range(FEWEST, MOST + 1)]
+DISTANCES = ["≤ 8", "8–8.5", "8.5–9", "9–9.5", "9.5–10", "> 10"]
+
+# The checksum is that of tensorflow/datasets, tensorflow_datasets/url_checksums/clevr.txt.
+FILES = (
+    File(
+        "CLEVR_v1.0.zip",
+        "https://dl.fbaipublicfiles.com/clevr/CLEVR_v1.0.zip",
+        sha256="5cd61cf1096ed20944df93c9adb31e74d189b8459a94f54ba00090e5c59936d1",
+        bytes=19021600724,
+    ),
+)
+
+
+def _entry(
+    name: str, title: str, label: Callable[[Sequence[float]], int], classes: list[str], alias: str
+) -> Entry:
+    return Entry(
+        name=name,
+        title=title,
+        classes=len(classes),
+        home="https://cs.stanford.edu/people/jcjohns/clevr/",
+        licence="CC BY 4.0",
+        files=FILES,
+        read=partial(read, label=label, classes=classes),
+        group="structured",
+        free=True,
+        aliases=(alias,),
+        note="Tested on the validation split, as VTAB does: the test split has no labels.",
+        signs=signs("scenes/CLEVR_train_scenes.json"),
+    )
+
+
+CLEVR_COUNT = _entry("clevr_count", "Clevr-count", count_label, COUNTS, "clevr_count_all")
+CLEVR_DISTANCE = _entry("clevr_distance", "Clevr-dist", distance_label, DISTANCES, "clevr_dist")

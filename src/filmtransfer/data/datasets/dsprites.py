@@ -1,0 +1,132 @@
+"""dSprites as two tasks: where the sprite is from left to right, and how it is turned.
+
+Everything is in one file of 737280 images of 64×64, 3 GB when unpacked and 26 MB packed. The pixels are 0 or
+1, so the images are kept in memory as bits, packed again in small blocks that can be opened one by one.
+"""
+
+from __future__ import annotations
+
+import threading
+import zipfile
+import zlib
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from .base import Entry, File, Part, Raw
+from .layout import checked, damaged, find, signs
+from .lazy import Lazy
+from .sources import short
+
+NAME = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
+BLOCK = 256  # images packed together
+UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+
+# google-research/task_adaptation, task_adaptation/data/dsprites.py and scripts/run_all_tasks.sh: the column
+# of latents_classes (colour, shape, scale, orientation, x, y) is divided by the number of its values over
+# 16 and rounded down: 40/16 = 2.5 orientations a bin, 32/16 = 2 positions.
+BINS = 16
+ORIENTATION, X_POSITION = (3, 40), (4, 32)  # column, number of values
+
+
+def read(root: Path, column: int, values: int) -> Raw:
+    """All images are training images, in the published order; VTAB tests on the last 10% as TFDS stores them."""
+    file = find(root, NAME)
+    images = BinaryImages(file)
+    try:
+        with np.load(file, allow_pickle=False) as packed:
+            latents = packed["latents_classes"]
+    except UNREADABLE as error:
+        raise damaged(file, short(error)) from None
+    if latents.ndim != 2 or latents.shape != (images.count, 6) or latents.dtype.kind not in "iu":
+        raise damaged(file, f"latents_classes has shape {latents.shape} for {images.count} images")
+    classes = [str(b) for b in range(BINS)]
+    labels = checked(latents[:, column].astype(np.int64) * BINS // values, BINS, file)
+    everything = Part(Lazy(images.count, images.image), labels, Lazy(images.count, str))
+    return Raw(classes, everything, Part((), np.zeros(0, np.int64)))
+
+
+class BinaryImages:
+    """The array ``imgs`` of an .npz, held as packed bits. The file is gone through when first needed."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.blocks: list[bytes] = []
+        self.lock = threading.Lock()  # images are decoded in several threads
+        try:
+            with zipfile.ZipFile(file) as packed, packed.open("imgs.npy") as array:
+                shape, columns_first, dtype = _header(array)
+        except UNREADABLE as error:
+            raise damaged(file, short(error)) from None
+        if len(shape) != 3 or shape[1] * shape[2] % 8 or columns_first or dtype != np.uint8:
+            raise damaged(file, f"imgs is {dtype} of shape {shape}")
+        self.count, self.height, self.width = shape
+
+    def image(self, index: int) -> np.ndarray:
+        """One image with pixels 0 or 255."""
+        with self.lock:
+            if not self.blocks:
+                self.blocks = self._pack()
+        block, place = divmod(index, BLOCK)
+        size = self.height * self.width // 8
+        bits = zlib.decompress(self.blocks[block])[place * size : (place + 1) * size]
+        pixels = np.unpackbits(np.frombuffer(bits, np.uint8)).reshape(self.height, self.width)
+        return pixels * np.uint8(255)
+
+    def _pack(self) -> list[bytes]:
+        blocks = []
+        size = self.height * self.width
+        try:
+            with zipfile.ZipFile(self.file) as packed, packed.open("imgs.npy") as array:
+                _header(array)
+                for start in range(0, self.count, BLOCK):
+                    wanted = min(BLOCK, self.count - start) * size
+                    pixels = np.frombuffer(array.read(wanted), np.uint8)
+                    if len(pixels) < wanted:
+                        raise EOFError("imgs is cut off")
+                    if pixels.max() > 1:
+                        raise ValueError("imgs has values other than 0 and 1")
+                    blocks.append(zlib.compress(np.packbits(pixels).tobytes(), 1))
+        except UNREADABLE as error:
+            raise damaged(self.file, short(error)) from None
+        return blocks
+
+
+def _header(array: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, order and type at the beginning of an .npy; the stream is left where the pixels begin."""
+    if np.lib.format.read_magic(array) == (1, 0):
+        return np.lib.format.read_array_header_1_0(array)
+    return np.lib.format.read_array_header_2_0(array)
+
+
+# The md5 is the one that pyro, disent and others compare with; DeepMind publishes none.
+FILES = (
+    File(
+        NAME,
+        f"https://github.com/google-deepmind/dsprites-dataset/raw/master/{NAME}",
+        md5="7da33b31b13a06f4b04a70402ce90c2e",
+    ),
+)
+
+
+def _entry(name: str, title: str, latent: tuple[int, int], alias: str) -> Entry:
+    column, values = latent
+    return Entry(
+        name=name,
+        title=title,
+        classes=BINS,
+        home="https://github.com/google-deepmind/dsprites-dataset",
+        licence="Apache-2.0",
+        files=FILES,
+        read=partial(read, column=column, values=values),
+        group="structured",
+        free=True,
+        aliases=(alias,),
+        signs=signs(NAME),
+    )
+
+
+DSPRITES_LOCATION = _entry("dsprites_location", "dSprites-loc", X_POSITION, "dsprites_loc")
+DSPRITES_ORIENTATION = _entry("dsprites_orientation", "dSprites-ori", ORIENTATION, "dsprites_ori")

@@ -1,0 +1,126 @@
+"""KITTI: how far away the nearest car, van or truck is.
+
+The published test images have no labels, so TFDS makes three splits of the training images, by video: frames
+of one drive look alike. Which frame is of which video is in the development kit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from .base import Entry, File, Part, Raw
+from .layout import checked, damaged, find, signs
+from .sources import need_files, read_lines
+
+# google-research/task_adaptation, task_adaptation/data/kitti.py: the label of a distance (z, in metres, from
+# the camera) is the number of the last threshold below it; 1000 stands for an image without a vehicle.
+# Columns of a label line: the readme of KITTI's devkit_object.zip.
+VEHICLES = ("Car", "Van", "Truck")
+THRESHOLDS = np.array([-100.0, 8.0, 20.0, 999.0], dtype=np.float32)
+NO_VEHICLE = 1000.0
+COLUMNS, Z = 15, 13
+CLASSES = ["≤ 8 m", "8–20 m", "> 20 m", "no vehicle"]
+
+# tensorflow/datasets 3.1.0, tensorflow_datasets/object_detection/kitti.py: a tenth of the videos is drawn
+# with numpy's old generator for the test split, then as many of the others for the validation split.
+SEED = 123
+
+
+def read(root: Path) -> Raw:
+    """From the unpacked data_object_image_2.zip, data_object_label_2.zip and devkit_object.zip."""
+    images = find(root, "training/image_2", "data_object_image_2.zip")
+    labels = find(root, "training/label_2", "data_object_label_2.zip")
+    frames = _split(_videos(root))
+    train, val, test = (_part(images, labels, frames[name]) for name in ("train", "val", "test"))
+    return Raw(list(CLASSES), train, test, val)
+
+
+def distance_label(distances: Iterable[float]) -> int:
+    """The bin of the nearest of some vehicles."""
+    nearest = np.float32(min([*distances, NO_VEHICLE]))
+    return int(np.searchsorted(THRESHOLDS, nearest, side="left")) - 1
+
+
+def _part(images: Path, labels: Path, frames: list[int]) -> Part:
+    paths = [images / f"{frame:06}.png" for frame in frames]
+    need_files(paths, images)
+    bins = [distance_label(_distances(labels / f"{frame:06}.txt")) for frame in frames]
+    return Part(paths, checked(bins, len(CLASSES), labels), [path.name for path in paths])  # keys as of TFDS
+
+
+def _distances(file: Path) -> list[float]:
+    """How far the vehicles of a label file are; objects of kind DontCare and people are none."""
+    lines = [line.split() for line in read_lines(file)]
+    if any(len(line) != COLUMNS for line in lines):
+        raise damaged(file, f"a line has not {COLUMNS} columns")
+    try:
+        return [float(line[Z]) for line in lines if line[0] in VEHICLES]
+    except ValueError:
+        raise damaged(file, "a distance is not a number") from None
+
+
+def _videos(root: Path) -> list[str]:
+    """The video of each training image."""
+    places = find(root, "mapping/train_rand.txt", "devkit_object.zip")  # line numbers from 1, by image
+    drives = find(root, "mapping/train_mapping.txt", "devkit_object.zip")  # "date video frame" by line
+    lines = [line.split() for line in read_lines(drives)]
+    try:
+        numbers = [int(number) for number in ",".join(read_lines(places)).split(",") if number.strip()]
+        if min(numbers) < 1:
+            raise IndexError
+        videos = [lines[number - 1][1] for number in numbers]
+    except (ValueError, IndexError):
+        raise damaged(places, f"it does not number lines of {drives.name}") from None
+    if len(set(videos)) < 3:
+        raise damaged(drives, "it names too few videos for three splits")
+    return videos
+
+
+def _split(videos: list[str]) -> dict[str, list[int]]:
+    """Images of the three splits, in order."""
+    names = sorted(set(videos))
+    few = max(1, len(names) // 10)
+    draw = np.random.RandomState(SEED)
+    test = set(draw.choice(names, few, replace=False).tolist())
+    val = set(draw.choice(sorted(set(names) - test), few, replace=False).tolist())
+    split: dict[str, list[int]] = {"train": [], "val": [], "test": []}
+    for frame, video in enumerate(videos):
+        split["test" if video in test else "val" if video in val else "train"].append(frame)
+    return split
+
+
+# The checksums are those of tensorflow/datasets, tensorflow_datasets/url_checksums/kitti.txt.
+KITTI_DISTANCE = Entry(
+    name="kitti_distance",
+    title="KITTI-dist",
+    classes=len(CLASSES),
+    home="https://www.cvlibs.net/datasets/kitti/eval_object.php",
+    licence="CC BY-NC-SA 3.0, after registration",
+    files=tuple(
+        File(name, f"https://s3.eu-central-1.amazonaws.com/avg-kitti/{name}", sha256=digest, bytes=size)
+        for name, digest, size in (
+            (
+                "data_object_image_2.zip",
+                "351c5a2aa0cd9238b50174a3a62b846bc5855da256b82a196431d60ff8d43617",
+                12569945557,
+            ),
+            (
+                "data_object_label_2.zip",
+                "4efc76220d867e1c31bb980bbf8cbc02599f02a9cb4350effa98dbb04aaed880",
+                5601213,
+            ),
+            (
+                "devkit_object.zip",
+                "cfde67e531832618ea0fd4844f91e34a45068025e2bef79e278cb812dc2537d0",
+                63778,
+            ),
+        )
+    ),
+    read=read,
+    group="structured",
+    aliases=("kitti", "kitti_closest_vehicle_distance"),
+    signs=signs("training/image_2"),
+)

@@ -1,0 +1,54 @@
+"""A named set, ready for a benchmark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from ...errors import choices
+from ...seeding import generator, permutation
+from .base import DataSet, Entry, Part, Raw
+from .cuts import CUTS, whole_parts
+from .find import Found, entry_of, find
+
+SetSplit = Literal["official", "random"]
+
+
+def load_set(name: str, root: str | Path, *, split: SetSplit = "official", seed: int = 0) -> DataSet:
+    """The whole set: its publisher's training and test images, or both mixed and parted anew by ``seed``.
+
+    The publisher's validation images, where there are any, belong to neither part; of vtab-1k lists,
+    which are all there is, the training images are the 1000 of train800 and val200.
+    """
+    if split not in ("official", "random"):
+        raise choices("split", split, ("official", "random"))
+    found = find(name, root)
+    raw = found.read()
+    entry = entry_of(name)
+    notes = notes_on(raw, entry, found)
+    train, test = whole_parts(raw, CUTS.get(entry.name) if entry else None, seed, notes)
+    if found.form == "lists" and raw.val:
+        train = train.join(raw.val)
+    if split == "random":
+        everything = train.join(test)
+        order = permutation(len(everything), generator(seed, "split")).numpy()
+        train, test = everything.pick(order[: len(train)]), everything.pick(order[len(train) :])
+        notes.append(f"Training and test images were mixed and parted anew with seed {seed}.")
+    return made(name, raw, found, train, test, notes)
+
+
+def made(name: str, raw: Raw, found: Found, train: Part, test: Part, notes: list[str]) -> DataSet:
+    """The data set under its own name, whichever name it was asked for by."""
+    entry = entry_of(name)
+    title = entry.title if entry else name
+    return DataSet(entry.name if entry else name, title, raw.classes, train, test, str(found.place), notes)
+
+
+def notes_on(raw: Raw, entry: Entry | None, found: Found) -> list[str]:
+    """What the reader of a result has to know about the images."""
+    notes = list(found.notes)
+    if entry and found.form == "published" and entry.note:
+        notes.append(entry.note)
+    if entry and len(raw.classes) != entry.classes:
+        notes.append(f"It has {len(raw.classes)} classes; {entry.title} has {entry.classes}.")
+    return notes

@@ -1,0 +1,158 @@
+"""Sets as the Hugging Face hub stores them: parquet files with the encoded images in a column."""
+
+from __future__ import annotations
+
+import bisect
+import json
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from ...errors import InputError, MissingExtraError
+from .base import Part, Raw
+from .layout import checked, damaged
+from .sources import short
+
+SPLITS = {"train": "train", "test": "test", "validation": "val", "valid": "val", "val": "val"}
+LABELS = ("label", "fine_label", "labels", "label_id")  # in this order, where a set has several
+DEPTH = 3
+KEPT = 8  # row groups in memory; one has some hundred images
+
+
+def find_parquet(folder: Path) -> dict[str, list[Path]]:
+    """Parquet files by split, which their names or their folders' names begin with."""
+    found: dict[str, list[Path]] = {}
+    for file in _parquet_files(folder):
+        for name in (file.stem, file.parent.name):
+            split = SPLITS.get(name.split("-")[0].lower())
+            if split:
+                found.setdefault(split, []).append(file)
+                break
+    return found
+
+
+def _parquet_files(folder: Path) -> list[Path]:
+    """Down to <config>/<split>/, where the hub puts them, and no deeper: an image set has many folders."""
+    found: list[Path] = []
+    for place, below, files in os.walk(folder):
+        if len(Path(place).relative_to(folder).parts) >= DEPTH:
+            below.clear()
+        found += [Path(place, name) for name in files if name.endswith(".parquet")]
+    return sorted(found)
+
+
+def read_parquet(folder: Path) -> Raw:
+    """The splits below ``folder``; class names from the hub's own notes in the files."""
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingExtraError("Reading parquet files", "bench") from None
+    files = find_parquet(folder)
+    for split in ("train", "test"):
+        if split not in files:
+            raise InputError(
+                f"No {split} split among the parquet files of {folder}.",
+                f"Copy the files whose names begin with {split}- too.",
+            )
+    image, label, classes = _columns(files["train"][0])
+
+    def one(split: str) -> Part:
+        labels: list[np.ndarray] = []
+        for file in files[split]:
+            try:
+                column = pyarrow.parquet.read_table(file, columns=[label]).column(label)
+                labels.append(np.asarray(column.to_numpy(), dtype=np.int64))
+            except (OSError, ValueError, KeyError, pyarrow.ArrowException) as error:
+                raise damaged(file, short(error)) from None
+        numbers = checked(np.concatenate(labels), len(classes), files[split][0])
+        return Part(ParquetImages(files[split], image), numbers)
+
+    return Raw(classes, one("train"), one("test"), one("val") if "val" in files else None)
+
+
+def _columns(file: Path) -> tuple[str, str, list[str]]:
+    """The image column, the label column, and the class names."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        schema = pyarrow.parquet.read_schema(file)
+        notes = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        raise damaged(file, short(error)) from None
+    features = notes.get("info", {}).get("features", {})
+    images = [
+        f.name for f in schema if pyarrow.types.is_struct(f.type) and f.type.get_field_index("bytes") >= 0
+    ]
+    named = {
+        n: f["names"] for n, f in features.items() if isinstance(f, dict) and f.get("_type") == "ClassLabel"
+    }
+    label = next((name for name in LABELS if name in named), next(iter(named), None))
+    if not images or label is None:
+        raise InputError(
+            f"{file} has no image column with bytes, or no class label column with names.",
+            "It has to be an image classification set as the Hugging Face hub stores it.",
+        )
+    return images[0], label, [str(name) for name in named[label]]
+
+
+class ParquetImages(Sequence[Any]):
+    """Images of parquet files, opened when asked for; a few row groups are kept in memory."""
+
+    def __init__(self, files: Sequence[Path], column: str) -> None:
+        import pyarrow
+        import pyarrow.parquet
+
+        self.column = column
+        self._groups: list[tuple[Path, int]] = []
+        self._starts: list[int] = []
+        self._count = 0
+        for file in files:
+            try:
+                about = pyarrow.parquet.read_metadata(file)
+            except (OSError, pyarrow.ArrowException) as error:
+                raise damaged(file, short(error)) from None
+            for group in range(about.num_row_groups):
+                self._groups.append((file, group))
+                self._starts.append(self._count)
+                self._count += about.row_group(group).num_rows
+        self._kept: OrderedDict[int, list[bytes]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        if not -self._count <= index < self._count:
+            raise IndexError(index)
+        index %= self._count
+        group = bisect.bisect_right(self._starts, index) - 1
+        content = self._rows(group)[index - self._starts[group]]
+        try:
+            return Image.open(BytesIO(content))
+        except UnidentifiedImageError:
+            raise InputError("this is not an image") from None
+
+    def _rows(self, group: int) -> list[bytes]:
+        import pyarrow
+        import pyarrow.parquet
+
+        with self._lock:
+            if group not in self._kept:
+                file, number = self._groups[group]
+                try:
+                    table = pyarrow.parquet.ParquetFile(file).read_row_group(number, columns=[self.column])
+                except (OSError, pyarrow.ArrowException) as error:
+                    raise damaged(file, short(error)) from None
+                self._kept[group] = [row["bytes"] or b"" for row in table.column(0).to_pylist()]
+                if len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(group)
+            return self._kept[group]
