@@ -25,10 +25,10 @@ from sklearn.linear_model import LogisticRegression
 from filmtransfer.backbones import load_backbone
 from filmtransfer.data import load, resize
 from filmtransfer.heads import make_head
-from filmtransfer.model import AdaptedModel
+from filmtransfer.model import AdaptedModel, Body
 from filmtransfer.seeding import generator
 from filmtransfer.training.adapt import adapt
-from filmtransfer.training.batch import train_batches
+from filmtransfer.training.batch import Cosine, train_batches
 from filmtransfer.training.cache import Activations
 from filmtransfer.training.choose import SHARES, choose, hold_out, interpolate, snapshot
 from filmtransfer.training.evaluate import mean_interval
@@ -98,7 +98,7 @@ def one(where: Task, seed: int, old: dict[str, Any] | None) -> dict[str, Any]:
             load_backbone("efficientnet_lite0", fold=fold),
             make_head(head),
             settings.image_size,
-            film_from=(settings.film_from or 0) if fold else 0,
+            body=Body(film_from=settings.film_from or 0) if fold else Body("all"),
         )
 
     plain = model_with("lda")
@@ -153,7 +153,7 @@ def one(where: Task, seed: int, old: dict[str, Any] | None) -> dict[str, Any]:
     for rate in FULL_RATES:
         model = model_with("linear", fold=False)
         began = time.monotonic()
-        train_batches(model, full_size, y, what="all", steps=FULL_STEPS, learning_rate=rate, seed=seed)
+        train_batches(model, full_size, y, Cosine(FULL_STEPS, rate), seed=seed)
         model.configure(learn.pixels, y)
         row["seconds"]["full"] = round(time.monotonic() - began, 1)
         row["full"] = max(row["full"], accuracy(model))

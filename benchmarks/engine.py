@@ -33,7 +33,7 @@ from filmtransfer.data import load, resize
 from filmtransfer.data.sample import sample_drawings
 from filmtransfer.episodes import Episode
 from filmtransfer.heads import make_head
-from filmtransfer.model import AdaptedModel, Hardware
+from filmtransfer.model import AdaptedModel, Body, Hardware
 from filmtransfer.seeding import generator, permutation
 from filmtransfer.training.adapt import adapt
 from filmtransfer.training.cache import Activations
@@ -347,7 +347,7 @@ def run_cuts(size: int) -> dict[str, float]:
     pixels = drawings(100, size, "engine")
     found = {}
     for stage in range(len(numbers("efficientnet_lite0").stages)):
-        model = AdaptedModel(backbone, make_head("lda"), size, film_from=stage)
+        model = AdaptedModel(backbone, make_head("lda"), size, body=Body(film_from=stage))
         embed = Activations(model, pixels, 4096)
         episode = episode_of(100, 10, 50, 0)
         found[str(stage)] = seconds(
@@ -481,7 +481,9 @@ def run_accuracy(data: str, name: str, seed: int) -> dict[str, Any]:
     where = task(Path(data), name, 10, seed, 500)
     backbone = load_backbone("efficientnet_lite0")
     fast = preset("fast").on(backbone)
-    model = AdaptedModel(backbone, make_head("lda"), fast.image_size, film_from=fast.film_from or 0)
+    model = AdaptedModel(
+        backbone, make_head("lda"), fast.image_size, body=Body(film_from=fast.film_from or 0)
+    )
     learn, held_out = load(where.learn, model.pixels), load(where.held_out, model.pixels)
     small = resize(learn.pixels, fast.train_size or fast.image_size)
 

@@ -19,7 +19,7 @@ from typing import Any
 from filmtransfer.backbones import load_backbone, numbers
 from filmtransfer.data import load, resize
 from filmtransfer.heads import make_head
-from filmtransfer.model import AdaptedModel
+from filmtransfer.model import AdaptedModel, Body
 from filmtransfer.training.adapt import adapt
 from filmtransfer.training.evaluate import mean_interval
 from filmtransfer.training.presets import preset
@@ -76,7 +76,7 @@ def runs(where: Task, seed: int, cuts: list[tuple[int, int]]) -> Any:
     bare.configure(learn.pixels, learn.labels)
     frozen = accuracy(bare, held_out)
     for size, stage in cuts:
-        model = AdaptedModel(backbone, make_head("lda"), bare.pixels.size, film_from=stage)
+        model = AdaptedModel(backbone, make_head("lda"), bare.pixels.size, body=Body(film_from=stage))
         profile, began = Profile(on=True), time.monotonic()
         adapted = adapt(
             model,

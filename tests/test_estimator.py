@@ -273,3 +273,82 @@ def test_an_image_whose_features_are_not_numbers_is_named(monkeypatch, tmp_path)
     poison[:] = range(1000)
     with pytest.raises(InputError, match=r"no finite features for .*/0\.png and 14 more"):
         quick(steps=0).fit(files, LABELS)
+
+
+def test_bit_through_the_front_door(tmp_path):
+    """head="linear", train="all" is BiT: its rule, a copy of every weight, a file of their size."""
+    clf = quick(head="linear", train="all", batch=8).fit(IMAGES, LABELS)
+    settings = clf.update_.settings
+    assert (settings["rule"], settings["train"], settings["learning_rate"]) == ("hyperrule", "all", 0.003)
+    assert sum(v.numel() for v in clf.update_.body.values()) == 3_371_008
+    clf.save(tmp_path / "bit.safetensors")
+    again = FewShotClassifier.load(tmp_path / "bit.safetensors")
+    np.testing.assert_array_equal(again.predict_proba(NEW), clf.predict_proba(NEW))
+    assert (again.train, again.head) == ("all", "linear")
+    whole = FewShotClassifier(head="linear", train="all", preset="bit").settings()
+    assert (whole.batch, whole.steps, whole.rule) == (512, None, "hyperrule")
+
+
+def test_bit_film_is_bits_rule_with_films_numbers():
+    clf = quick(head="linear", train="adapter", preset="bit_fast", batch=8).fit(IMAGES, LABELS)
+    assert clf.update_.settings["rule"] == "hyperrule"
+    assert set(clf.update_.film) == set(clf.model_.moving())
+    assert sum(v.numel() for v in clf.update_.film.values()) == 20_544
+
+
+def test_another_adapter_through_the_front_door(tmp_path):
+    clf = quick(adapter="lora", adapter_options={"rank": 2}, steps=3).fit(IMAGES, LABELS)
+    assert not clf.update_.film
+    assert all("lora" in name for name in clf.update_.body)
+    clf.save(tmp_path / "lora.safetensors")
+    again = FewShotClassifier.load(tmp_path / "lora.safetensors")
+    np.testing.assert_array_equal(again.predict_proba(NEW), clf.predict_proba(NEW))
+    assert again.adapter_options == {"rank": 2, "scale": 1.0}
+
+
+def test_nothing_of_the_backbone_is_learned():
+    lda = quick(train="none", preset="paper", steps=3).fit(IMAGES, LABELS)
+    assert lda.update_.body == {}
+    assert lda.update_.results["steps"] == 3
+    assert lda.update_.covariance_weights.abs().max() > 0, "the covariance weights e did move"
+    for head in ("linear", "protonets"):
+        assert quick(head=head, train="none").fit(IMAGES, LABELS).update_.results["steps"] == 0
+
+
+def test_noah_searches_before_it_trains(tmp_path):
+    from safetensors.torch import save_file
+
+    from filmtransfer.backbones import build, entry_for
+
+    model = build(entry_for("vit_tiny_patch16_224"))
+    save_file(model.state_dict(), tmp_path / "vit.safetensors")
+    clf = FewShotClassifier(
+        "vit_tiny_patch16_224", "linear", steps=1, adapter="noah", search_steps=1, weights=str(tmp_path / "vit.safetensors"),
+        image_size=32, train_size=32,
+    )  # fmt: skip
+    import filmtransfer.estimator as estimator
+
+    searched = []
+
+    def shorter(*words, **more):
+        searched.append(find(*words, **more, population=2, generations=1))
+        return searched[0]
+
+    find, estimator.find_subnet = estimator.find_subnet, shorter
+    try:
+        clf.fit(IMAGES[:6], LABELS[:6])
+    finally:
+        estimator.find_subnet = find
+    assert clf.update_.settings["adapter_options"]["subnet"] == searched[0]
+    with pytest.raises(UsageError, match="noah"):
+        FewShotClassifier(search_steps=5).fit(IMAGES, LABELS)
+
+
+def test_options_of_the_head():
+    plain, pooled = (
+        quick(steps=0, head_options=options).fit(IMAGES, LABELS)
+        for options in (None, {"covariance": "pooled"})
+    )
+    assert not np.allclose(plain.predict_proba(NEW), pooled.predict_proba(NEW))
+    with pytest.raises(UsageError, match="no such option"):
+        quick(head="protonets", head_options={"covariance": "pooled"}).fit(IMAGES, LABELS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import platform
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -22,11 +22,13 @@ from .errors import FitWarning, InputError, UsageError
 from .heads import log_prior, make_head
 from .model import AdaptedModel, Hardware, Update
 from .training.adapt import Adapted, adapt
+from .training.batch import Cosine
 from .training.gradient import NonFiniteError
 from .training.loop import Watch
 from .training.parallel import World, local_rank
 from .training.presets import Settings, preset
 from .training.profile import Profile
+from .training.subnet import find_subnet
 
 UNEQUAL = 3  # say so when the largest class has more than this many times the images of the smallest
 
@@ -40,16 +42,31 @@ class Classified:
     skipped: list[Skipped]
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that training needs: a bare model, and the images at the sizes it asks for."""
+
+    model: AdaptedModel
+    loaded: LoadedImages
+    pixels: torch.Tensor  # for the head
+    small: torch.Tensor  # for fine-tuning
+    settings: Settings
+
+
 class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier from a handful of images per class.
 
     Parameters
     ----------
     backbone : name of a pretrained network (``fit backbones`` lists them); ``weights`` a file for it.
-    head : "lda", "qda", "protonets" or "linear".
+    head : "lda", "qda", "protonets" or "linear"; ``head_options`` go to it (start, covariance, divisor).
     preset : "fast" (laptop) or one of the paper's settings, "paper" first of all.
-    steps, learning_rate, split, image_size, train_size, support_size, micro_batch, film_from, cache_mb :
-        override the preset. ``steps=0`` gives a classifier in seconds, without fine-tuning;
+    train : what of the backbone is learned: an "adapter" (what most presets do), "all" of its weights, or "none". With the linear head
+        "all" is BiT: its published HyperRule with ``preset="bit"``, at a laptop's size with "fast".
+    adapter : "film", or one of the paper's competitors: "lora", "vpt", "adapter", "adaptformer", "convpass",
+        "noah"; ``adapter_options`` are its sizes. ``search_steps`` lets NOAH search for its own first.
+    steps, learning_rate, split, image_size, train_size, support_size, max_query, micro_batch, film_from, cache_mb,
+        batch : override the preset. ``steps=0`` gives a classifier in seconds, without fine-tuning;
         ``film_from=k`` learns FiLM from stage k of the backbone on (0: all of it), which is cheaper.
     prior : "uniform", "empirical" or C positive numbers; used at prediction only.
     seed : everything random follows from it.
@@ -68,15 +85,22 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         steps: int | Literal["auto"] = "auto",
         seed: int = 0,
         *,
+        head_options: Mapping[str, Any] | None = None,
+        train: str | None = None,
+        adapter: str = "film",
+        adapter_options: Mapping[str, Any] | None = None,
         preset: str = "fast",
         learning_rate: float | None = None,
         split: str | None = None,
         image_size: int | None = None,
         train_size: int | None = None,
         support_size: int | None = None,
+        max_query: int | None = None,
         micro_batch: int | None = None,
         film_from: int | None = None,
         cache_mb: float | None = None,
+        batch: int | None = None,
+        search_steps: int | None = None,
         prior: Any = "uniform",
         weights: str | None = None,
         time_limit: float | None = None,
@@ -90,15 +114,22 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.head = head
         self.steps = steps
         self.seed = seed
+        self.head_options = head_options
+        self.train = train
+        self.adapter = adapter
+        self.adapter_options = adapter_options
         self.preset = preset
         self.learning_rate = learning_rate
         self.split = split
         self.image_size = image_size
         self.train_size = train_size
         self.support_size = support_size
+        self.max_query = max_query
         self.micro_batch = micro_batch
         self.film_from = film_from
         self.cache_mb = cache_mb
+        self.batch = batch
+        self.search_steps = search_steps
         self.prior = prior
         self.weights = weights
         self.time_limit = time_limit
@@ -122,8 +153,38 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, images: LabelledImages, watch: Watch | None = None, profile: Profile | None = None
     ) -> Self:
         """Learn from labelled images; ``watch`` is told of every step, ``profile`` of where time goes."""
+        ready = self.prepare(images)
+        try:
+            adapted = adapt(
+                ready.model,
+                ready.pixels,
+                ready.small,
+                ready.loaded.labels,
+                ready.settings,
+                seed=self.seed,
+                watch=watch,
+                time_limit=self.time_limit,
+                profile=profile,
+            )
+        except NonFiniteError as error:  # before anything was learned
+            raise InputError(
+                f"{self.backbone} gives no finite features for {_these(ready.loaded.names, error.images)}.",
+                "Are its weights whole? If so, remove the image.",
+            ) from None
+        if adapted.history.not_finite:
+            warnings.warn(
+                "Fine-tuning stopped at features that are not finite, of "
+                f"{_these(ready.loaded.names, adapted.history.not_finite)}. The last good numbers are kept.",
+                FitWarning,
+                stacklevel=3,
+            )
+        self._adopt(ready.model, ready.loaded, ready.settings, adapted)
+        return self
+
+    def prepare(self, images: LabelledImages) -> Prepared:
+        """Look at every choice, load the backbone and read the images; nothing is learned yet."""
         settings = self.settings()
-        make_head(self.head)  # a wrong name is said before anything is loaded
+        head = make_head(self.head, **(self.head_options or {}))  # a wrong name is said before any work
         if self.time_limit is not None and not 0 < self.time_limit < math.inf:
             raise UsageError(
                 f"The time limit cannot be {self.time_limit}.", "It is a number of seconds above 0."
@@ -133,47 +194,29 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise UsageError(
                 "Apple's GPU cannot be shared by several processes.", "Start one, without torchrun."
             )
-        backbone = load_backbone(self.backbone, self.weights)
-        settings = settings.on(backbone)
+        body = settings.body()
+        backbone = load_backbone(self.backbone, self.weights, fold=body.folds)
+        settings = settings.on(backbone, len(images))
         side = largest_side(images.sources)
-        model = AdaptedModel(
-            backbone,
-            make_head(self.head),
-            settings.size_for(side),
-            film_from=settings.film_from or 0,
-            hardware=hardware,
+        head_size, train_size = (
+            backbone.fit_size(size) for size in (settings.size_for(side), settings.train_size_for(side))
         )
-        loaded = load(images, model.pixels, strict=self.strict)
+        loaded = load(images, replace(backbone.pixels, size=max(train_size, head_size)), strict=self.strict)
         self._prior_for(loaded)
         self._warn(loaded)
-        train_size = backbone.fit_size(settings.train_size_for(side))
-        small = resize(loaded.pixels, train_size, model.pixels.interpolation)
-        try:
-            adapted = adapt(
-                model,
-                loaded.pixels,
-                small,
-                loaded.labels,
-                settings,
-                seed=self.seed,
-                watch=watch,
-                time_limit=self.time_limit,
-                profile=profile,
+        pixels, small = (
+            resize(loaded.pixels, size, backbone.pixels.interpolation) for size in (head_size, train_size)
+        )
+        if settings.search_steps:
+            rule = Cosine(
+                settings.search_steps, settings.learning_rate, settings.batch, settings.weight_decay
             )
-        except NonFiniteError as error:  # before anything was learned
-            raise InputError(
-                f"{self.backbone} gives no finite features for {_these(loaded.names, error.images)}.",
-                "Are its weights whole? If so, remove the image.",
-            ) from None
-        if adapted.history.not_finite:
-            warnings.warn(
-                "Fine-tuning stopped at features that are not finite, of "
-                f"{_these(loaded.names, adapted.history.not_finite)}. The last good numbers are kept.",
-                FitWarning,
-                stacklevel=3,
-            )
-        self._adopt(model, loaded, settings, adapted)
-        return self
+            subnet = find_subnet(backbone, small, loaded.labels, rule, seed=self.seed, hardware=hardware)
+            settings = replace(settings, adapter_options={**settings.adapter_options, "subnet": subnet})
+        model = AdaptedModel(
+            backbone, head, head_size, body=settings.body(), seed=self.seed, hardware=hardware
+        )
+        return Prepared(model, loaded, pixels, small, settings)
 
     def settings(self) -> Settings:
         """The preset with what was chosen by hand."""
@@ -181,7 +224,16 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise UsageError(
                 f"steps cannot be {self.steps!r}.", "It is 'auto' or a whole number of at least 0."
             )
-        return preset(self.preset).with_choices(
+        known = preset(self.preset)
+        if self.preset == "fast" and self.train == "all" and self.head == "linear":
+            known = preset("bit_fast")
+        return known.with_choices(
+            train=self.train,
+            adapter=self.adapter,
+            adapter_options=self.adapter_options,
+            max_query=self.max_query,
+            batch=self.batch,
+            search_steps=self.search_steps,
             steps=None if self.steps == "auto" else self.steps,
             learning_rate=self.learning_rate,
             split=self.split,
@@ -212,21 +264,25 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"{len(images)} images but {len(labels)} labels.", "One label per image.")
         return float(np.mean(self.predict(images) == np.asarray(labels)))
 
-    def classify(self, images: Sequence[Any], *, strict: bool = False, chunk: int = 256) -> Classified:
+    def classify(
+        self, images: Sequence[Any] | np.ndarray, *, strict: bool = False, chunk: int = 256
+    ) -> Classified:
         """Probabilities of all readable images, and why the others are not; refuses any if strict."""
         check_is_fitted(self)
         if isinstance(images, (str, Path)):
             raise InputError("Images are given as a list.", f"For one image: [{str(images)!r}].")
-        sources = list(images)
-        if not sources:
+        sources = images if hasattr(images, "__getitem__") else list(images)
+        if len(sources) == 0:
             raise InputError("No images were given.", "Give at least one.")
-        names = [str(s) if isinstance(s, (str, Path)) else f"image {i}" for i, s in enumerate(sources)]
         readable: list[int] = []
         skipped: list[Skipped] = []
         rows: list[np.ndarray] = []
         for begin in range(0, len(sources), chunk):  # so that memory does not grow with the folder
-            part = sources[begin : begin + chunk]
-            squares, missed = read_squares(part, self.model_.pixels, names[begin:])
+            part = list(sources[begin : begin + chunk])
+            names = [
+                str(s) if isinstance(s, (str, Path)) else f"image {begin + i}" for i, s in enumerate(part)
+            ]
+            squares, missed = read_squares(part, self.model_.pixels, names)
             skipped += missed
             found = [i for i, square in enumerate(squares) if square is not None]
             readable += [begin + i for i in found]
@@ -271,7 +327,10 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             backbone=update.backbone, head=update.head, seed=update.seed, weights=weights, device=device
         )
         clf.prior = update.settings.get("prior", "uniform")
-        clf._take(update, update.apply(backbone or load_backbone(update.backbone, weights), hardware))
+        body = update.learns()
+        clf.train, clf.adapter, clf.adapter_options = body.train, body.adapter, dict(body.options)
+        found = backbone or load_backbone(update.backbone, weights, fold=body.folds)
+        clf._take(update, update.apply(found, hardware))
         return clf
 
     # Inside

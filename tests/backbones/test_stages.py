@@ -9,7 +9,7 @@ from filmtransfer import film
 from filmtransfer.backbones import assemble, build, entry_for, numbers, parts_below, stages, walk
 from filmtransfer.errors import UsageError
 from filmtransfer.heads import make_head
-from filmtransfer.model import AdaptedModel
+from filmtransfer.model import AdaptedModel, Body
 
 from .test_catalogue import ODD
 
@@ -60,15 +60,13 @@ def test_a_stage_that_is_not_there(stage):
 
 def test_film_from_a_stage_learns_only_there():
     backbone = assemble(entry_for("resnet18"), build(entry_for("resnet18")))
-    model = AdaptedModel(backbone, make_head("lda"), 64, film_from=3)
+    model = AdaptedModel(backbone, make_head("lda"), 64, body=Body(film_from=3))
     pixels = torch.randint(0, 256, (4, 3, 64, 64), dtype=torch.uint8)
     model.embed(pixels).sum().backward()
     for site, layer in film.layers(model.network).items():
-        learns = site in model.sites
-        assert learns == site.startswith(("layer3", "layer4"))
+        learns = site.startswith(("layer3", "layer4"))
+        assert (f"{site}.gamma" in model.moving()) == (f"{site}.beta" in model.moving()) == learns
         assert (layer.gamma.grad is not None) == learns
         assert layer.gamma.requires_grad == learns
-    assert len(model.learned()) == 2 * len(model.sites) + 1
-    assert sum(p.numel() for p in film.parameters(model.network, model.sites)) == numbers(
-        "resnet18"
-    ).film_from(3)
+    assert len(model.learned()) == len(model.moving()) + 1
+    assert sum(p.numel() for p in model.moving().values()) == numbers("resnet18").film_from(3)

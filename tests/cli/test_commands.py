@@ -339,7 +339,7 @@ def test_progress_bar_and_ctrl_c_in_a_real_terminal(trained, tmp_path):
     reader.start()
     text, _ = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert re.search(r"loss \d+\.\d+ +accuracy \d+% +\d+ (s|min) left", shown)
+    assert re.search(r"loss \d+\.\d+ +accuracy \d+% +[\d.]+ (s|min|h) left", shown)
     assert json.loads(text)["stopped"] == "interrupted"
     assert FewShotClassifier.load(out).update_.results["steps"] > 0
 

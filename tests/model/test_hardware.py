@@ -13,7 +13,7 @@ from filmtransfer import film
 from filmtransfer.backbones import assemble, build, entry_for, load_backbone
 from filmtransfer.errors import FitWarning, UnavailableError, UsageError
 from filmtransfer.heads import make_head
-from filmtransfer.model import AdaptedModel, Hardware
+from filmtransfer.model import AdaptedModel, Body, Hardware
 from filmtransfer.model import hardware as module
 from filmtransfer.training.finetune import finetune
 from filmtransfer.training.presets import PRESETS
@@ -81,7 +81,7 @@ def test_bfloat16_is_for_the_backbone_only():
     backbone = load_backbone("efficientnet_lite0")
     plain = AdaptedModel(backbone, make_head("lda"), 48)
     half = AdaptedModel(
-        backbone, make_head("lda"), 48, film_from=2, hardware=Hardware.choose("cpu", "bfloat16")
+        backbone, make_head("lda"), 48, body=Body(film_from=2), hardware=Hardware.choose("cpu", "bfloat16")
     )
     assert half.below(images()).dtype == torch.bfloat16
     features, want = half.embed(images()).detach(), plain.features(images())

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from filmtransfer import film
 from filmtransfer.backbones import assemble, build, entry_for, load_backbone
 from filmtransfer.episodes import episodes
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.heads import make_head
-from filmtransfer.model import AdaptedModel
+from filmtransfer.model import AdaptedModel, Body
 from filmtransfer.training.adapt import adapt
 from filmtransfer.training.cache import Activations
 from filmtransfer.training.finetune import finetune
@@ -33,9 +32,11 @@ def gradient(model: AdaptedModel, embed) -> torch.Tensor:
 
 @pytest.mark.parametrize("stage", [0, 1, 4, 8])
 def test_the_same_features_and_gradient(stage):
-    model = AdaptedModel(load_backbone("efficientnet_lite0"), make_head("lda"), 48, film_from=stage)
+    model = AdaptedModel(
+        load_backbone("efficientnet_lite0"), make_head("lda"), 48, body=Body(film_from=stage)
+    )
     with torch.no_grad():
-        for i, p in enumerate(film.parameters(model.network, model.sites)):
+        for i, p in enumerate(model.moving().values()):
             p.add_(0.05 * torch.randn(p.shape, generator=torch.Generator().manual_seed(i)))
     pixels = images()
     kept = Activations(model, pixels, 100, batch=5)
@@ -50,7 +51,7 @@ def test_the_same_features_and_gradient(stage):
 def test_other_families_too(name):
     torch.manual_seed(0)
     backbone = assemble(entry_for(name), build(entry_for(name)))
-    model = AdaptedModel(backbone, make_head("protonets"), 48, film_from=2)
+    model = AdaptedModel(backbone, make_head("protonets"), 48, body=Body(film_from=2))
     pixels = images(size=model.pixels.size)
     kept, fresh = Activations(model, pixels, 100), Activations(model, pixels, 0)
     want, got = gradient(model, fresh), gradient(model, kept)
@@ -58,7 +59,7 @@ def test_other_families_too(name):
 
 
 def test_the_part_below_runs_once(monkeypatch):
-    model = AdaptedModel(load_backbone("efficientnet_lite0"), make_head("lda"), 48, film_from=5)
+    model = AdaptedModel(load_backbone("efficientnet_lite0"), make_head("lda"), 48, body=Body(film_from=5))
     seen = 0
     below = AdaptedModel.below
 

@@ -48,6 +48,7 @@ class Backbone:
     memory_format: torch.memory_format
     patch: int = 1  # transformers cut the image into squares of this side
     film_from: int = 0  # where FiLM begins in the fast preset
+    folded: bool = False  # frozen norms are inside the convolutions
 
     def sites_from(self, stage: int) -> list[str]:
         """The FiLM sites of a stage and of those after it."""
@@ -107,6 +108,7 @@ def assemble(entry: Entry, model: nn.Module, *, fold: bool = True) -> Backbone:
         layout,
         _patch(model),
         entry.film_from,
+        fold,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -96,16 +96,33 @@ def progress_bar(quiet: bool = False) -> Iterator[Any]:
         task = bar.add_task("fine-tuning", total=None, loss=float("nan"), accuracy=0.0, left="…")
 
         def watch(step: Any) -> None:
-            left = (
-                f"{step.seconds_left:.0f} s"
-                if step.seconds_left < 90
-                else f"{step.seconds_left / 60:.0f} min"
-            )
+            left = duration(step.seconds_left)
             bar.update(
                 task, completed=step.step, total=step.steps, loss=step.loss, accuracy=step.accuracy, left=left
             )
 
         yield watch
+
+
+@contextmanager
+def progress_line() -> Iterator[Callable[[int, int, str], None]]:
+    """A function to call with done, total and a word; draws nothing without a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, word: bar.update(task, completed=done, total=total, description=word)
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def size(count: int) -> str:

@@ -87,7 +87,6 @@ def _print_counts(printer: Printer, table: list[dict[str, Any]]) -> None:
 def _show_file(printer: Printer, file: Path, plot: Path | None) -> None:
     from ..backbones import numbers
     from ..files import check_writable, write_atomically
-    from ..heads import HEADS
     from ..model import Update
 
     if plot is not None:
@@ -99,11 +98,13 @@ def _show_file(printer: Printer, file: Path, plot: Path | None) -> None:
     except UsageError as error:
         raise UpdateFileError(f"{file}: {error.message}", "Was it made by another version?") from None
     update.check(known.features)
-    sites = _sites(file, update, known)
-    classes = len(update.classes)
-    film = sum(t.numel() for t in update.film.values())
-    by_paper = film + HEADS[update.head].updateable(classes, known.features)
-    full = known.parameters + classes * known.features
+    body = update.learns()
+    sites = _sites(file, update, known) if update.film else []
+    if plot is not None and not sites:
+        raise UsageError(f"{file} has no FiLM to plot.", "Only updates that learned FiLM have this figure.")
+    moved = sum(t.numel() for t in update.body.values())
+    what = "FiLM" if sites else body.adapter if body.train == "adapter" else "the backbone's"
+    by_paper, full = update.updateable(known)
     facts: dict[str, Any] = {
         "file": str(file),
         "bytes": content,
@@ -112,7 +113,9 @@ def _show_file(printer: Printer, file: Path, plot: Path | None) -> None:
         "head": update.head,
         "classes": dict(zip([str(c) for c in update.classes], update.counts, strict=True)),
         "shared_numbers": known.parameters,
-        "film_numbers": film,
+        "learned": body.train if body.train != "adapter" else body.adapter,
+        "body_numbers": moved,
+        "film_numbers": moved if sites else 0,
         "updateable_numbers": by_paper,
         "stored_numbers": update.numbers(),
         "relative_update_size": by_paper / full,
@@ -133,7 +136,7 @@ def _show_file(printer: Printer, file: Path, plot: Path | None) -> None:
             ["backbone", f"{update.backbone} (weights {update.backbone_digest[:12]}…)"],
             ["head", update.head],
             ["shared numbers", f"{known.parameters:,}"],
-            ["updateable numbers", f"{by_paper:,} by the paper's count, {film:,} of them FiLM"],
+            ["updateable numbers", f"{by_paper:,} by the paper's count, {moved:,} of them {what}"],
             ["stored numbers", f"{update.numbers():,}"],
             ["relative update size", f"{by_paper / full:.4f} of full fine-tuning's {full:,}"],
             ["covariance weights e", _weights(update.head, facts["covariance_weights"])],
@@ -162,7 +165,7 @@ def _show_file(printer: Printer, file: Path, plot: Path | None) -> None:
 def _sites(file: Path, update: Any, known: Any) -> list[str]:
     """The sites the update has numbers for, in the order of the network."""
     try:
-        sites: list[str] = known.sites_from(update.film_from())
+        sites: list[str] = known.sites_from(update.learns().film_from)
     except UsageError as error:
         raise UpdateFileError(f"{file}: {error.message}", "Train it again.") from None
     if {name.rpartition(".")[0] for name in update.film} != set(sites):

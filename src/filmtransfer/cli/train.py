@@ -20,6 +20,13 @@ def train(
     ] = "efficientnet_lite0",
     weights: Annotated[str | None, typer.Option(help="Weights file for the backbone.")] = None,
     head: Annotated[str, typer.Option(help="lda, qda, protonets or linear.")] = "lda",
+    learn: Annotated[
+        str | None,
+        typer.Option("--train", help="What of the backbone is learned: adapter, all or none; by the preset."),
+    ] = None,
+    adapter: Annotated[
+        str, typer.Option(help="film, lora, vpt, adapter, adaptformer, convpass or noah.")
+    ] = "film",
     preset: Annotated[
         str, typer.Option(help="fast, paper, or another of the paper's settings (docs/presets.md).")
     ] = "fast",
@@ -79,7 +86,7 @@ def train(
     prepare(threads, local_size())
     clf = FewShotClassifier(
         backbone, head, "auto" if steps is None else steps, seed,
-        preset=preset, learning_rate=learning_rate, split=split, image_size=image_size, train_size=train_size,
+        train=learn, adapter=adapter, preset=preset, learning_rate=learning_rate, split=split, image_size=image_size, train_size=train_size,
         support_size=support_size, micro_batch=micro_batch, film_from=film_from, cache_mb=cache_mb, prior=prior, weights=weights, time_limit=time_limit, strict=strict,
         keep_statistics=keep_statistics, device=device, precision=precision, compile=compile,
     )  # fmt: skip
@@ -115,7 +122,7 @@ def report(printer: Printer, clf: Any, out: Path, written: int, clock: Any) -> N
         0.5: " Half of the move is kept, which is safest with few photos.",
         1.0: " All of the move is kept.",
     }
-    took = kept[update.results["share"]] if history.steps else ""
+    took = kept[update.results["share"]] if history.steps and update.head != "linear" else ""
     printer.say(f"Fine-tuned {history.steps} steps in {history.seconds:.0f} s{why}.{took}")
     printer.say(f"Wrote {out}: {size(written)}, {update.numbers():,} numbers.")
     if clock.on:

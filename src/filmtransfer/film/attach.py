@@ -61,23 +61,28 @@ def load(backbone: nn.Module, numbers: Mapping[str, Tensor], sites: Sequence[str
     Every number has to be there, fit, and be finite. Nothing changes otherwise.
     """
     wanted = dict(_named(backbone, sites))
-    if wanted.keys() != numbers.keys():
-        odd = sorted(wanted.keys() ^ numbers.keys())[:3]
-        raise UpdateFileError(
-            f"The FiLM numbers belong to another backbone (first differences: {', '.join(odd)})."
-        )
-    for name, parameter in wanted.items():
-        if numbers[name].shape != parameter.shape:
-            raise UpdateFileError(
-                f"FiLM numbers {name} have shape {tuple(numbers[name].shape)}, "
-                f"the backbone has {tuple(parameter.shape)}."
-            )
-        if not bool(torch.isfinite(numbers[name]).all()):
-            raise UpdateFileError(f"FiLM numbers {name} are not all finite.")
+    check(wanted, numbers)
     reset(backbone)
     with torch.no_grad():
         for name, parameter in wanted.items():
             parameter.copy_(numbers[name])
+
+
+def check(wanted: Mapping[str, Tensor], numbers: Mapping[str, Tensor]) -> None:
+    """Refuse numbers that are not exactly those wanted: by name, by shape, and finite."""
+    if wanted.keys() != numbers.keys():
+        odd = sorted(wanted.keys() ^ numbers.keys())[:3]
+        raise UpdateFileError(
+            f"The learned numbers belong to another backbone (first differences: {', '.join(odd)})."
+        )
+    for name, tensor in wanted.items():
+        if numbers[name].shape != tensor.shape:
+            raise UpdateFileError(
+                f"The numbers {name} have shape {tuple(numbers[name].shape)}, "
+                f"the backbone has {tuple(tensor.shape)}."
+            )
+        if not bool(torch.isfinite(numbers[name]).all()):
+            raise UpdateFileError(f"The numbers {name} are not all finite.")
 
 
 def reset(backbone: nn.Module) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ..errors import choices
+from ..errors import UsageError, choices
 from .gaussian import GaussianHead, Head, Prior, State, log_prior
 from .lda import LDA
 from .linear import Linear
@@ -22,7 +22,13 @@ def make_head(name: str, **options: Any) -> GaussianHead:
     """A new, unconfigured head by name."""
     if name not in HEADS:
         raise choices("The head", name, HEADS)
-    return HEADS[name](**options)
+    try:
+        return HEADS[name](**options)
+    except TypeError:
+        raise UsageError(
+            f"The {name} head has no such option: {', '.join(options)}.",
+            "See docs/reference.md for its options.",
+        ) from None
 
 
 __all__ = [

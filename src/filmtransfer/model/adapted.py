@@ -1,28 +1,26 @@
 """The whole model f(x) = h_φ(b_θ,ψ(x)): pixels → activations → features → logits.
 
-The network is cut before the first FiLM layer that learns. What is below gives the same activations for ever
+The network is cut before the first part that learns. What is below gives the same activations for ever
 (``below``), so a caller may keep them; what is above (``above``) is all that a fine-tuning step has to run.
 """
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from .. import film
 from ..backbones import Backbone, parts_below, walk
 from ..data.pixels import PixelSpec, normalise
 from ..heads import GaussianHead
+from .body import Body, moving
 from .hardware import Compiled, Hardware
 
 
 class AdaptedModel(nn.Module):
-    """A frozen backbone with FiLM attached, and a head.
+    """A pretrained backbone of which the ``body`` says what is learned (FiLM by default), and a head.
 
-    ``film_from`` is the stage of the backbone from which on FiLM is learned; before it stays γ = 1, β = 0.
     Features are where the backbone is; labels, counts and indices stay on the CPU.
     """
 
@@ -32,26 +30,34 @@ class AdaptedModel(nn.Module):
         head: GaussianHead,
         image_size: int | None = None,
         *,
-        film_from: int = 0,
+        body: Body | None = None,
+        seed: int = 0,
         hardware: Hardware | None = None,
     ) -> None:
         super().__init__()
         self.hardware = hardware or Hardware(backbone.device)
         self.backbone = backbone = backbone.to(self.hardware.device)
-        self.network = film.attach(_share(backbone.module), backbone.sites)
-        self.sites = backbone.sites_from(film_from)
-        self.film_from = film_from
-        film.learn(self.network, self.sites)
+        self.body = body or Body()
+        self.network = self.body.attach(backbone, seed)
         self.head = head.to(backbone.device)
         self.pixels: PixelSpec = replace(
             backbone.pixels, size=backbone.fit_size(image_size or backbone.pixels.size)
         )
-        self._below, self._above = parts_below(self.network, self.sites)
+        self._below, self._above = parts_below(self.network, list(self.moving()))
         self._run = Compiled(self._walk) if self.hardware.compile else self._walk
+
+    def moving(self) -> dict[str, nn.Parameter]:
+        """ψ by name: what is learned of the backbone."""
+        return moving(self.network)
 
     def learned(self) -> list[nn.Parameter]:
         """What fine-tuning moves: ψ and the covariance weights e."""
-        return [*film.parameters(self.network, self.sites), *self.head.parameters()]
+        return [*self.moving().values(), *self.head.parameters()]
+
+    @property
+    def has_below(self) -> bool:
+        """Whether anything is computed before the first part that learns."""
+        return len(self._below) > 0
 
     def below(self, pixels: Tensor) -> Tensor:
         """Uint8 pixels (B, 3, S, S) → activations that no learning changes."""
@@ -95,9 +101,3 @@ class AdaptedModel(nn.Module):
     @torch.no_grad()
     def logits(self, pixels: Tensor, batch: int = 32) -> Tensor:
         return self.head.logits(self.features(pixels, batch))
-
-
-def _share(network: nn.Module) -> nn.Module:
-    """The same weights in a module tree of its own: each model has its FiLM, all have one backbone."""
-    weights = [*network.parameters(), *network.buffers()]
-    return copy.deepcopy(network, {id(tensor): tensor for tensor in weights})

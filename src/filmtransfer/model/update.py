@@ -1,6 +1,6 @@
 """The update: all that is learned for a task, in one small .safetensors file.
 
-Tensors: ``film/<site>.gamma|beta``, ``head/<name>`` in its compact form, ``covariance_weights`` (e),
+Tensors: ``film/<site>.gamma|beta`` (or ``body/<name>``, where something else than FiLM was learned), ``head/<name>`` in its compact form, ``covariance_weights`` (e),
 and, if kept, ``support/features`` and ``support/labels``: from these the head can be rebuilt with
 classes and photos added or taken away. Everything else is one JSON document in the metadata. No time
 and no path is written, so the same training gives the same bytes.
@@ -21,13 +21,13 @@ from safetensors.torch import load as parse
 from safetensors.torch import save as serialise
 from torch import Tensor
 
-from .. import film
-from ..backbones import Backbone
+from ..backbones import Backbone, Numbers
 from ..data.pixels import INTERPOLATIONS, MAX_SIZE, PixelSpec
 from ..errors import InputError, UpdateFileError, UsageError
 from ..files import write_atomically
 from ..heads import HEADS, make_head
 from .adapted import AdaptedModel
+from .body import Body, load_numbers
 from .hardware import Hardware
 
 FORMAT = 1
@@ -39,7 +39,7 @@ REQUIRED = {"format", "classes", "counts", "backbone", "pixels", "head", "settin
 class Update:
     """What is learned for a task: ψ, the head, e; and what is needed to use it again."""
 
-    film: film.Numbers
+    body: dict[str, Tensor]  # ψ: what was learned of the backbone, by name
     head: str
     head_tensors: dict[str, Tensor]
     covariance_weights: Tensor | None
@@ -72,7 +72,7 @@ class Update:
         weights = getattr(head, "weights", None)
         assert head.counts is not None
         return cls(
-            film={k: v.cpu() for k, v in film.read(model.network, model.sites).items()},
+            body={k: p.detach().cpu().clone() for k, p in model.moving().items()},
             head=head.name,
             head_tensors={k: v.detach().cpu().clone() for k, v in head.compact().items()},
             covariance_weights=None if weights is None else weights.log.detach().cpu().clone(),
@@ -89,12 +89,21 @@ class Update:
             support=None if support is None else (support[0].cpu(), support[1]),
         )
 
-    def film_from(self) -> int:
-        """The stage from which on FiLM was learned; files from before there was a choice have it everywhere."""
-        stage = self.settings.get("film_from", 0)
-        if type(stage) is not int:
+    @property
+    def film(self) -> dict[str, Tensor]:
+        """The FiLM numbers; none if something else was learned."""
+        return self.body if self.learns() == Body(film_from=self.learns().film_from) else {}
+
+    def learns(self) -> Body:
+        """What of the backbone was learned; files from before there was a choice have FiLM everywhere."""
+        chosen = self.settings
+        stage, options = chosen.get("film_from", 0), chosen.get("adapter_options", {})
+        if type(stage) is not int or not isinstance(options, dict):
             raise UpdateFileError(f"FiLM cannot begin at stage {stage!r}.", "Train it again.")
-        return stage
+        try:
+            return Body.of(chosen.get("train", "adapter"), chosen.get("adapter", "film"), stage, options)
+        except UsageError as error:  # not of the user: of the file
+            raise UpdateFileError(error.message, "Train it again.") from None
 
     def apply(self, backbone: Backbone, hardware: Hardware | None = None) -> AdaptedModel:
         """The model again, on a backbone whose weights must be the ones it was made with."""
@@ -107,15 +116,13 @@ class Update:
         self.check(backbone.features)
         head = make_head(self.head, **self.head_options)
         try:
-            model = AdaptedModel(
-                backbone, head, self.pixels.size, film_from=self.film_from(), hardware=hardware
-            )
+            model = AdaptedModel(backbone, head, self.pixels.size, body=self.learns(), hardware=hardware)
         except UsageError as error:  # not of the user: of the file
             raise UpdateFileError(error.message, "Train it again.") from None
         if model.pixels.size != self.pixels.size:
             raise UpdateFileError(f"{self.backbone} cannot take images of {self.pixels.size} pixels.")
         model.pixels = self.pixels
-        film.load(model.network, self.film, model.sites)
+        load_numbers(model.network, self.body)
         if self.covariance_weights is not None:
             with torch.no_grad():
                 head.weights.log.copy_(self.covariance_weights)  # type: ignore[union-attr, operator]
@@ -127,14 +134,23 @@ class Update:
 
     def numbers(self) -> int:
         """How many numbers this file stores for the model (support features not counted)."""
-        tensors = [*self.film.values(), *self.head_tensors.values()]
+        tensors = [*self.body.values(), *self.head_tensors.values()]
         return sum(t.numel() for t in tensors) + (
             0 if self.covariance_weights is None else self.covariance_weights.numel()
         )
 
+    def updateable(self, known: Numbers) -> tuple[int, int]:
+        """Updateable numbers by the paper's count (its table of parameters), and those of BiT for this task."""
+        full = known.parameters + len(self.classes) * known.features  # every weight, and a head of C·D
+        if self.learns().train == "all" and self.head == "linear":
+            return full, full
+        body = sum(tensor.numel() for tensor in self.body.values())
+        return body + HEADS[self.head].updateable(len(self.classes), known.features), full
+
     def to_bytes(self) -> bytes:
         """The file's content; numbers that are not finite are refused before anything is replaced."""
-        tensors = {f"film/{k}": v for k, v in self.film.items()}
+        where = "film" if self.film else "body"
+        tensors = {f"{where}/{k}": v for k, v in self.body.items()}
         tensors |= {f"head/{k}": v for k, v in self.head_tensors.items()}
         if self.covariance_weights is not None:
             tensors["covariance_weights/log"] = self.covariance_weights
@@ -224,7 +240,7 @@ class Update:
 
         support = group("support")
         return cls(
-            film=group("film"),
+            body=group("film") or group("body"),
             head=meta["head"],
             head_tensors=group("head"),
             covariance_weights=group("covariance_weights").get("log"),
@@ -260,7 +276,7 @@ class Update:
                 f"features need {shapes[self.head]}.",
                 "Train it again.",
             )
-        for name, tensor in {**self.film, **self.head_tensors}.items():
+        for name, tensor in {**self.body, **self.head_tensors}.items():
             kind = torch.int64 if name == "labels" else torch.float32
             if tensor.dtype != kind:
                 raise UpdateFileError(f"{name} is of kind {tensor.dtype}, not {kind}.", "Train it again.")

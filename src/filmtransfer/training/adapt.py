@@ -53,28 +53,33 @@ def adapt(
     profile: Profile | None = None,
 ) -> Adapted:
     """Fine-tune on ``small`` images, then build the head from the full-size ``pixels``."""
-    if settings.steps == 0 or not trainable(labels):
-        history = History(stopped="done" if settings.steps == 0 else "one-shot")
+    linear = model.head.name == "linear"
+    nothing = settings.steps == 0 or not (model.moving() if linear else model.learned())
+    if nothing or not (linear or trainable(labels)):
+        history = History(stopped="done" if nothing else "one-shot")
         return Adapted(history, _configure(model, pixels, labels))
     start = snapshot(model)
     profile = profile or Profile()
     profile.device = model.backbone.device
-    with torch.no_grad():  # said now, and not after the fine-tuning
-        check_budget(model.below(pixels[:1]), len(pixels), settings.cache_mb)
-    if model.head.name == "linear":
+    if model.has_below:
+        with torch.no_grad():  # said now, and not after the fine-tuning
+            check_budget(model.below(pixels[:1]), len(pixels), settings.cache_mb)
+    if linear:
+        rule = settings.batch_rule(len(labels), pixels.shape[-1])
         history = train_batches(
             model,
             small,
             labels,
-            what="film",
-            steps=settings.steps,
-            learning_rate=settings.learning_rate,
+            rule,
             seed=seed,
+            micro_batch=settings.micro_batch,
             watch=watch,
             time_limit=time_limit,
             cache_mb=settings.cache_mb,
             profile=profile,
         )
+        if rule.zero_head and model.head.finite():  # its own head, trained with the rest
+            return Adapted(history, model.features(pixels), 1.0)
         return _deliver(model, start, pixels, labels, history, 1.0)
     settings = settings.with_choices(split=choose_split(settings.split, len(labels)))
     kept, held = hold_out(labels, settings.hold_out, generator(seed, "hold out"))

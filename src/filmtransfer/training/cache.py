@@ -33,7 +33,7 @@ class Activations:
         self.model = model
         self.pixels = pixels
         self.kept: Tensor | None = None
-        if budget_mb == 0 or len(pixels) == 0:
+        if budget_mb == 0 or len(pixels) == 0 or not model.has_below:
             return
         with torch.no_grad():
             one = self._stored(model.below(pixels[:1]))

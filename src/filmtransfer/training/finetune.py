@@ -56,7 +56,7 @@ def finetune(
         backward,
         learned,
         optimiser,
-        settings.steps,
+        settings.steps or 0,
         watch=watch,
         time_limit=time_limit,
         world=world,
