@@ -276,10 +276,11 @@ def test_an_image_whose_features_are_not_numbers_is_named(monkeypatch, tmp_path)
 
 
 def test_bit_through_the_front_door(tmp_path):
-    """head="linear", train="all" is BiT: its rule, a copy of every weight, a file of their size."""
-    clf = quick(head="linear", train="all", batch=8).fit(IMAGES, LABELS)
+    """head="linear", train="all", preset="bit" is BiT: its rule, a copy of every weight, a file of their size."""
+    clf = quick(head="linear", train="all", preset="bit", batch=8, steps=5).fit(IMAGES, LABELS)
     settings = clf.update_.settings
     assert (settings["rule"], settings["train"], settings["learning_rate"]) == ("hyperrule", "all", 0.003)
+    assert clf.update_.head_tensors["weight"].abs().max() > 0
     assert sum(v.numel() for v in clf.update_.body.values()) == 3_371_008
     clf.save(tmp_path / "bit.safetensors")
     again = FewShotClassifier.load(tmp_path / "bit.safetensors")
@@ -289,8 +290,28 @@ def test_bit_through_the_front_door(tmp_path):
     assert (whole.batch, whole.steps, whole.rule) == (512, None, "hyperrule")
 
 
+def test_full_fine_tuning_has_a_rate_of_its_own_and_starts_from_the_solved_head():
+    from filmtransfer.training.presets import ALL_WEIGHTS
+
+    for head in ("linear", "lda"):
+        settings = FewShotClassifier(head=head, train="all").settings()
+        assert (settings.learning_rate, settings.rule) == (ALL_WEIGHTS, "cosine")
+        assert FewShotClassifier(head=head, train="all", learning_rate=0.5).settings().learning_rate == 0.5
+    clf = quick(head="linear", train="all").fit(IMAGES, LABELS)
+    assert clf.score(NEW, LABELS[:9]) == 1.0
+    with pytest.raises(UsageError, match="linear head"):
+        FewShotClassifier(preset="bit").fit(IMAGES, LABELS)
+
+
+def test_bit_stopped_at_once_still_has_a_head():
+    """The first step of the HyperRule has a rate of 0, so a head of zeros is all it has by then."""
+    clf = quick(head="linear", preset="bit", steps=1, batch=8).fit(IMAGES, LABELS)
+    assert clf.update_.head_tensors["weight"].abs().max() > 0
+    assert clf.score(NEW, LABELS[:9]) == 1.0
+
+
 def test_bit_film_is_bits_rule_with_films_numbers():
-    clf = quick(head="linear", train="adapter", preset="bit_fast", batch=8).fit(IMAGES, LABELS)
+    clf = quick(head="linear", train="adapter", preset="bit", batch=8).fit(IMAGES, LABELS)
     assert clf.update_.settings["rule"] == "hyperrule"
     assert set(clf.update_.film) == set(clf.model_.moving())
     assert sum(v.numel() for v in clf.update_.film.values()) == 20_544

@@ -26,7 +26,7 @@ from .training.batch import Cosine
 from .training.gradient import NonFiniteError
 from .training.loop import Watch
 from .training.parallel import World, local_rank
-from .training.presets import Settings, preset
+from .training.presets import ALL_WEIGHTS, Settings, preset
 from .training.profile import Profile
 from .training.subnet import find_subnet
 
@@ -62,7 +62,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     head : "lda", "qda", "protonets" or "linear"; ``head_options`` go to it (start, covariance, divisor).
     preset : "fast" (laptop) or one of the paper's settings, "paper" first of all.
     train : what of the backbone is learned: an "adapter" (what most presets do), "all" of its weights, or "none". With the linear head
-        "all" is BiT: its published HyperRule with ``preset="bit"``, at a laptop's size with "fast".
+        "all" is full fine-tuning; with ``preset="bit"`` it is BiT with its published HyperRule.
     adapter : "film", or one of the paper's competitors: "lora", "vpt", "adapter", "adaptformer", "convpass",
         "noah"; ``adapter_options`` are its sizes. ``search_steps`` lets NOAH search for its own first.
     steps, learning_rate, split, image_size, train_size, support_size, max_query, micro_batch, film_from, cache_mb,
@@ -211,7 +211,15 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rule = Cosine(
                 settings.search_steps, settings.learning_rate, settings.batch, settings.weight_decay
             )
-            subnet = find_subnet(backbone, small, loaded.labels, rule, seed=self.seed, hardware=hardware)
+            subnet = find_subnet(
+                backbone,
+                small,
+                loaded.labels,
+                rule,
+                seed=self.seed,
+                hardware=hardware,
+                time_limit=self.time_limit,
+            )
             settings = replace(settings, adapter_options={**settings.adapter_options, "subnet": subnet})
         model = AdaptedModel(
             backbone, head, head_size, body=settings.body(), seed=self.seed, hardware=hardware
@@ -225,8 +233,13 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"steps cannot be {self.steps!r}.", "It is 'auto' or a whole number of at least 0."
             )
         known = preset(self.preset)
-        if self.preset == "fast" and self.train == "all" and self.head == "linear":
-            known = preset("bit_fast")
+        if known.rule == "hyperrule" and self.head != "linear":
+            raise UsageError(
+                f"The preset {self.preset!r} trains a linear head, not {self.head}.", "Say head='linear'."
+            )
+        rate = self.learning_rate
+        if rate is None and (self.train or known.train) == "all" and known.rule != "hyperrule":
+            rate = ALL_WEIGHTS
         return known.with_choices(
             train=self.train,
             adapter=self.adapter,
@@ -235,7 +248,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             batch=self.batch,
             search_steps=self.search_steps,
             steps=None if self.steps == "auto" else self.steps,
-            learning_rate=self.learning_rate,
+            learning_rate=rate,
             split=self.split,
             image_size=self.image_size,
             small_image_size=self.image_size,

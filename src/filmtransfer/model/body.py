@@ -43,7 +43,8 @@ class Body:
             raise choices("train", train, TRAIN)
         if train != "adapter" and adapter != "film":
             raise UsageError(
-                f"train={train!r} learns no adapter, but {adapter!r} was named.", "Leave one of them out."
+                f"train={train!r} learns no adapter, but {adapter!r} was named.",
+                "Leave one of them out, or say train='adapter'.",
             )
         return cls(train, adapter, film_from, options_of(adapter, options))
 

@@ -117,8 +117,8 @@ class Update:
         head = make_head(self.head, **self.head_options)
         try:
             model = AdaptedModel(backbone, head, self.pixels.size, body=self.learns(), hardware=hardware)
-        except UsageError as error:  # not of the user: of the file
-            raise UpdateFileError(error.message, "Train it again.") from None
+        except UsageError as error:  # not of the user: of the file, or of the backbone it was given
+            raise UpdateFileError(error.message, error.hint) from None
         if model.pixels.size != self.pixels.size:
             raise UpdateFileError(f"{self.backbone} cannot take images of {self.pixels.size} pixels.")
         model.pixels = self.pixels

@@ -78,8 +78,10 @@ def adapt(
             cache_mb=settings.cache_mb,
             profile=profile,
         )
-        if rule.zero_head and model.head.finite():  # its own head, trained with the rest
-            return Adapted(history, model.features(pixels), 1.0)
+        if rule.zero_head and history.steps > 1:  # its own head, trained with the rest
+            features = model.features(pixels)
+            if model.head.finite() and bool(torch.isfinite(features).all()):
+                return Adapted(history, features, 1.0)
         return _deliver(model, start, pixels, labels, history, 1.0)
     settings = settings.with_choices(split=choose_split(settings.split, len(labels)))
     kept, held = hold_out(labels, settings.hold_out, generator(seed, "hold out"))

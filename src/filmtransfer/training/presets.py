@@ -19,6 +19,7 @@ from ..model import Body
 from .batch import Cosine, Rule
 from .hyperrule import MARGIN, SMALL, HyperRule, resolution, schedule
 
+ALL_WEIGHTS = 1e-4  # Adam's rate where every weight is learned: FiLM's would ruin them
 SMALL_IMAGE = 32  # "unless the image size was 32×32 pixels or less" (paper)
 
 
@@ -138,10 +139,8 @@ PRESETS: dict[str, Settings] = {
         hold_out=0.25,
     ),
     "paper": _PAPER,
-    # BiT as published, and the same rule at a size for a laptop.
-    "bit": _BIT,
-    "bit_fast": replace(_BIT, steps=60, batch=32, image_size=176),
-    # How the adapters of the paper's comparison are trained in its sources: 100 epochs of 1000 images.
+    "bit": _BIT,  # BiT as published
+    # Of the paper's comparison of adapters: 100 epochs of 1000 images, as in its sources.
     "adapters": replace(_PAPER, steps=1600, learning_rate=1e-3, weight_decay=1e-4, batch=64, image_size=224),
     "paper_v2m": replace(_PAPER, steps=1000),
     "orbit_b0": replace(_PAPER, steps=50, learning_rate=0.007, image_size=224),

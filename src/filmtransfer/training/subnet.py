@@ -33,6 +33,7 @@ def find_subnet(
     *,
     seed: int,
     hardware: Hardware | None = None,
+    time_limit: float | None = None,
     population: int = 50,
     generations: int = 20,
 ) -> list[list[int]]:
@@ -52,7 +53,11 @@ def find_subnet(
         noah.choose(model.network, space.draw(stream))
 
     another()
-    train_batches(model, pixels[kept], labels[kept], rule, seed=seed, watch=another)
+    history = train_batches(
+        model, pixels[kept], labels[kept], rule, seed=seed, watch=another, time_limit=time_limit
+    )
+    if history.stopped == "interrupted":  # nothing is found yet that could be kept
+        raise KeyboardInterrupt
     truth = torch.searchsorted(model.head.classes, labels[held])
 
     def score(subnet: Subnet) -> float:

@@ -71,14 +71,21 @@ def names(folder: Path) -> list[str]:
 def test_missing_files_are_downloaded_and_checked(server, tmp_path):
     seen: list[tuple[str, int, int]] = []
     (tmp_path / "tiny").mkdir()
-    (tmp_path / "tiny" / "one.bin").write_bytes(b"here already")
+    (tmp_path / "tiny" / "one.bin").write_bytes(CONTENT["/one.bin"])
     paths = fetch(entry(server), tmp_path, progress=lambda *step: seen.append(step))
     assert paths == [tmp_path / "tiny" / "one.bin", tmp_path / "tiny" / "two.bin"]
-    assert paths[0].read_bytes() == b"here already"
     assert paths[1].read_bytes() == CONTENT["/two.bin"]
     assert Server.asked == ["/two.bin"]
     assert seen[-1] == ("two.bin", 6000, 6000)
     assert paths[1].stat().st_mode & 0o444 == 0o444
+
+
+def test_a_file_at_hand_that_is_not_the_published_one_is_said_and_kept(server, tmp_path):
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "one.bin").write_bytes(b"cut short")
+    with pytest.raises(UpdateFileError, match=r"one\.bin is not the published file"):
+        fetch(entry(server), tmp_path)
+    assert (tmp_path / "tiny" / "one.bin").read_bytes() == b"cut short"
 
 
 @pytest.mark.parametrize("kind", ["sha256", "md5"])

@@ -54,6 +54,10 @@ CUTS = {
 }
 
 
+# Training images of a set as published, where that is known.
+PUBLISHED = {"cifar10": 50_000} | {name: rule.images for name, rule in CUTS.items()}
+
+
 def whole_parts(raw: Raw, rule: Cut | None, seed: int, notes: list[str]) -> tuple[Part, Part]:
     """All training images and all test images, also of a set that is published in one piece."""
     if len(raw.test):

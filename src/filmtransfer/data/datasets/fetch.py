@@ -23,7 +23,7 @@ Progress = Callable[[str, int, int], None]  # file, bytes so far, bytes in all (
 
 
 def fetch(entry: Entry, root: str | Path, *, progress: Progress | None = None) -> list[Path]:
-    """The files of a set, those that are missing downloaded to ``root/<name>``.
+    """The files of a set, those at hand checked and those that are missing downloaded to ``root/<name>``.
 
     Only what its publisher offers to everyone and a published checksum can vouch for is downloaded;
     for the rest the error says what to get where.
@@ -32,6 +32,8 @@ def fetch(entry: Entry, root: str | Path, *, progress: Progress | None = None) -
     paths = []
     for file in entry.files:
         path = locate(file, entry, base)
+        if path is not None:
+            verify(path, file)
         paths.append(path or _download(file, entry, base, progress))
     return paths
 

@@ -8,7 +8,7 @@ from typing import Literal
 from ...errors import choices
 from ...seeding import generator, permutation
 from .base import DataSet, Entry, Part, Raw
-from .cuts import CUTS, whole_parts
+from .cuts import CUTS, PUBLISHED, whole_parts
 from .find import Found, entry_of, find
 
 SetSplit = Literal["official", "random"]
@@ -49,6 +49,11 @@ def notes_on(raw: Raw, entry: Entry | None, found: Found) -> list[str]:
     notes = list(found.notes)
     if entry and found.form == "published" and entry.note:
         notes.append(entry.note)
+    whole = PUBLISHED.get(entry.name) if entry else None
+    if found.form == "lists":
+        notes.append("These are VTAB-1k's image lists: there are 1000 training images and no more.")
+    elif whole and len(raw.train) != whole:
+        notes.append(f"This copy has {len(raw.train):,} training images; the published set has {whole:,}.")
     if entry and len(raw.classes) != entry.classes:
         notes.append(f"It has {len(raw.classes)} classes; {entry.title} has {entry.classes}.")
     return notes
