@@ -26,6 +26,16 @@ ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "docs/reference.md"
 
 
+def _verbs(name: str, command: Any) -> list[tuple[str, Any]]:
+    """Every verb by its full name, those of a group after it."""
+    found: list[tuple[str, Any]] = []
+    for word, verb in command.commands.items():
+        found.append((f"{name} {word}", verb))
+        if hasattr(verb, "commands"):
+            found += _verbs(f"{name} {word}", verb)
+    return found
+
+
 def reference() -> str:
     parts = [
         "# Reference",
@@ -35,9 +45,9 @@ def reference() -> str:
         "130 interrupted. `--debug` (or `FIT_DEBUG=1`) shows the traceback behind an error.",
     ]
     command: Any = typer.main.get_command(app)
-    for name, verb in command.commands.items():
-        context = click.Context(verb, info_name=f"fit {name}", max_content_width=100, terminal_width=100)
-        parts += [f"### fit {name}", f"```text\n{verb.get_help(context).strip()}\n```"]
+    for name, verb in _verbs("fit", command):
+        context = click.Context(verb, info_name=name, max_content_width=100, terminal_width=100)
+        parts += [f"### {name}", f"```text\n{verb.get_help(context).strip()}\n```"]
     parts.append("## Presets")
     rows = ["| preset | " + " | ".join(PRESETS["fast"].to_dict()) + " |"]
     rows.append("|" + "---|" * (len(PRESETS["fast"].to_dict()) + 1))
@@ -102,7 +112,7 @@ def _signature(item: Any) -> str:
 def put_tables(page: Path) -> None:
     """Fill the places <!-- name --> … <!-- /name --> of a page with benchmarks/results/name.md."""
     text = page.read_text()
-    for name in re.findall(r"<!-- (\w+) -->", text):
+    for name in re.findall(r"<!-- ([\w/]+) -->", text):
         result = ROOT / f"benchmarks/results/{name}.md"
         place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.S)
         text = place.sub(lambda m, r=result: m.group(1) + r.read_text() + m.group(2), text)
@@ -111,6 +121,6 @@ def put_tables(page: Path) -> None:
 
 if __name__ == "__main__":
     TARGET.write_text(reference())
-    for page in (ROOT / "README.md", ROOT / "docs/presets.md", ROOT / "docs/performance.md"):
-        put_tables(page)
+    for page in ("README.md", "docs/presets.md", "docs/performance.md", "docs/benchmarks.md"):
+        put_tables(ROOT / page)
     print(f"wrote {TARGET.name} and the measured tables")

@@ -1,0 +1,1 @@
+"""The paper's experiments as recipes: runs, tables beside the published numbers, figures."""

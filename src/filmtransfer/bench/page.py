@@ -1,0 +1,145 @@
+"""One HTML page for a sweep: what was run, the tables beside the paper's, the figures, every run.
+
+Self-contained: no script, no font and no picture from elsewhere. Readable at a telephone's width, light and dark.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from .layout import NOTHING, Cell, Count, Table
+from .recipe import Recipe
+from .sweep import Sweep
+
+WORDS = {
+    "size": "Accuracy against updateable numbers",
+    "shots": "Accuracy against shots per class",
+    "curves": "Test accuracy against training step",
+    "film": "How far FiLM moved, by layer",
+    "bodies": "LDA against a linear head, by what of the backbone is learned",
+    "splits": "Accuracy by how the images are used in the episodes",
+}
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --soft: #f3f4f6; --line: #d8dce2; --muted: #5b6470;
+  --good: #146c43; --bad: #b02a1b; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8eaed; --paper: #14171b; --soft: #1e2329; --line: #343b44;
+  --muted: #a3acb8; --good: #5fd39a; --bad: #ff9d90; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 72rem; padding: 1.2rem; background: var(--paper); color: var(--ink);
+  font: 1rem/1.55 system-ui, sans-serif; }
+h1 { font-size: 1.6rem; line-height: 1.2; margin: .4rem 0 .6rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
+p { max-width: 46rem; } .muted { color: var(--muted); }
+pre { background: var(--soft); padding: .8rem; border-radius: .5rem; overflow-x: auto; font-size: .85rem; }
+.wide { overflow-x: auto; border: 1px solid var(--line); border-radius: .5rem; }
+table { border-collapse: collapse; width: 100%; font-size: .88rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .38rem .7rem; text-align: right; white-space: nowrap; border-top: 1px solid var(--line); }
+th { font-weight: 600; background: var(--soft); } th.row, td.row { text-align: left; }
+td small { color: var(--muted); display: block; } .inside { color: var(--good); } .outside { color: var(--bad); }
+figure { margin: .6rem 0; overflow-x: auto; } figure img { width: 100%; min-width: 36rem; height: auto; background: #fff;
+  border-radius: .5rem; padding: .4rem; }
+ul { padding-left: 1.2rem; } summary { cursor: pointer; }
+"""
+
+
+def page(recipe: Recipe, made: Sweep, tables: Sequence[Table], figures: Mapping[str, bytes]) -> str:
+    """The whole page."""
+    total = len(recipe.runs())
+    spent = sum(row["result"].get("seconds_in_all", 0) for row in made.rows)
+    status = f"{len(made.rows)} of {total} runs, {spent / 3600:.1f} hours of computing."
+    parts = [
+        f"<h1>{escape(recipe.title)}</h1>",
+        f'<p class="muted">{escape(status)}</p>',
+        *(_html_table(table) for table in tables),
+        *(_figure(name, picture) for name, picture in figures.items()),
+        _failures(made),
+        f"<h2>The recipe</h2><pre>{escape(recipe.about)}</pre>" if recipe.about else "",
+        _runs(made),
+    ]
+    body = "\n".join(part for part in parts if part)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(recipe.title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
+        "</body>\n</html>\n"
+    )
+
+
+def _html_table(table: Table) -> str:
+    heads = "".join(f'<th scope="col" class="row">{escape(name)}</th>' for name in table.row_names)
+    heads += "".join(f'<th scope="col">{escape(name)}</th>' for name in table.column_heads)
+    rows = []
+    for head, cells in zip(table.row_heads, table.cells, strict=True):
+        first = "".join(f'<th scope="row" class="row">{escape(word)}</th>' for word in head)
+        rows.append(f"<tr>{first}{''.join(_html_cell(cell) for cell in cells)}</tr>")
+    notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
+    title = escape(table.title)
+    return (
+        f'<h2>{title}</h2><p class="muted">{escape(table.caption.removeprefix(table.title + ".").strip())}</p>'
+        f'<div class="wide" role="region" aria-label="{title}" tabindex="0"><table>'
+        f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        + (f"<ul>{notes}</ul>" if notes else "")
+    )
+
+
+def _html_cell(cell: Cell | Count | None) -> str:
+    if cell is None:
+        return f"<td>{NOTHING}</td>"
+    if isinstance(cell, Count):
+        digits = f"{cell.value:,.{cell.digits}f}"
+        beside = f"<small>paper {escape(cell.published.printed)}</small>" if cell.published else ""
+        return f"<td>{digits}{beside}</td>"
+    half = NOTHING if cell.half is None else f"{cell.half:.1f}"
+    if cell.published is None:
+        return f"<td>{cell.mean:.1f} ± {half}</td>"
+    mark = {True: ("inside", "✓"), False: ("outside", "✗"), None: ("", "")}[cell.inside]
+    theirs = cell.published.printed + (
+        f" ± {cell.published.printed_interval}" if cell.published.printed_interval else ""
+    )
+    return (
+        f'<td>{cell.mean:.1f} ± {half}<small>paper {escape(theirs)}; <span class="{mark[0]}">'
+        f"{cell.difference:+.1f} {mark[1]}</span></small></td>"
+    )
+
+
+def _figure(name: str, picture: bytes) -> str:
+    data = base64.b64encode(picture).decode()
+    words = escape(WORDS[name])
+    return (
+        f'<h2>{words}</h2><figure role="region" aria-label="{words}" tabindex="0"><img alt="{words}. The numbers are in the table." '
+        f'src="data:image/png;base64,{data}"></figure>'
+    )
+
+
+def _failures(made: Sweep) -> str:
+    if not made.failures:
+        return ""
+    lines = "".join(f"<li>{escape(name)}: {escape(why)}</li>" for name, why in made.failures.items())
+    return f"<h2>Runs that failed</h2><ul>{lines}</ul>"
+
+
+def _runs(made: Sweep) -> str:
+    """Every run, for whoever wants to look closer."""
+    shown = ("dataset", "shots", "method", "split", "seed")
+    found = [name for name in shown if any(name in row["settings"] for row in made.rows)]
+    measured = ("accuracy", "images", "test_images", "numbers", "bytes", "steps", "seconds")
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in (*found, *measured))
+    rows = "".join(
+        "<tr>"
+        + "".join(f"<td>{escape(_word(row['settings'].get(name)))}</td>" for name in found)
+        + "".join(f"<td>{escape(_word(row['result'].get(name)))}</td>" for name in measured)
+        + "</tr>"
+        for row in made.rows
+    )
+    return (
+        f"<h2>Every run</h2><details><summary>{len(made.rows)} runs</summary>"
+        f'<div class="wide" role="region" aria-label="Every run" tabindex="0"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>'
+    )
+
+
+def _word(value: Any) -> str:
+    if value is None:
+        return NOTHING
+    return f"{value:.4f}" if isinstance(value, float) and value < 1 else str(value)

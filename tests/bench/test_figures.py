@@ -1,0 +1,197 @@
+"""Figures from rows: pictures that can be read, also where runs are missing."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import sys
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from filmtransfer.bench import figures
+from filmtransfer.bench.figures import FIGURES, draw
+from filmtransfer.errors import MissingExtraError
+from tests.bench.tiny import row
+
+FILM = {f"blocks.{i}.{part}": [0, 0.1, 0.2, 0.3, 0.4 + i] for i in range(17) for part in ("gamma", "beta")}
+
+
+def few_shot(seeds: int = 2) -> list[dict[str, Any]]:
+    return [
+        row(
+            0.5 + 0.05 * seed + 0.02 * shots,
+            method,
+            seed,
+            dataset=name,
+            shots=shots,
+            result={"numbers": size},
+        )
+        for name in ("cifar10", "flowers102", "oxford_pets")
+        for method, size in (("BiT", 3_000_000), ("FiT-LDA", 32_140))
+        for shots in (1, 5, 10)
+        for seed in range(seeds)
+    ]
+
+
+ROWS = {
+    "size": few_shot(),
+    "shots": few_shot(),
+    "curves": [
+        row(0.6, method, seed, dataset=name, result={"curve": [[0, 0.1], [1, 0.3 + seed / 10], [40, 0.6]]})
+        for name in ("cifar10", "svhn")
+        for method in ("FiT-LDA", "BiT")
+        for seed in (0, 1)
+    ],
+    "film": [row(0.6, dataset=name, result={"film": FILM}) for name in ("cifar10", "svhn")],
+    "bodies": [
+        row(0.6, f"{head}-{body}", seed, dataset=name)
+        for head in ("LDA", "Linear")
+        for body in ("None", "FiLM", "All")
+        for name in ("cifar10", "svhn")
+        for seed in (0, 1)
+    ],
+    "splits": [
+        row(0.6, method, seed, dataset=name, shots=shots, split=split)
+        for name in ("cifar10", "svhn")
+        for method in ("FiT-LDA", "FiT-ProtoNets")
+        for split in ("no_split", "split", "use_all", "resplit")
+        for shots in (2, 5)
+        for seed in (0, 1)
+    ],
+}
+
+
+def seen(content: bytes | None) -> np.ndarray:
+    """The pixels of a PNG of a size that can be read."""
+    assert content is not None
+    with Image.open(io.BytesIO(content)) as picture:
+        assert picture.format == "PNG"
+        pixels = np.asarray(picture.convert("RGB"))
+    height, width, _ = pixels.shape
+    assert 400 < height < 3000
+    assert 600 < width < 4000
+    assert pixels.std() > 10, "more than paper"
+    assert (pixels[[0, -1]] == 255).mean() > 0.9, "nothing is cut off at the edge"
+    return pixels
+
+
+@pytest.fixture
+def legends(monkeypatch) -> list[str]:
+    """The words of the last figure's legend."""
+    words: list[str] = []
+    save = figures._save
+
+    def look(figure: Any) -> bytes:
+        words[:] = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+        return save(figure)
+
+    monkeypatch.setattr(figures, "_save", look)
+    return words
+
+
+@cache
+def whole(name: str) -> np.ndarray:
+    """The picture of all its rows."""
+    return seen(draw(name, ROWS[name]))
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_a_picture(name):
+    assert whole(name).size
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_one_run_is_enough_and_none_is_no_picture(name):
+    seen(draw(name, ROWS[name][:1]))
+    assert draw(name, []) is None
+
+
+@pytest.mark.parametrize("name", ["curves", "film", "bodies", "splits"])
+def test_rows_that_have_nothing_of_it_are_no_picture(name):
+    assert draw(name, [row(split="auto", result={"film": {}, "curve": []})]) is None
+
+
+def test_rows_without_shots_have_no_figure_by_shots():
+    vtab = [{**r, "settings": {k: v for k, v in r["settings"].items() if k != "shots"}} for r in few_shot()]
+    assert draw("size", vtab) is None
+    assert draw("shots", vtab) is None
+    assert (seen(draw("shots", [*vtab, *few_shot()])) == whole("shots")).all(), (
+        "and do not disturb the others"
+    )
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_run_counts(name):
+    """A picture changes with any accuracy; FiLM's with the numbers of the first run of each set."""
+    before = whole(name)
+    changed = [*ROWS[name]]
+    other = {
+        "accuracy": 0.05,
+        "curve": [[0, 0.1], [1, 0.9], [40, 0.95]],
+        "film": {k: [0, 1, 2, 3, 9] for k in FILM},
+    }
+    changed[-1] = {**changed[-1], "result": {**changed[-1]["result"], **other}}
+    after = seen(draw(name, changed))
+    assert before.shape != after.shape or (before != after).any()
+
+
+def test_a_method_that_the_first_set_lacks_is_in_the_legend(legends):
+    rows = [
+        r for r in few_shot() if (r["settings"]["dataset"], r["settings"]["method"]) != ("cifar10", "BiT")
+    ]
+    for name in ("size", "shots"):
+        seen(draw(name, rows))
+        assert sorted(legends) == ["BiT", "FiT-LDA"], name
+
+
+@pytest.mark.parametrize("name", ["size", "shots", "curves", "bodies", "splits"])
+def test_with_holes(name):
+    """Every third run is missing, and with it some combinations."""
+    seen(draw(name, [r for i, r in enumerate(ROWS[name]) if i % 3 and i != 5]))
+
+
+def test_a_curve_that_ended_early():
+    rows = [
+        row(0.3, seed=0, result={"curve": [[0, 0.1], [1, 0.3]]}),
+        row(0.6, seed=1, result={"curve": [[0, 0.1], [1, 0.4], [40, 0.6]]}),
+    ]
+    seen(draw("curves", rows))
+    seen(draw("curves", rows[::-1]))
+
+
+def test_more_methods_than_colours(legends):
+    names = [f"method {i}" for i in range(11)]
+    seen(draw("shots", [row(0.5, name, shots=shots) for name in names for shots in (1, "all")]))
+    assert legends == names
+
+
+def test_sets_of_different_depth():
+    """FiLM from a later stage on has fewer sites."""
+    short = {k: v for k, v in FILM.items() if "blocks.1" in k}
+    seen(draw("film", [row(dataset="a", result={"film": FILM}), row(dataset="b", result={"film": short})]))
+
+
+def test_figures_are_closed_again():
+    from matplotlib import pyplot
+
+    draw("bodies", ROWS["bodies"])
+    draw("film", ROWS["film"])
+    assert pyplot.get_fignums() == []
+
+
+def test_without_matplotlib_it_says_what_to_install(monkeypatch):
+    load = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return load(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtraError, match=r"filmtransfer\[report\]"):
+        draw("shots", ROWS["shots"])
+    assert "matplotlib" in sys.modules

@@ -1,0 +1,192 @@
+"""``--ray``: the same rows from a cluster of two machines, also when one of them goes.
+
+Two ``ray start`` on this machine, each with a session of its own that can be killed like a machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from filmtransfer.bench.recipe import Run
+from filmtransfer.bench.sweep import Outcome, sweep
+from filmtransfer.bench.workers import RayWorkers
+from filmtransfer.cli import main
+from filmtransfer.errors import UnavailableError, UsageError
+from tests.bench.tiny import HereWorkers, make_recipe, make_set, wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+pytest.importorskip("ray")
+
+MARK = f"FIT_TEST_CLUSTER={os.getpid()}-{time.time_ns()}"
+TIMED = {"seconds", "seconds_in_all"}
+
+
+class Cluster:
+    """A head and a node of one CPU each."""
+
+    def __init__(self, port: int) -> None:
+        self.address = f"127.0.0.1:{port}"
+        self.started: list[subprocess.Popen[str]] = []
+
+    def open(self, folder: str) -> None:
+        quickly = {"health_check_initial_delay_ms": 500, "health_check_period_ms": 500}  # is a node gone?
+        self.start(
+            "--head", f"--port={self.address.partition(':')[2]}", f"--temp-dir={folder}",
+            "--include-dashboard=false", f"--system-config={json.dumps(quickly)}",
+        )  # fmt: skip
+        self.start(f"--address={self.address}")
+
+    def start(self, *words: str) -> None:
+        name, _, value = MARK.partition("=")
+        process = subprocess.Popen(
+            [
+                sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start", *words,
+                "--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stats", "--block",
+            ],
+            env=os.environ | {name: value},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
+        self.started.append(process)
+        assert process.stdout is not None
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if "Ray runtime started" in line:
+                break
+        else:
+            pytest.fail(f"Ray did not start: {''.join(said)}")
+        threading.Thread(target=process.stdout.read, daemon=True).start()  # so that it is never blocked
+
+    def lose_node(self) -> None:
+        """As if somebody pulled its plug."""
+        os.killpg(self.started[1].pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        for process in reversed(self.started):
+            for pid in members():  # of both sessions, and whatever left them
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+def members() -> list[int]:
+    """The processes of this test's cluster that run, known by a word in their environment."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            marked = MARK.encode() in (folder / "environ").read_bytes().split(b"\0")
+            if marked and (folder / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                found.append(int(folder.name))
+        except OSError:  # it went, or is not ours to look at
+            pass
+    return found
+
+
+def computing() -> int:
+    """How many of them are at a run; Ray names its processes after their tasks."""
+    titles = [Path(f"/proc/{pid}/cmdline") for pid in members()]
+    return sum(title.exists() and title.read_bytes().startswith(b"ray::_on_ray") for title in titles)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    folder = tempfile.mkdtemp(prefix="fitray", dir="/tmp")  # a socket's path has to be short
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    made = Cluster(port)
+    try:
+        made.open(folder)
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    wait_until(lambda: not members())
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    return make_set(tmp_path / "data")
+
+
+def test_a_sweep_on_two_machines_of_which_one_is_lost(cluster, root, tmp_path, capsys, monkeypatch):
+    with pytest.raises(UsageError, match="has 2 CPUs"):  # in all, but not on one: it would wait for ever
+        RayWorkers(cluster.address, root, threads=2)
+
+    pulled = []
+
+    class Unlucky(RayWorkers):
+        """Pulls the plug while both machines compute."""
+
+        def next(self) -> Outcome:
+            if not pulled:
+                pulled.append(self.slots)
+                wait_until(lambda: computing() == 2)
+                cluster.lose_node()
+            return super().next()
+
+    monkeypatch.setattr("filmtransfer.bench.workers.RayWorkers", Unlucky)
+    code = main(
+        [
+            "bench", "run", str(make_recipe(tmp_path)), "--data-root", str(root), "--out", str(tmp_path / "out"),
+            "--dataset", "drawings", "--dataset", "cifar100", "--ray", cluster.address, "--json",
+        ]
+    )  # fmt: skip
+    captured = capsys.readouterr()
+    assert pulled == [2], "a slot for each machine"
+    found, said = json.loads(captured.out), captured.err
+
+    # The run that was lost was made again, elsewhere.
+    lost = [line for line in said.splitlines() if "Ray lost it" in line]
+    assert lost
+    assert all("Trying again" in line for line in lost)
+
+    # A mistake is final there too, and the rest goes on.
+    assert code == 3
+    assert len(found["failures"]) == 8
+    assert all("CIFAR100 is not in" in reason for reason in found["failures"].values())
+    assert not re.search("CIFAR100.*Trying again", said)
+
+    # The rows are those of this machine.
+    runs = [Run(row["settings"]) for row in found["rows"]]
+    here = sweep(runs, tmp_path / "here.jsonl", lambda: HereWorkers(root)).rows
+    assert len(here) == 8
+    for a, b in zip(found["rows"], here, strict=True):
+        assert a["key"] == b["key"]
+        for name in (a["result"].keys() | b["result"].keys()) - TIMED:
+            assert a["result"][name] == b["result"][name], name
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:1", "nonsense", "no.such.host.invalid:6379", "127.0.0.1:99999", ""]
+)
+def test_a_wrong_address_is_said_at_once(address, tmp_path):
+    """At once: Ray itself tries for minutes, and the test would be noticed."""
+    with pytest.raises(UnavailableError, match="There is no Ray cluster at") as caught:
+        RayWorkers(address, tmp_path)
+    assert "ray start --head" in caught.value.hint
+    assert "\n" not in str(caught.value)
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UnavailableError, match=r"filmtransfer\[cluster\]"):
+        RayWorkers("auto", tmp_path)

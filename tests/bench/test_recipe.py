@@ -1,0 +1,261 @@
+"""Recipes: what they stand for, which run is which, and a clear line for every mistake."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from filmtransfer import FewShotClassifier
+from filmtransfer.backbones import numbers
+from filmtransfer.bench import figures, page, tables
+from filmtransfer.bench.methods import METHODS
+from filmtransfer.bench.recipe import CHOICES, FIGURES, KEYS, Run, known, load_recipe, parse
+from filmtransfer.data.datasets import DATASETS, VTAB
+from filmtransfer.errors import InputError, UsageError
+from filmtransfer.training.presets import PRESETS
+
+OWN = """# fit bench run own.toml
+#
+# About it.
+
+[experiment]
+name = "own"
+
+[sweep]
+dataset = ["cifar10"]
+method = ["BiT", "FiT-LDA"]
+seed = [0, 1]
+
+[settings]
+shots = 5
+"""
+
+
+def settings_of(text: str, method: str) -> dict:
+    return next(dict(r.settings) for r in parse(text, "own.toml").runs() if r.settings["method"] == method)
+
+
+def test_there_is_a_recipe_for_each_experiment_of_the_paper():
+    assert {"few_shot", "few_shot_small", "splits", "splits_small", "vtab", "vtab_v2m", "adapters"} <= {
+        *known()
+    }
+
+
+@pytest.mark.parametrize("name", known())
+def test_a_packaged_recipe_names_only_what_there_is(name):
+    recipe = load_recipe(name)
+    runs = recipe.runs()
+    assert recipe.name == name
+    assert runs
+    assert len({run.key for run in runs}) == len(runs)
+    assert recipe.about.splitlines()[0].startswith(f"fit bench run {name} --data-root ")
+    assert "Hardware" in recipe.about
+    assert "ublished" in recipe.about or "the paper prints no numbers" in recipe.about
+    for s in (run.settings for run in runs):
+        assert s["dataset"] in DATASETS
+        assert s.get("protocol") != "vtab" or s["dataset"] in VTAB
+        assert s["method"] in METHODS or s["method"] in recipe.methods
+        assert s["preset"] in PRESETS
+        assert numbers(s["backbone"]).parameters > 1e6
+        assert s.keys() <= KEYS
+
+
+@pytest.mark.parametrize("name", known())
+def test_the_estimator_takes_what_a_packaged_recipe_says(name):
+    seen = {str({k: v for k, v in r.settings.items() if k in CHOICES}): r for r in load_recipe(name).runs()}
+    for run in seen.values():
+        FewShotClassifier(**{k: v for k, v in run.settings.items() if k in CHOICES}).settings()
+
+
+def test_every_table_and_figure_has_its_maker_and_its_words():
+    assert {*figures.FIGURES} == {*figures.NEEDS} == {*page.WORDS} == {*FIGURES}
+    used = [load_recipe(name) for name in known()]
+    assert {recipe.table for recipe in used} == {*tables.TABLES}
+    assert {figure for recipe in used for figure in recipe.figures} == {*FIGURES}
+
+
+# A run is known by its settings.
+
+VALUES = st.one_of(st.integers(), st.booleans(), st.text(max_size=8), st.floats(allow_nan=False))
+NAMES = sorted(KEYS - {"preset"})
+SETTINGS = st.dictionaries(st.sampled_from(NAMES), VALUES, min_size=1)
+
+
+@settings(deadline=None)
+@given(SETTINGS, st.randoms())
+def test_the_order_of_settings_does_not_matter(chosen, random):
+    order = list(chosen)
+    random.shuffle(order)
+    assert Run({name: chosen[name] for name in order}).key == Run(chosen).key
+
+
+@settings(deadline=None)
+@given(SETTINGS, st.sampled_from([name for name in NAMES if name != "weights"]), VALUES)
+def test_a_key_changes_with_what_decides_a_run_and_with_nothing_else(chosen, name, value):
+    same = name in ("device", "micro_batch", "cache_mb") or repr(chosen.get(name)) == repr(value)
+    assert (Run(chosen).key == Run({**chosen, name: value}).key) is same
+
+
+def test_weights_are_known_by_their_file_and_not_by_its_place():
+    here, there, other = (Run({"weights": w}).key for w in ("/here/a.npz", "there/a.npz", "/here/b.npz"))
+    assert here == there != other
+    assert Run({}).key != here
+    assert Run({"device": "cuda", "micro_batch": 3, "cache_mb": 0}).key == Run({}).key
+
+
+def test_a_key_is_that_of_yesterday():
+    """Results on file are found by it: if this fails, every sweep starts anew."""
+    chosen = {"dataset": "cifar10", "method": "FiT-LDA", "seed": 0, "shots": 5, "preset": "paper"}
+    assert Run(chosen).key == "8268be62d01bfcd6"
+
+
+def test_what_a_preset_says_belongs_to_a_run(monkeypatch):
+    before = {name: Run({"preset": name}).key for name in PRESETS}
+    assert len({*before.values()}) == len(PRESETS)
+    assert Run({}).key != before["fast"], "what is not said is not said"
+    monkeypatch.setitem(PRESETS, "paper", replace(PRESETS["paper"], steps=401))
+    after = {name: Run({"preset": name}).key for name in PRESETS}
+    assert [name for name in PRESETS if before[name] != after[name]] == ["paper"]
+    with pytest.raises(UsageError, match="preset cannot be 'slow'"):
+        parse(OWN + 'preset = "slow"\n', "own.toml").runs()
+
+
+def test_the_same_settings_in_two_recipes_are_one_run():
+    other = (
+        OWN.replace('"own"', '"another"')
+        .replace("shots = 5", "")
+        .replace("seed = [0, 1]", "seed = [0, 1]\nshots = [5]")
+    )
+    assert {run.key for run in parse(OWN, "a").runs()} == {run.key for run in parse(other, "b").runs()}
+
+
+def test_a_point_that_occurs_twice_is_run_once():
+    assert len(parse(OWN.replace("[0, 1]", "[0, 1, 0]"), "own.toml").runs()) == 4
+
+
+def test_one_seed_is_whole_before_the_next_begins():
+    runs = parse(OWN, "own.toml").runs()
+    assert [run.settings["seed"] for run in runs] == [0, 0, 1, 1]
+    assert str(runs[0]) == "cifar10 5 shots BiT seed 0"
+
+
+def test_who_has_the_last_word():
+    """Settings, then what the method is, then what the recipe says of the method, then the sweep."""
+    assert settings_of(OWN, "BiT")["preset"] == METHODS["BiT"]["preset"]
+    text = OWN + 'preset = "paper"\nsteps = 1\n'
+    assert settings_of(text, "BiT")["preset"] == "bit"
+    assert settings_of(text, "FiT-LDA")["preset"] == "paper"
+    text += '[methods."BiT"]\npreset = "adapters"\nsteps = 2\n'
+    assert settings_of(text, "BiT")["preset"] == "adapters"
+    assert settings_of(text, "BiT")["steps"] == 2
+    assert settings_of(text, "FiT-LDA")["steps"] == 1
+    text = text.replace("[sweep]", "[sweep]\nsteps = [3]")
+    assert settings_of(text, "BiT")["steps"] == settings_of(text, "FiT-LDA")["steps"] == 3
+
+
+def test_a_method_of_ones_own():
+    text = OWN.replace('"FiT-LDA"', '"Mine"') + '[methods."Mine"]\nhead = "qda"\n'
+    assert settings_of(text, "Mine")["head"] == "qda"
+
+
+def test_the_protocol_of_an_experiment_is_a_setting_of_its_runs():
+    text = OWN.replace('name = "own"', 'name = "own"\nprotocol = "vtab"')
+    assert settings_of(text, "BiT")["protocol"] == "vtab"
+
+
+def test_the_opening_comment_is_kept():
+    assert parse(OWN, "own.toml").about == "fit bench run own.toml\n\nAbout it."
+    assert parse(OWN[OWN.index("[experiment]") :], "own.toml").about == ""
+
+
+MISTAKES = {
+    "not TOML": ("[experiment\n", InputError, "own.toml is not a TOML file"),
+    "a table nobody reads": (OWN + "[extra]\n", UsageError, "unknown key 'extra'"),
+    "in experiment": (OWN.replace('name = "own"', 'name = "own"\nauthor = "me"'), UsageError, "'author'"),
+    "in sweep": (OWN.replace("seed =", "sead ="), UsageError, r"\[sweep\] has an unknown key 'sead'"),
+    "in settings": (OWN + "shot = 3\n", UsageError, r"\[settings\] has an unknown key 'shot'"),
+    "in a method": (OWN + '[methods."BiT"]\nrate = 1\n', UsageError, r'\[methods."BiT"\] has .* \'rate\''),
+    "sweep over no list": (OWN.replace("[0, 1]", "3"), UsageError, "seed has to be a list"),
+    "sweep over nothing": (OWN.replace("[0, 1]", "[]"), UsageError, "seed has to be a list"),
+    "unknown method": (OWN.replace('"BiT"', '"BYT"'), UsageError, "method cannot be 'BYT'.* FiT-QDA"),
+    "method that is a list": (OWN.replace('"BiT"', '["BiT"]'), UsageError, "method cannot be"),
+    "unknown table": (OWN.replace('name = "own"', 'name = "own"\ntable = "t"'), UsageError, "cannot be 't'"),
+    "unknown figure": (
+        OWN.replace('name = "own"', 'name = "own"\nfigures = ["pie"]'), UsageError, "cannot be 'pie'.* size"
+    ),
+    "no name": (OWN.replace('name = "own"', ""), UsageError, "does not say its name"),
+    "no seed": (OWN.replace("seed = [0, 1]", ""), UsageError, "does not say seed"),
+    "no sweep at all": ('[experiment]\nname = "x"\n', UsageError, "does not say dataset, method, seed"),
+    "empty": ("", UsageError, "does not say dataset"),
+    "a word for a table": ('sweep = "all"\n', UsageError, r"\[sweep\] cannot be 'all'"),
+    "a number for methods": ("methods = 3\n" + OWN, UsageError, "methods cannot be 3"),
+    "a number for a method": (OWN + "[methods]\nBiT = 3\n", UsageError, r'\[methods."BiT"\] cannot be 3'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_said_in_one_clear_line(name):
+    text, kind, says = MISTAKES[name]
+    with pytest.raises(kind, match=says) as caught:
+        parse(text, "own.toml")
+    assert "\n" not in str(caught.value)
+    assert "own.toml" in caught.value.message
+    assert caught.value.hint or kind is InputError
+
+
+def test_a_recipe_by_name_or_file(tmp_path):
+    file = tmp_path / "own.toml"
+    file.write_text(OWN)
+    assert load_recipe(str(file)) == parse(OWN, "elsewhere")
+    with pytest.raises(UsageError, match="few_shot_small"):
+        load_recipe("fewshot")
+    with pytest.raises(InputError, match=re.escape(str(tmp_path / "no.toml"))):
+        load_recipe(str(tmp_path / "no.toml"))
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="UTF-8"):
+        load_recipe(str(file))
+
+
+def test_choices_by_hand():
+    recipe = parse(OWN, "own.toml")
+    chosen = recipe.with_choices(seed=4, shots=1, backbone="resnet18", method=["FiT-QDA"])
+    assert [dict(run.settings) for run in chosen.runs()] == [
+        {
+            "dataset": "cifar10",
+            "method": "FiT-QDA",
+            "head": "qda",
+            "seed": 4,
+            "shots": 1,
+            "backbone": "resnet18",
+        }
+    ]
+    assert len(recipe.runs()) == 4, "the recipe itself is as it was"
+    assert [r.settings["seed"] for r in recipe.with_choices(seed=[7, 8], method="BiT").runs()] == [7, 8]
+
+
+def test_what_a_method_sets_for_itself_stays():
+    recipe = parse(OWN + '[methods."BiT"]\nlearning_rate = 1.0\n', "own.toml")
+    rates = {
+        r.settings["method"]: r.settings["learning_rate"]
+        for r in recipe.with_choices(learning_rate=2.0).runs()
+    }
+    assert rates == {"BiT": 1.0, "FiT-LDA": 2.0}
+
+
+def test_sets_methods_and_seeds_can_be_chosen_also_where_the_recipe_has_one():
+    text = OWN.replace('dataset = ["cifar10"]\n', "").replace("shots = 5", 'shots = 5\ndataset = "cifar10"')
+    runs = parse(text, "own.toml").with_choices(dataset=["svhn", "dtd"], method=["BiT"], seed=[0]).runs()
+    assert [run.settings["dataset"] for run in runs] == ["svhn", "dtd"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "says"),
+    [({"speed": 9}, "'speed'"), ({"method": "BYT"}, "'BYT'"), ({"method": ["BiT", "BYT"]}, "'BYT'"), ({"seed": []}, "seed")],
+)  # fmt: skip
+def test_a_choice_that_there_is_not(chosen, says):
+    with pytest.raises(UsageError, match=says):
+        parse(OWN, "own.toml").with_choices(**chosen)
