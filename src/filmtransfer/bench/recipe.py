@@ -12,7 +12,7 @@ import itertools
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,9 @@ class Run:
         if "weights" in found:
             found["weights"] = Path(str(found["weights"])).name  # the file, not where it lies
         said = preset(str(self.settings.get("preset", "fast"))).to_dict()
-        plain = {f.name: f.default for f in fields(Settings)}  # so that a new setting leaves old keys alone
-        return found | {"preset_says": {k: v for k, v in said.items() if v and v != plain[k]}}
+        plain = Settings(steps=None, learning_rate=0.0).to_dict()
+        says = {k: v for k, v in said.items() if v != plain[k] and k not in BESIDE}
+        return found | {"preset_says": says}  # without defaults: a new setting leaves old keys alone
 
     @property
     def key(self) -> str:

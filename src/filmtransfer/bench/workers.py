@@ -114,7 +114,10 @@ class RayWorkers:
             raise UsageError(
                 f"No machine of the Ray cluster at {address} has {threads} CPUs.", "Choose fewer --threads."
             )
-        self.task: Any = ray.remote(num_cpus=threads, max_retries=0)(_on_ray)
+        gpus = sum(int(node.get("GPU", 0)) for node in nodes)
+        if gpus:  # a run each; Ray hides them from tasks that do not ask
+            self.slots = min(self.slots, gpus)
+        self.task: Any = ray.remote(num_cpus=threads, num_gpus=min(gpus, 1), max_retries=0)(_on_ray)
         self.root = root.resolve()
         self.threads = threads
         self.busy: dict[Any, Run] = {}

@@ -1,0 +1,130 @@
+"""The paper's observations about few-shot transfer, held against our results at the size of two cores.
+
+    python benchmarks/observations.py
+
+Reads benchmarks/results/{few_shot_small,splits_small,curves_small}/results.jsonl (made by the recipes of the same names)
+and writes benchmarks/results/observations.md. A comparison counts cells (a set at a number of shots); a cell is the mean
+over seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from filmtransfer.bench.recipe import load_recipe
+from filmtransfer.bench.store import read
+from filmtransfer.bench.sweep import collect
+from filmtransfer.training.evaluate import mean_interval
+
+RESULTS = Path(__file__).parent / "results"
+Cells = dict[tuple[str, Any], float]
+
+
+def rows_of(recipe: str) -> list[dict[str, Any]]:
+    return collect(load_recipe(recipe).runs(), read(RESULTS / recipe / "results.jsonl")).rows
+
+
+def cells(rows: list[dict[str, Any]], **wanted: Any) -> Cells:
+    """Mean accuracy in percent by set and shots, of the rows with these settings."""
+    found: dict[tuple[str, Any], list[float]] = {}
+    for row in rows:
+        s = row["settings"]
+        if all(s.get(k) == v for k, v in wanted.items()):
+            found.setdefault((s["dataset"], s.get("shots")), []).append(100 * row["result"]["accuracy"])
+    return {place: sum(v) / len(v) for place, v in found.items()}
+
+
+def against(a: Cells, b: Cells, keep: Callable[[tuple[str, Any]], bool] = lambda _: True) -> str:
+    """In how many cells a is ahead of b, and by how much on average, with the 95% interval over cells."""
+    shared = [place for place in a if place in b and keep(place)]
+    ahead = [a[place] - b[place] for place in shared]
+    mean, half = mean_interval(ahead)
+    return f"ahead in {sum(d > 0 for d in ahead)} of {len(ahead)} cells, {mean:+.1f} ± {half:.1f} points"
+
+
+def few_shot(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Linear-All (full fine-tuning from the solved head) stands for BiT."""
+    by = {name: cells(rows, method=name) for name in dict.fromkeys(r["settings"]["method"] for r in rows)}
+    numbers: dict[str, dict[Any, int]] = {}
+    for row in rows:
+        s = row["settings"]
+        numbers.setdefault(s["method"], {})[s["dataset"]] = row["result"]["numbers"]
+    lda, protonets, bare = by["FiT-LDA"], by["FiT-ProtoNets"], by["Linear-None"]
+    found = [
+        ("(ours) FiT-LDA against a linear head on the bare backbone", against(lda, bare)),
+        ("(ours) … from 2 shots on, where FiT fine-tunes at all", against(lda, bare, lambda p: p[1] > 1)),
+    ]
+    if full := by.get("Linear-All"):
+        ratio = [numbers["Linear-All"][k] / numbers["FiT-LDA"][k] for k in numbers["FiT-LDA"]]
+        found += [
+            ("For ≤ 10 shots FiT-LDA outperforms BiT, often by a large margin", against(lda, full)),
+            (
+                "… with more than 100 times fewer updateable numbers",
+                f"{min(ratio):.0f} to {max(ratio):.0f} times fewer (a smaller backbone than BiT's, as many classes)",
+            ),
+            ("FiT-ProtoNets often betters BiT", against(protonets, full)),
+            ("(ours) full fine-tuning against the solved head it starts from", against(full, bare)),
+        ]
+    found.append(("FiT-ProtoNets is slightly below FiT-LDA", f"LDA {against(lda, protonets)}"))
+    return found
+
+
+def splits(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    def way(split: str) -> Cells:
+        merged: Cells = {}
+        for method in {r["settings"]["method"] for r in rows}:
+            found = cells(rows, method=method, split=split)
+            merged |= {(f"{method} {place[0]}", place[1]): value for place, value in found.items()}
+        return merged
+
+    every = {name: way(name) for name in ("no_split", "split", "use_all", "resplit")}
+    worst = sum(
+        every["use_all"][p] < min(every[s][p] for s in ("no_split", "split")) for p in every["use_all"]
+    )
+    return [
+        (
+            "Use All is consistently the worst",
+            f"below No Split and Split in {worst} of {len(every['use_all'])} cells",
+        ),
+        (
+            "Split outperforms No Split or achieves the same",
+            f"Split {against(every['split'], every['no_split'])}",
+        ),
+        ("(ours) Resplit against Split", against(every["resplit"], every["split"])),
+    ]
+
+
+def curves(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Steps until nine tenths of the way from the first to the best accuracy, mean over seeds."""
+    words = []
+    for name in dict.fromkeys(r["settings"]["dataset"] for r in rows):
+        for method in dict.fromkeys(r["settings"]["method"] for r in rows):
+            lines = [
+                r["result"]["curve"]
+                for r in rows
+                if (r["settings"]["dataset"], r["settings"]["method"]) == (name, method)
+            ]
+            line = [(step, sum(c[i][1] for c in lines) / len(lines)) for i, (step, _) in enumerate(lines[0])]
+            goal = line[0][1] + 0.9 * (max(a for _, a in line) - line[0][1])
+            first = next(step for step, a in line if a >= goal)
+            words.append(
+                f"{name} {method}: {100 * max(a for _, a in line):.1f}% at best, near it from step {first}"
+            )
+    return [("FiT-LDA converges more quickly than BiT", "; ".join(words))]
+
+
+def main() -> None:
+    found: list[tuple[str, str]] = []
+    for recipe, look in (("few_shot_small", few_shot), ("splits_small", splits), ("curves_small", curves)):
+        if rows := rows_of(recipe):
+            found += look(rows)
+    text = "| the paper's observation | here |\n|---|---|\n"
+    text += "".join(f"| {what} | {seen} |\n" for what, seen in found)
+    (RESULTS / "observations.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
