@@ -72,16 +72,23 @@ class Cluster:
         threading.Thread(target=process.stdout.read, daemon=True).start()  # so that it is never blocked
 
     def lose_node(self) -> None:
-        """As if somebody pulled its plug."""
+        """As if somebody pulled its plug in the middle of a run.
+
+        The workers are frozen first: a run that ended between our look and the kill would be no loss.
+        """
+        while True:
+            wait_until(lambda: len(computing()) == 2)
+            frozen = computing()
+            tell(frozen, signal.SIGSTOP)
+            if len(frozen) == 2 and computing() == frozen:
+                break
+            tell(frozen, signal.SIGCONT)
         os.killpg(self.started[1].pid, signal.SIGKILL)
+        tell(frozen, signal.SIGCONT)
 
     def close(self) -> None:
         for process in reversed(self.started):
-            for pid in members():  # of both sessions, and whatever left them
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+            tell(members(), signal.SIGKILL)  # of both sessions, and whatever left them
             process.wait()
             if process.stdout is not None:
                 process.stdout.close()
@@ -100,10 +107,22 @@ def members() -> list[int]:
     return found
 
 
-def computing() -> int:
-    """How many of them are at a run; Ray names its processes after their tasks."""
-    titles = [Path(f"/proc/{pid}/cmdline") for pid in members()]
-    return sum(title.exists() and title.read_bytes().startswith(b"ray::_on_ray") for title in titles)
+def computing() -> list[int]:
+    """Those of them that are at a run; Ray names its processes after their tasks."""
+    titles = {pid: Path(f"/proc/{pid}/cmdline") for pid in members()}
+    return [
+        pid
+        for pid, title in titles.items()
+        if title.exists() and title.read_bytes().startswith(b"ray::_on_ray")
+    ]
+
+
+def tell(pids: list[int], word: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, word)
+        except ProcessLookupError:  # it went by itself
+            pass
 
 
 @pytest.fixture
@@ -139,7 +158,6 @@ def test_a_sweep_on_two_machines_of_which_one_is_lost(cluster, root, tmp_path, c
         def next(self) -> Outcome:
             if not pulled:
                 pulled.append(self.slots)
-                wait_until(lambda: computing() == 2)
                 cluster.lose_node()
             return super().next()
 
