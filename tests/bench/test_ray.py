@@ -74,15 +74,20 @@ class Cluster:
     def lose_node(self) -> None:
         """As if somebody pulled its plug in the middle of a run.
 
-        The workers are frozen first: a run that ended between our look and the kill would be no loss.
+        Each worker is frozen as soon as it is seen at a run: one that ended before the kill would be no loss.
         """
-        while True:
-            wait_until(lambda: len(computing()) == 2)
-            frozen = computing()
-            tell(frozen, signal.SIGSTOP)
-            if len(frozen) == 2 and computing() == frozen:
-                break
-            tell(frozen, signal.SIGCONT)
+        frozen: list[int] = []
+
+        def freeze() -> bool:
+            for pid in set(computing()) - set(frozen):
+                tell([pid], signal.SIGSTOP)
+                if pid in computing():
+                    frozen.append(pid)
+                else:  # it had just ended
+                    tell([pid], signal.SIGCONT)
+            return len(frozen) == 2
+
+        wait_until(freeze)
         os.killpg(self.started[1].pid, signal.SIGKILL)
         tell(frozen, signal.SIGCONT)
 

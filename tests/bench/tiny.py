@@ -102,7 +102,7 @@ class HereWorkers:
 
 def wait_until(true: Callable[[], object]) -> None:
     """Come back as soon as it is true; none waits that long unless something is wrong."""
-    deadline = time.monotonic() + 600
+    deadline = time.monotonic() + 120
     while not true():
         assert time.monotonic() < deadline, "it never came to pass"
         time.sleep(0.02)
