@@ -35,7 +35,7 @@ def environment() -> dict[str, str]:
     return os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
-@pytest.mark.parametrize("file", ["README.md", "docs/tutorial.md", "docs/howto.md"])
+@pytest.mark.parametrize("file", ["README.md", "docs/tutorial.md", "docs/howto.md", "docs/federated.md"])
 def test_every_block_runs(file, workplace):
     """In order, in one folder with photos/; make's own blocks are what runs this test."""
     text = (ROOT / file).read_text()
@@ -84,6 +84,10 @@ def test_the_reference_is_the_codes_own():
         ("docs/benchmarks.md", "few_shot_small/table"),
         ("docs/benchmarks.md", "few_shot_small/table_2"),
         ("docs/benchmarks.md", "splits_small/table"),
+        ("docs/federated.md", "federated_cifar10_small/table"),
+        ("docs/federated.md", "federated_quickdraw_small/table"),
+        ("docs/federated.md", "federated_ways_small/table"),
+        ("docs/federated.md", "federated_ways_small/table_2"),
     ],
 )
 def test_measured_tables_are_the_committed_results(page, name):

@@ -373,3 +373,13 @@ def test_options_of_the_head():
     assert not np.allclose(plain.predict_proba(NEW), pooled.predict_proba(NEW))
     with pytest.raises(UsageError, match="no such option"):
         quick(head="protonets", head_options={"covariance": "pooled"}).fit(IMAGES, LABELS)
+
+
+def test_a_temperature_travels_in_the_update(tmp_path):
+    clf = quick(head="protonets", head_options={"temperature": 400.0}, steps=0).fit(IMAGES, LABELS)
+    clf.save(tmp_path / "warm.safetensors")
+    loaded = FewShotClassifier.load(tmp_path / "warm.safetensors")
+    assert np.array_equal(loaded.predict_proba(NEW), clf.predict_proba(NEW))
+    cold = quick(head="protonets", steps=0).fit(IMAGES, LABELS)
+    assert np.array_equal(cold.predict(NEW), clf.predict(NEW)), "it changes how sure it is, not what it says"
+    assert clf.predict_proba(NEW).max(1).mean() < cold.predict_proba(NEW).max(1).mean()

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from filmtransfer.bench import figures
-from filmtransfer.bench.figures import FIGURES, draw
+from filmtransfer.bench import drawing
+from filmtransfer.bench.figures import draw
 from filmtransfer.errors import MissingExtraError
 from tests.bench.tiny import row
 
@@ -83,13 +83,13 @@ def seen(content: bytes | None) -> np.ndarray:
 def legends(monkeypatch) -> list[str]:
     """The words of the last figure's legend."""
     words: list[str] = []
-    save = figures._save
+    save = drawing.save
 
     def look(figure: Any) -> bytes:
         words[:] = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
         return save(figure)
 
-    monkeypatch.setattr(figures, "_save", look)
+    monkeypatch.setattr(drawing, "save", look)
     return words
 
 
@@ -99,12 +99,12 @@ def whole(name: str) -> np.ndarray:
     return seen(draw(name, ROWS[name]))
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", ROWS)
 def test_a_figure_is_a_picture(name):
     assert whole(name).size
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", ROWS)
 def test_one_run_is_enough_and_none_is_no_picture(name):
     seen(draw(name, ROWS[name][:1]))
     assert draw(name, []) is None
@@ -124,7 +124,7 @@ def test_rows_without_shots_have_no_figure_by_shots():
     )
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", ROWS)
 def test_every_run_counts(name):
     """A picture changes with any accuracy; FiLM's with the numbers of the first run of each set."""
     before = whole(name)

@@ -124,11 +124,31 @@ def test_cells_of_every_kind():
     ]  # fmt: skip
     table = Table("T", "b", ("dataset",), [("cifar10",)], [f"c{i}" for i in range(6)], [cells])
     read = Reader(page(parse(RECIPE, "x"), Sweep(), [table], {}))
-    for words in ("70.0 ± 0.5", "✗", "90.6 ± 0.5", "✓", "33.2 ± –", "44.0 ± –", "1,234,567"):
+    for words in ("70.0 ± 0.5", "✗", "90.6 ± 0.5", "✓", "33.2", "44.0", "1,234,567"):
         assert words in read.text
     assert [a["class"] for a in read.all("span")] == ["outside", "inside", ""]
     assert "nan" not in read.text.lower()
     assert "None" not in read.text
+
+
+def test_no_minus_before_zero_and_a_real_one_elsewhere():
+    theirs = lookup("few_shot_results", "cifar10", "FiT-LDA", shots=10)
+    assert theirs is not None
+    cells = [Cell(-0.04, 0.01, 3), Cell(theirs.value - 0.04, 0.5, 3, theirs), Cell(-3.0, 1.0, 3)]
+    table = Table("T", "b", ("dataset",), [("cifar10",)], ["a", "b", "c"], [cells])
+    text = Reader(page(parse(RECIPE, "x"), Sweep(), [table], {})).text
+    assert "0.0 ± 0.0" in text
+    assert "+0.0 ✓" in text
+    assert "−3.0 ± 1.0" in text
+    assert "-0.0" not in text
+    assert "−0.0" not in text
+
+
+def test_a_title_stands_once_above_the_page():
+    text = made_page(ROWS)
+    assert text.count("<h1>Tiny</h1>") == 1
+    assert "<h2>Tiny</h2>" not in text
+    assert "<h2>Size of the update" in text
 
 
 NASTY = '<script>alert("1")</script> & <b>x'

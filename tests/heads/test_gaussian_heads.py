@@ -136,6 +136,22 @@ def test_gradients_are_those_of_finite_differences(make, side, rng):
     assert torch.autograd.gradcheck(loss, (z, q, log), atol=1e-6)
 
 
+@given(problems(), st.floats(0.01, 1000))
+def test_a_temperature_divides_the_distances(problem, temperature):
+    features, labels, query = problem
+    z, y, q = tensors(features, labels, query)
+    plain, warm = (ProtoNets(t).configure(z, y).logits(q) for t in (1.0, temperature))
+    np.testing.assert_allclose(warm.numpy() * temperature, plain.numpy(), rtol=1e-9, atol=1e-9)
+    again = make_head("protonets", **ProtoNets(temperature).options())
+    assert again.temperature == temperature
+
+
+@pytest.mark.parametrize("temperature", [0, -1.0, float("inf"), float("nan")])
+def test_a_temperature_is_above_zero(temperature):
+    with pytest.raises(InputError, match="temperature"):
+        ProtoNets(temperature)
+
+
 def test_protonets_gradient(rng):
     labels = torch.tensor([0, 0, 1, 1])
     z = torch.tensor(rng.normal(0, 1, (4, 3)), requires_grad=True)

@@ -6,9 +6,12 @@ On the run's backbone if the paper's table has it, else on the paper's own: the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from ..federated.chosen import plan_of
 from .cells import Place
+from .federations import bound_of
 from .published import BACKBONES, PAPERS_BACKBONE, Published, lookup, published
 
 Settings = Mapping[str, Any]
@@ -45,6 +48,50 @@ def beside_competitors(settings: Settings, metric: str = "accuracy") -> Publishe
         return None
     backbone = ours if ours in found else next(iter(found))
     return lookup("vtab_sota", place.dataset, method, metric, str(backbone))
+
+
+# The tables of the paper that a federated run may stand in; the first is the largest.
+FEDERATED = {
+    "cifar100": ("fed_learning_cifar", "fed_learning_algorithms", "fed_learning_bit_vs_fit"),
+    "quickdraw": ("fed_learning_quickdraw", "fed_learning_qd_bit_vs_fit"),
+}
+
+
+def beside_federated(settings: Settings, setting: str) -> Published | None:
+    """Among the federated results, ``global`` or ``personalized``: of as many rounds if the paper has them, else of its own."""
+    plan, bound = plan_of(settings), bound_of(settings)
+    if plan.compression != "none" or plan.privacy is not None:
+        return None
+    wanted = {
+        "clients": str(settings["clients"]),
+        "shots": str(settings["shots"]),
+        "setting": setting,
+        "algorithm": plan.algorithm if bound == "federated" else f"{bound}_bound",
+    }
+    tables = FEDERATED.get(str(settings["dataset"]), ())
+    found = [
+        p
+        for table in tables
+        for p in published()
+        if (p.table, p.method, p.metric) == (table, settings["method"], "accuracy")
+        and wanted.items() <= p.settings.items()
+    ]
+    return min(found, key=lambda p: p.settings["rounds"] != str(plan.rounds), default=None)
+
+
+def beside_cost(settings: Settings, metric: str) -> Published | None:
+    """Of a federation's ``per_round`` or ``overall`` numbers; with the unit that they are printed in."""
+    plan, tables = plan_of(settings), FEDERATED.get(str(settings["dataset"]))
+    if tables is None:
+        return None
+    for unit in ("m", "b"):
+        found = lookup(
+            tables[-1], str(settings["dataset"]), str(settings["method"]), f"{metric}_parameters_{unit}",
+            rounds=60, setting="global", algorithm="fedavg",
+        )  # fmt: skip
+        if found is not None and (metric == "per_round" or plan.rounds == 60):
+            return replace(found, printed=found.printed + unit.upper())
+    return None
 
 
 def _backbones(table: str, method: str | None = None) -> set[str]:

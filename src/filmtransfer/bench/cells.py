@@ -42,6 +42,14 @@ def by_method(rows: Iterable[Row], name: Callable[[Row], str]) -> dict[str, Runs
     return dict(sorted(found.items(), key=lambda item: (known.get(item[0], len(known)), item[0])))
 
 
+def by_backbone(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """The rows of each backbone; another way of loading it does not make it another."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(str(row["settings"]["backbone"]).removesuffix("_released"), []).append(row)
+    return found
+
+
 def only(runs: Runs, wanted: Callable[[Mapping[str, Any]], bool]) -> Runs:
     """The runs whose settings are wanted, and the places that have any."""
     kept = {place: [row for row in same if wanted(row["settings"])] for place, same in runs.items()}
@@ -70,9 +78,9 @@ def _with_means(
     return found
 
 
-def accuracy(rows: Sequence[Row], beside: Published | None = None) -> Cell:
+def accuracy(rows: Sequence[Row], beside: Published | None = None, name: str = "accuracy") -> Cell:
     """Mean and 95% interval over seeds, of runs that are otherwise the same."""
-    return _cell(list(_by_seed(rows).values()), beside)
+    return _cell(list(_by_seed(rows, name).values()), beside)
 
 
 def mean_over_sets(cells: Sequence[Cell], beside: Published | None = None) -> Cell:
@@ -87,10 +95,16 @@ def differences(ours: Runs, theirs: Runs) -> dict[Place, Cell | Count]:
     """Theirs less ours, seed by seed, so that the draw of the images does not count."""
     cells: dict[Place, Cell] = {}
     for place in ours.keys() & theirs.keys():
-        a, b = _by_seed(ours[place]), _by_seed(theirs[place])
-        if common := sorted(a.keys() & b.keys()):
-            cells[place] = _cell([b[seed] - a[seed] for seed in common])
+        if (cell := difference(ours[place], theirs[place])) is not None:
+            cells[place] = cell
     return _with_means(cells, lambda _: None)
+
+
+def difference(ours: Sequence[Row], theirs: Sequence[Row], name: str = "accuracy") -> Cell | None:
+    """Theirs less ours over the seeds that both have; None if there is no such seed."""
+    a, b = _by_seed(ours, name), _by_seed(theirs, name)
+    common = sorted(a.keys() & b.keys())
+    return _cell([b[seed] - a[seed] for seed in common]) if common else None
 
 
 def mean_result(rows: Sequence[Row], name: str) -> float | None:
@@ -104,15 +118,15 @@ def _cell(percents: list[float], beside: Published | None = None) -> Cell:
     return Cell(mean, None if math.isnan(half) else half, len(percents), beside)
 
 
-def _by_seed(rows: Sequence[Row]) -> dict[int, float]:
+def _by_seed(rows: Sequence[Row], name: str = "accuracy") -> dict[int, float]:
     """Accuracy in percent by seed; refuses to average what differs in anything else."""
     first = Run(rows[0]["settings"]).decides()
     for settings in (Run(row["settings"]).decides() for row in rows):
-        for name in sorted((first.keys() | settings.keys()) - {"seed"}):
-            if json.dumps(first.get(name)) != json.dumps(settings.get(name)):
+        for key in sorted((first.keys() | settings.keys()) - {"seed"}):
+            if json.dumps(first.get(key)) != json.dumps(settings.get(key)):
                 raise InputError(
-                    f"Runs of {settings['method']} on {settings['dataset']} differ in {name} "
-                    f"({first.get(name)!r} and {settings.get(name)!r}) and cannot be averaged.",
+                    f"Runs of {settings['method']} on {settings['dataset']} differ in {key} "
+                    f"({first.get(key)!r} and {settings.get(key)!r}) and cannot be averaged.",
                     "Give the results of one recipe at a time.",
                 )
-    return {row["settings"]["seed"]: 100 * row["result"]["accuracy"] for row in rows}
+    return {row["settings"]["seed"]: 100 * row["result"][name] for row in rows}

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..errors import MissingExtraError
-from ..training.evaluate import mean_interval
-from .methods import METHODS
+from .drawing import (
+    COLOURS,
+    INK,
+    Row,
+    finish,
+    grouped,
+    interval,
+    look,
+    mean,
+    order,
+    panels,
+    plain,
+    pyplot,
+    save,
+    where,
+)
+from .federated_figures import communication, has_clients, has_curve, spread
+from .federations import is_federated
+from .methods import SPLITS
 
-Row = Mapping[str, Any]
-
-# Told apart without colour too: each method has its own mark.
-COLOURS = ("#0b6e99", "#c2410c", "#15803d", "#7c3aed", "#a16207", "#be185d", "#475569", "#0f766e")
-MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
-GRID, INK, MUTED = "#e5e7eb", "#1b1f24", "#6b7280"
-SPLITS = {"no_split": "No Split", "split": "Split", "use_all": "Use All", "resplit": "Resplit (ours)"}
 HEADS = ("LDA", "Linear")
 BODIES = ("None", "FiLM", "All")
 
 
 def size(rows: Sequence[Row]) -> bytes:
     """Accuracy against updateable numbers, a panel for each set, the dot growing with the shots."""
-    methods, sets = _order(rows, "method"), _order(rows, "dataset")
-    figure, axes = _panels(len(sets))
+    methods, sets = order(rows, "method"), order(rows, "dataset")
+    figure, axes = panels(len(sets))
     for axis, name in zip(axes, sets, strict=True):
         for method in methods:
-            groups = _groups(rows, "shots", dataset=name, method=method)
+            groups = grouped(rows, "shots", dataset=name, method=method)
             if not groups:
                 continue
-            colour, mark = _look(methods, method)
+            colour, mark = look(methods, method)
             xs = [same[0]["result"]["numbers"] for same in groups.values()]
-            ys = [_mean(same) for same in groups.values()]
+            ys = [mean(same) for same in groups.values()]
             dots = [18 + 34 * i for i in range(len(xs))]
             axis.plot(xs, ys, color=colour, alpha=0.35, linewidth=1)
             axis.scatter(xs, ys, s=dots, color=colour, marker=mark, label=method, alpha=0.85, linewidths=0)
@@ -40,23 +48,23 @@ def size(rows: Sequence[Row]) -> bytes:
         axis.set_title(name, loc="left", fontsize=11, color=INK)
         axis.set_xlabel("updateable numbers")
     axes[0].set_ylabel("accuracy, %")
-    shots = ", ".join(str(s) for s in _order(rows, "shots"))
-    return _finish(figure, f"dot from small to large: {shots} shots")
+    shots = ", ".join(str(s) for s in order(rows, "shots"))
+    return finish(figure, f"dot from small to large: {shots} shots")
 
 
 def shots(rows: Sequence[Row]) -> bytes:
     """Accuracy against shots per class, a panel for each set, with 95% intervals over seeds."""
-    methods, sets = _order(rows, "method"), _order(rows, "dataset")
-    steps = _order(rows, "shots")
-    figure, axes = _panels(len(sets))
+    methods, sets = order(rows, "method"), order(rows, "dataset")
+    steps = order(rows, "shots")
+    figure, axes = panels(len(sets))
     for axis, name in zip(axes, sets, strict=True):
         for i, method in enumerate(methods):
-            groups = _groups(rows, "shots", dataset=name, method=method)
+            groups = grouped(rows, "shots", dataset=name, method=method)
             if not groups:
                 continue
-            colour, mark = _look(methods, method)
+            colour, mark = look(methods, method)
             xs = [steps.index(s) + 0.05 * (i - len(methods) / 2) for s in groups]
-            found = [_interval(same) for same in groups.values()]
+            found = [interval(same) for same in groups.values()]
             axis.errorbar(
                 xs, [m for m, _ in found], yerr=[h for _, h in found], color=colour, marker=mark, markersize=5,
                 linewidth=1.4, elinewidth=0.8, capsize=2, label=method,
@@ -65,19 +73,19 @@ def shots(rows: Sequence[Row]) -> bytes:
         axis.set_title(name, loc="left", fontsize=11, color=INK)
         axis.set_xlabel("shots per class")
     axes[0].set_ylabel("accuracy, %")
-    return _finish(figure, "bars: 95% interval over seeds")
+    return finish(figure, "bars: 95% interval over seeds")
 
 
 def curves(rows: Sequence[Row]) -> bytes:
     """Test accuracy against training step, a panel for each set, a line for each method."""
-    methods, sets = _order(rows, "method"), _order(rows, "dataset")
-    figure, axes = _panels(len(sets))
+    methods, sets = order(rows, "method"), order(rows, "dataset")
+    figure, axes = panels(len(sets))
     for axis, name in zip(axes, sets, strict=True):
         for method in methods:
-            lines = [r["result"]["curve"] for r in _where(rows, dataset=name, method=method)]
+            lines = [r["result"]["curve"] for r in where(rows, dataset=name, method=method)]
             if not lines:
                 continue
-            colour, mark = _look(methods, method)
+            colour, mark = look(methods, method)
             for line in lines:
                 axis.plot(
                     [s for s, _ in line], [100 * a for _, a in line], color=colour, alpha=0.25, linewidth=0.9
@@ -88,22 +96,21 @@ def curves(rows: Sequence[Row]) -> bytes:
             axis.plot(steps, middle, color=colour, marker=mark, markersize=4, linewidth=1.8, label=method)
         axis.set_xscale("symlog", linthresh=1)
         axis.set_xlim(left=0)
-        ticks = sorted({s for r in _where(rows, dataset=name) for s, _ in r["result"]["curve"]})
+        ticks = sorted({s for r in where(rows, dataset=name) for s, _ in r["result"]["curve"]})
         axis.set_xticks(ticks, [str(int(t)) for t in ticks], fontsize=8)
         axis.minorticks_off()
         axis.set_title(name, loc="left", fontsize=11, color=INK)
         axis.set_xlabel("training step")
     axes[0].set_ylabel("test accuracy, %")
-    return _finish(figure, "thin: one seed; thick: their mean")
+    return finish(figure, "thin: one seed; thick: their mean")
 
 
 def film(rows: Sequence[Row]) -> bytes:
     """Boxes of |γ − 1| and |β| by layer, a row of panels for each set: FiT-LDA's first run with the most shots."""
-    sets = [name for name in _order(rows, "dataset") if _with_film(rows, name)]
-    pyplot = _pyplot()
+    sets = [name for name in order(rows, "dataset") if _with_film(rows, name)]
     sites = len({k.rpartition(".")[0] for k in _with_film(rows, sets[0])[0]["result"]["film"]})
     width = max(9.0, 0.44 * sites + 2)
-    figure, axes = pyplot.subplots(
+    figure, axes = pyplot().subplots(
         len(sets),
         2,
         figsize=(width, 2.3 * len(sets) + 1.2),
@@ -129,9 +136,9 @@ def film(rows: Sequence[Row]) -> bytes:
             axis.set_title(f"{name}: {label}", loc="left", fontsize=11, color=INK)
             axis.set_xticks(range(1, len(boxes) + 1), [str(i) for i in range(1, len(boxes) + 1)], fontsize=8)
             axis.set_ylim(bottom=0)
-            _plain(axis)
+            plain(axis)
     figure.supxlabel("FiLM layer, from the image to the head (box: quartiles, line: median)", fontsize=10)
-    return _save(figure)
+    return save(figure)
 
 
 def bodies(rows: Sequence[Row]) -> bytes:
@@ -140,11 +147,11 @@ def bodies(rows: Sequence[Row]) -> bytes:
         {r["settings"]["dataset"] for r in same}
         for head in HEADS
         for body in BODIES
-        if (same := _where(rows, method=f"{head}-{body}"))
+        if (same := where(rows, method=f"{head}-{body}"))
     ]
     rows = [r for r in rows if all(r["settings"]["dataset"] in has for has in sets)]  # what every bar has
     found = {
-        head: [_mean_over_sets(_where(rows, method=f"{head}-{body}")) for body in BODIES] for head in HEADS
+        head: [_mean_over_sets(where(rows, method=f"{head}-{body}")) for body in BODIES] for head in HEADS
     }
     names = {"None": "nothing", "FiLM": "FiLM", "All": "all weights"}
     return _bars(found, [names[b] for b in BODIES], "what of the backbone is learned", _sets_of(rows))
@@ -152,51 +159,54 @@ def bodies(rows: Sequence[Row]) -> bytes:
 
 def splits(rows: Sequence[Row]) -> bytes:
     """Bars: accuracy by how the images are used in the episodes, a panel for each set and head."""
-    pyplot = _pyplot()
-    heads, sets = _order(rows, "method"), _order(rows, "dataset")
-    ways = [s for s in SPLITS if _where(rows, split=s)]
-    steps = _order(rows, "shots")
-    figure, axes = pyplot.subplots(
+    heads, sets = order(rows, "method"), order(rows, "dataset")
+    ways = [s for s in SPLITS if where(rows, split=s)]
+    steps = order(rows, "shots")
+    figure, axes = pyplot().subplots(
         len(heads), len(sets), figsize=(4.6 * len(sets), 2.9 * len(heads)), squeeze=False, sharey="col",
         layout="constrained",
     )  # fmt: skip
     for row, method in zip(axes, heads, strict=True):
         for axis, name in zip(row, sets, strict=True):
             for i, way in enumerate(ways):
-                groups = _groups(rows, "shots", dataset=name, method=method, split=way)
+                groups = grouped(rows, "shots", dataset=name, method=method, split=way)
                 xs = [steps.index(s) + 0.8 * (i + 0.5) / len(ways) - 0.4 for s in groups]
-                seen = [_interval(same) for same in groups.values()]
+                seen = [interval(same) for same in groups.values()]
                 axis.bar(
                     xs, [m for m, _ in seen], 0.72 / len(ways), yerr=[h for _, h in seen], color=COLOURS[i],
                     alpha=0.8, ecolor=INK, error_kw={"elinewidth": 0.8}, capsize=2, label=SPLITS[way],
                 )  # fmt: skip
             axis.set_xticks(range(len(steps)), [str(s) for s in steps])
             axis.set_title(f"{method} on {name}", loc="left", fontsize=11, color=INK)
-            low = min((100 * r["result"]["accuracy"] for r in _where(rows, dataset=name)), default=0)
+            low = min((100 * r["result"]["accuracy"] for r in where(rows, dataset=name)), default=0)
             axis.set_ylim(bottom=max(0, low - 8))
-            _plain(axis)
+            plain(axis)
         row[0].set_ylabel("accuracy, %")
     for axis in axes[-1]:
         axis.set_xlabel("shots per class")
-    return _finish(figure, "bars: 95% interval over seeds; the axis does not begin at 0")
+    return finish(figure, "bars: 95% interval over seeds; the axis does not begin at 0")
 
 
-FIGURES: dict[str, Callable[[Sequence[Row]], bytes]] = {
+FIGURES: dict[str, Callable[[Sequence[Row]], bytes | None]] = {
     "size": size,
     "shots": shots,
     "curves": curves,
     "film": film,
     "bodies": bodies,
     "splits": splits,
+    "communication": communication,
+    "spread": spread,
 }
 # What a row has to have, among its settings and its results.
 NEEDS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Any]] = {
     "size": lambda settings, result: "shots" in settings and "numbers" in result,
     "shots": lambda settings, _: "shots" in settings,
-    "curves": lambda _, result: result.get("curve"),
+    "curves": lambda settings, result: result.get("curve") and not is_federated(settings),
     "film": lambda _, result: result.get("film"),
     "bodies": lambda settings, _: settings["method"] in [f"{h}-{b}" for h in HEADS for b in BODIES],
     "splits": lambda settings, _: "shots" in settings and settings.get("split") in SPLITS,
+    "communication": has_curve,
+    "spread": has_clients,
 }
 
 
@@ -207,7 +217,7 @@ def draw(name: str, rows: Sequence[Row]) -> bytes | None:
 
 
 def _bars(found: Mapping[str, Sequence[float | None]], groups: Sequence[str], label: str, note: str) -> bytes:
-    figure, axes = _panels(1)
+    figure, axes = panels(1)
     axis = axes[0]
     for i, (name, values) in enumerate(found.items()):
         here = [(g, v) for g, v in enumerate(values) if v is not None]
@@ -219,48 +229,20 @@ def _bars(found: Mapping[str, Sequence[float | None]], groups: Sequence[str], la
     axis.set_xticks(range(len(groups)), groups)
     axis.set_xlabel(label)
     axis.set_ylabel("mean accuracy, %")
-    return _finish(figure, note)
+    return finish(figure, note)
 
 
 def _sets_of(rows: Sequence[Row]) -> str:
-    return "mean over " + ", ".join(_order(rows, "dataset"))
-
-
-def _order(rows: Sequence[Row], name: str) -> list[Any]:
-    """The values of a setting as they come, numbers before words and in order."""
-    found = list(dict.fromkeys(r["settings"][name] for r in rows if name in r["settings"]))
-    if name == "method":
-        found.sort(key=lambda v: list(METHODS).index(v) if v in METHODS else len(METHODS))
-    if name == "shots":
-        found.sort(key=lambda v: (isinstance(v, str), v))
-    return found
-
-
-def _where(rows: Sequence[Row], **wanted: Any) -> list[Row]:
-    return [r for r in rows if all(r["settings"].get(k) == v for k, v in wanted.items())]
-
-
-def _groups(rows: Sequence[Row], by: str, **wanted: Any) -> dict[Any, list[Row]]:
-    same = _where(rows, **wanted)
-    return {v: part for v in _order(rows, by) if (part := _where(same, **{by: v}))}
-
-
-def _interval(rows: Sequence[Row]) -> tuple[float, float]:
-    mean, half = mean_interval([100 * r["result"]["accuracy"] for r in rows])
-    return mean, 0.0 if half != half else half
-
-
-def _mean(rows: Sequence[Row]) -> float:
-    return _interval(rows)[0]
+    return "mean over " + ", ".join(order(rows, "dataset"))
 
 
 def _mean_over_sets(rows: Sequence[Row]) -> float | None:
-    sets = [_mean(_where(rows, dataset=name)) for name in _order(rows, "dataset")]
+    sets = [mean(where(rows, dataset=name)) for name in order(rows, "dataset")]
     return sum(sets) / len(sets) if sets else None
 
 
 def _with_film(rows: Sequence[Row], name: str) -> list[Row]:
-    found = [r for r in _where(rows, dataset=name) if r["result"].get("film")]
+    found = [r for r in where(rows, dataset=name) if r["result"].get("film")]
     moved = [
         r for r in found if r["result"].get("share") != 0
     ]  # the choice may have been to stay at the start
@@ -268,64 +250,6 @@ def _with_film(rows: Sequence[Row], name: str) -> list[Row]:
     return sorted(own, key=lambda r: (-r["result"]["images"], r["settings"]["seed"]))
 
 
-def _look(methods: Sequence[str], method: str) -> tuple[str, str]:
-    place = methods.index(method) % len(COLOURS)
-    return COLOURS[place], MARKS[place]
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        raise MissingExtraError("A figure", "report") from None
-    return pyplot
-
-
 def need_matplotlib() -> None:
     """Say so if it is not there."""
-    _pyplot()
-
-
-def _panels(count: int) -> tuple[Any, list[Any]]:
-    width = 4.4 * count if count > 1 else 6.4
-    figure, axes = _pyplot().subplots(1, count, figsize=(width, 3.9), squeeze=False, layout="constrained")
-    for axis in axes[0]:
-        _plain(axis)
-    return figure, list(axes[0])
-
-
-def _plain(axis: Any) -> None:
-    axis.grid(axis="y", color=GRID)
-    axis.set_axisbelow(True)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
-
-
-def _finish(figure: Any, note: str) -> bytes:
-    drawn: dict[str, Any] = {}  # in any panel: a method may be missing in the first one
-    for axis in figure.axes:
-        drawn = {label: h for h, label in zip(*axis.get_legend_handles_labels(), strict=True)} | drawn
-    legend = figure.legend(
-        drawn.values(),
-        drawn.keys(),
-        loc="outside lower center",
-        ncols=min(len(drawn), 5),
-        frameon=False,
-        fontsize=9,
-        title=note,
-    )
-    legend.get_title().set(fontsize=8.5, color=MUTED)
-    for handle in legend.legend_handles:
-        if hasattr(handle, "set_sizes"):
-            handle.set_sizes([40])
-    return _save(figure)
-
-
-def _save(figure: Any) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=140, facecolor="white")
-    _pyplot().close(figure)
-    return buffer.getvalue()
+    pyplot()

@@ -42,17 +42,17 @@ class Cell:
         return abs(self.mean - self.published.value) <= self.half + (self.published.half or 0.0) + 1e-9
 
     def __str__(self) -> str:
-        ours = f"{_tenths(self.mean)} ± {NOTHING if self.half is None else _tenths(self.half)}"
+        ours = tenths(self.mean) + ("" if self.half is None else f" ± {tenths(self.half)}")
         if self.published is None or self.difference is None:
             return ours
         theirs = self.published.printed
         if self.published.printed_interval:
             theirs += f" ± {self.published.printed_interval}"
         mark = {True: " ✓", False: " ✗", None: ""}[self.inside]
-        return f"{ours} ({theirs}, {_tenths(self.difference, '+')}{mark})"
+        return f"{ours} ({theirs}, {tenths(self.difference, '+')}{mark})"
 
 
-def _tenths(value: float, sign: str = "") -> str:
+def tenths(value: float, sign: str = "") -> str:
     """One digit, a real minus, and no minus before zero."""
     return f"{round(value, 1) + 0.0:{sign}.1f}".replace("-", "−")
 

@@ -1,4 +1,4 @@
-"""The methods of the paper's tables by name: which head, and what of the backbone is learned."""
+"""The methods of the paper's tables by name: which head, what of the backbone is learned; and the ways to split."""
 
 from __future__ import annotations
 
@@ -37,3 +37,6 @@ for _title, _adapter in {
     for _head in ("LDA", "QDA", "ProtoNets"):
         if _adapter != "film":
             METHODS[f"{_title}-{_head}"] = {"head": _head.lower(), "adapter": _adapter}
+
+# How the images are used in the episodes: the ablation's three ways, and ours.
+SPLITS = {"no_split": "No Split", "split": "Split", "use_all": "Use All", "resplit": "Resplit"}

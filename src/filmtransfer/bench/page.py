@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from .layout import NOTHING, Cell, Count, Table
+from .layout import NOTHING, Cell, Count, Table, tenths
 from .recipe import Recipe
 from .sweep import Sweep
 
@@ -21,6 +21,8 @@ WORDS = {
     "film": "How far FiLM moved, by layer",
     "bodies": "LDA against a linear head, by what of the backbone is learned",
     "splits": "Accuracy by how the images are used in the episodes",
+    "communication": "Accuracy against what was sent, between the bounds",
+    "spread": "Accuracy of single clients",
 }
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --soft: #f3f4f6; --line: #d8dce2; --muted: #5b6470;
@@ -47,12 +49,12 @@ ul { padding-left: 1.2rem; } summary { cursor: pointer; }
 def page(recipe: Recipe, made: Sweep, tables: Sequence[Table], figures: Mapping[str, bytes]) -> str:
     """The whole page."""
     total = len(recipe.runs())
-    spent = sum(row["result"].get("seconds_in_all", 0) for row in made.rows)
+    spent = sum(row["result"].get("seconds_in_all", row["result"].get("seconds", 0)) for row in made.rows)
     status = f"{len(made.rows)} of {total} runs, {spent / 3600:.1f} hours of computing."
     parts = [
         f"<h1>{escape(recipe.title)}</h1>",
         f'<p class="muted">{escape(status)}</p>',
-        *(_html_table(table) for table in tables),
+        *(_html_table(table, i > 0 or table.title != recipe.title) for i, table in enumerate(tables)),
         *(_figure(name, picture) for name, picture in figures.items()),
         _failures(made),
         f"<h2>The recipe</h2><pre>{escape(recipe.about)}</pre>" if recipe.about else "",
@@ -67,7 +69,8 @@ def page(recipe: Recipe, made: Sweep, tables: Sequence[Table], figures: Mapping[
     )
 
 
-def _html_table(table: Table) -> str:
+def _html_table(table: Table, heading: bool) -> str:
+    """With its title above it, unless that stands above the whole page."""
     heads = "".join(f'<th scope="col" class="row">{escape(name)}</th>' for name in table.row_names)
     heads += "".join(f'<th scope="col">{escape(name)}</th>' for name in table.column_heads)
     rows = []
@@ -77,7 +80,8 @@ def _html_table(table: Table) -> str:
     notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
     title = escape(table.title)
     return (
-        f'<h2>{title}</h2><p class="muted">{escape(table.caption.removeprefix(table.title + ".").strip())}</p>'
+        (f"<h2>{title}</h2>" if heading else "")
+        + f'<p class="muted">{escape(table.caption.removeprefix(table.title + ".").strip())}</p>'
         f'<div class="wide" role="region" aria-label="{title}" tabindex="0"><table>'
         f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
         + (f"<ul>{notes}</ul>" if notes else "")
@@ -91,16 +95,17 @@ def _html_cell(cell: Cell | Count | None) -> str:
         digits = f"{cell.value:,.{cell.digits}f}"
         beside = f"<small>paper {escape(cell.published.printed)}</small>" if cell.published else ""
         return f"<td>{digits}{beside}</td>"
-    half = NOTHING if cell.half is None else f"{cell.half:.1f}"
+    ours = tenths(cell.mean) + ("" if cell.half is None else f" ± {tenths(cell.half)}")
     if cell.published is None:
-        return f"<td>{cell.mean:.1f} ± {half}</td>"
+        return f"<td>{ours}</td>"
     mark = {True: ("inside", "✓"), False: ("outside", "✗"), None: ("", "")}[cell.inside]
     theirs = cell.published.printed + (
         f" ± {cell.published.printed_interval}" if cell.published.printed_interval else ""
     )
+    difference = tenths(cell.difference or 0.0, "+")
     return (
-        f'<td>{cell.mean:.1f} ± {half}<small>paper {escape(theirs)}; <span class="{mark[0]}">'
-        f"{cell.difference:+.1f} {mark[1]}</span></small></td>"
+        f'<td>{ours}<small>paper {escape(theirs)}; <span class="{mark[0]}">'
+        f"{difference} {mark[1]}</span></small></td>"
     )
 
 
@@ -122,9 +127,15 @@ def _failures(made: Sweep) -> str:
 
 def _runs(made: Sweep) -> str:
     """Every run, for whoever wants to look closer."""
-    shown = ("dataset", "shots", "method", "split", "seed")
+    shown = (
+        "dataset", "clients", "shots", "method", "split", "bound", "algorithm", "compression", "seed",
+    )  # fmt: skip
+    measurable = (
+        "accuracy", "personalized", "images", "test_images", "numbers", "bytes", "updateable", "parameters",
+        "bytes_up", "bytes_down", "steps", "seconds",
+    )  # fmt: skip
     found = [name for name in shown if any(name in row["settings"] for row in made.rows)]
-    measured = ("accuracy", "images", "test_images", "numbers", "bytes", "steps", "seconds")
+    measured = [name for name in measurable if any(name in row["result"] for row in made.rows)]
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in (*found, *measured))
     rows = "".join(
         "<tr>"

@@ -19,10 +19,14 @@ from typing import Any
 
 from ..errors import InputError, UsageError, choices
 from ..training.presets import Settings, preset
+from . import federations
 from .methods import METHODS
 
-TABLES = ("few_shot", "vtab", "splits", "bodies", "released", "adapters")
-FIGURES = ("size", "shots", "curves", "film", "bodies", "splits")
+TABLES = (
+    "few_shot", "vtab", "splits", "bodies", "released", "adapters",
+    "federated", "federated_algorithms", "federated_methods",
+)  # fmt: skip
+FIGURES = ("size", "shots", "curves", "film", "bodies", "splits", "communication", "spread")
 EXPERIMENT = {"name", "title", "table", "figures", "protocol"}
 # What decides a run: the data, the method, and every choice of the estimator.
 DATA = {"dataset", "shots", "seed", "test_images", "data_split", "protocol", "curve"}
@@ -31,11 +35,12 @@ CHOICES = {
     "learning_rate", "split", "image_size", "train_size", "support_size", "max_query", "micro_batch", "film_from",
     "cache_mb", "batch", "search_steps", "prior", "device", "precision",
 }  # fmt: skip
-KEYS = DATA | CHOICES | {"method"}
+OTHERS = DATA | CHOICES | {"method"}  # of all but federated runs
+KEYS = OTHERS | federations.FIELDS
 ALWAYS = ("dataset", "method", "seed")  # every run has them
 BACKBONE = "efficientnet_lite0"  # where a recipe names none
 # Where and how fast it is computed does not make it another run.
-BESIDE = {"device", "micro_batch", "cache_mb"}
+BESIDE = {"device", "micro_batch", "cache_mb", "timeout"}
 
 
 @dataclass(frozen=True)
@@ -46,9 +51,13 @@ class Run:
 
     def decides(self) -> dict[str, Any]:
         """What makes it this run and no other: its settings, and what its preset says today."""
-        found = {k: v for k, v in self.settings.items() if k not in BESIDE}
+        federated = federations.is_federated(self.settings)
+        chosen = federations.decides(self.settings) if federated else self.settings
+        found = {k: v for k, v in chosen.items() if k not in BESIDE}
         if "weights" in found:
             found["weights"] = Path(str(found["weights"])).name  # the file, not where it lies
+        if federated:
+            return found
         said = preset(str(self.settings.get("preset", "fast"))).to_dict()
         plain = Settings(steps=None, learning_rate=0.0).to_dict()
         says = {k: v for k, v in said.items() if v != plain[k] and k not in BESIDE}
@@ -61,6 +70,8 @@ class Run:
 
     def __str__(self) -> str:
         s = self.settings
+        if federations.is_federated(s):
+            return federations.name(s)
         shots = f" {s['shots']} shots" if "shots" in s else ""
         split = f" {s['split']}" if "split" in s else ""
         return f"{s['dataset']}{shots} {s['method']}{split} seed {s['seed']}"
@@ -88,6 +99,7 @@ class Recipe:
             method = str(point.get("method", self.settings.get("method")))
             own = {**METHODS.get(method, {}), **self.methods.get(method, {})}
             chosen = {"backbone": BACKBONE, **self.settings, **own, **point}
+            federations.check(chosen, OTHERS)
             found.append(Run(chosen))
         return list({run.key: run for run in found}.values())
 

@@ -24,9 +24,10 @@ from ..errors import FitWarning, InputError, UsageError, choices
 from ..estimator import FewShotClassifier
 from ..seeding import generator, permutation
 from .curve import accuracy_curve
+from .federations import is_federated
 from .recipe import CHOICES, Run
 
-PROTOCOLS = ("few-shot", "vtab")
+PROTOCOLS = ("few-shot", "vtab", "federated")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,10 @@ class Task:
 
 def run(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
     """Do it, and say how it went."""
+    if is_federated(settings):
+        from ..federated.simulate import run as simulate  # needs flwr
+
+        return simulate(settings, root)
     task = draw(settings, root)
     clf = FewShotClassifier(
         **{k: v for k, v in settings.items() if k in CHOICES}, seed=int(settings.get("seed", 0))
@@ -88,7 +93,7 @@ def check_backbones(runs: Iterable[Run]) -> None:
 
 
 def draw(settings: Mapping[str, Any], root: Path) -> Task:
-    """The task of a run: the same for every method and backbone, another for each seed."""
+    """The task of a run that is not federated: the same for every method and backbone, another for each seed."""
     name, seed = str(settings["dataset"]), int(settings.get("seed", 0))
     protocol = settings.get("protocol", "few-shot")
     if protocol not in PROTOCOLS:

@@ -12,19 +12,20 @@ from typing import Any
 
 from ..errors import choices
 from .beside import Beside, beside, beside_competitors, beside_results, beside_splits
-from .cells import Place, Row, Runs, accuracies, by_method, differences, mean_result, only
+from .cells import Place, Row, Runs, accuracies, by_backbone, by_method, differences, mean_result, only
+from .federated import federated, federated_algorithms, federated_methods
 from .layout import NOTHING, Cell, Count, Table
+from .methods import SPLITS
 from .published import GROUPS, Published
 
 Column = Mapping[Place, Cell | Count]
 MEANS = [Place(group) for group in GROUPS]
-SPLITS = {"no_split": "No Split", "split": "Split", "use_all": "Use All", "resplit": "Resplit"}
 
 
 def few_shot(rows: Sequence[Row], title: str = "Few-shot accuracy") -> list[Table]:
     """Data set × shots by method: accuracy; then relative model update size (RMUS) and bytes of the update file."""
     tables = []
-    for backbone, own in _by_backbone(rows).items():
+    for backbone, own in by_backbone(rows).items():
         accuracy = _by_method(own, partial(beside, table="few_shot_results"))
         sizes: dict[str, Column] = {}
         for method, runs in by_method(own, _method).items():
@@ -42,14 +43,14 @@ def vtab(rows: Sequence[Row], title: str = "VTAB-1k accuracy") -> list[Table]:
     sets = [Place(name) for name in GROUPS["all"]]
     return [
         _table(title, backbone, _by_method(own, partial(beside, table="vtab_results")), sets)
-        for backbone, own in _by_backbone(rows).items()
+        for backbone, own in by_backbone(rows).items()
     ]
 
 
 def splits(rows: Sequence[Row], title: str = "Accuracy by use of the data") -> list[Table]:
     """No Split, Split, Use All, and our Resplit, for each head."""
     tables = []
-    for backbone, own in _by_backbone(rows).items():
+    for backbone, own in by_backbone(rows).items():
         columns = {
             f"{method} {words}": accuracies(only(runs, partial(_splits, split)), beside_splits)
             for method, runs in by_method(own, _method).items()
@@ -63,7 +64,7 @@ def bodies(rows: Sequence[Row], title: str = "Accuracy by what is learned") -> l
     """{LDA, linear} × {None, FiLM, All}."""
     return [
         _table(title, backbone, _by_method(own, partial(beside, table="vtab_body_ablations")))
-        for backbone, own in _by_backbone(rows).items()
+        for backbone, own in by_backbone(rows).items()
     ]
 
 
@@ -72,7 +73,7 @@ def released(
 ) -> list[Table]:
     """Our corrected behaviour, the released code's, and their difference seed by seed."""
     tables = []
-    for backbone, own in _by_backbone(rows).items():
+    for backbone, own in by_backbone(rows).items():
         columns: dict[str, Column] = {}
         for method, runs in by_method(own, _corrected).items():
             published = partial(_beside_method, method)
@@ -87,7 +88,7 @@ def released(
 def adapters(rows: Sequence[Row], title: str = "Adapters") -> list[Table]:
     """A method a row: millions of numbers, the means of VTAB-1k, and each set that was run."""
     tables = []
-    for backbone, own in _by_backbone(rows).items():
+    for backbone, own in by_backbone(rows).items():
         columns = _by_method(own, beside_competitors)
         places = _ordered({Place.of(row["settings"]) for row in own})
         means = MEANS if _has_vtab(places) else []
@@ -115,6 +116,9 @@ TABLES: dict[str, Callable[..., list[Table]]] = {
     "bodies": bodies,
     "released": released,
     "adapters": adapters,
+    "federated": federated,
+    "federated_algorithms": federated_algorithms,
+    "federated_methods": federated_methods,
 }
 
 
@@ -150,14 +154,6 @@ def _beside_method(method: str, settings: Mapping[str, Any]) -> Published | None
 
 def _splits(split: str, settings: Mapping[str, Any]) -> bool:
     return settings.get("split") == split
-
-
-def _by_backbone(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """The rows of each backbone; another way of loading it does not make it another."""
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(str(row["settings"]["backbone"]).removesuffix("_released"), []).append(row)
-    return found
 
 
 def _by_method(rows: Sequence[Row], published: Beside) -> dict[str, Column]:

@@ -15,7 +15,7 @@ import typer
 
 from .. import __version__
 from ..errors import FitError
-from . import backbones, bench, demo, evaluate, predict, show, train
+from . import backbones, bench, demo, evaluate, federate, predict, show, train
 from .printing import Printer
 
 
@@ -52,6 +52,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("show")(show.show)
 app.command("backbones")(backbones.backbones)
 app.add_typer(bench.app, name="bench")
+app.add_typer(federate.app, name="federate")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 
 from ..errors import InputError, UsageError
 from .printing import Json, Printer, Threads, duration, percent, progress_line, size
+from .settings import read_settings
 
 app = typer.Typer(
     help="Rerun the paper's experiments, and see ours beside the published numbers.",
@@ -198,16 +198,8 @@ def _choices(
     method: list[str] | None = None,
     seeds: int | None = None,
 ) -> dict[str, Any]:
-    """What was chosen by hand; values are read as TOML, and as plain words where that fails."""
-    chosen: dict[str, Any] = {}
-    for pair in settings or ():
-        name, sign, value = pair.partition("=")
-        if not sign:
-            raise UsageError(f"--set {pair} has no value.", "As in --set backbone=efficientnet_lite0.")
-        try:
-            chosen[name.strip()] = tomllib.loads(f"x = {value}")["x"]
-        except tomllib.TOMLDecodeError:
-            chosen[name.strip()] = value
+    """What was chosen by hand."""
+    chosen = read_settings(settings, "backbone=efficientnet_lite0")
     if dataset:
         chosen["dataset"] = dataset
     if method:

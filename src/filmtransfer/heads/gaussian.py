@@ -60,7 +60,7 @@ class GaussianHead(nn.Module, ABC):
         """Whether the configured head is made of numbers."""
         return all(bool(torch.isfinite(t).all()) for t in self.configured() if t.is_floating_point())
 
-    def options(self) -> dict[str, str]:
+    def options(self) -> dict[str, Any]:
         """What ``make_head`` needs, beside the name, to make a head like this one."""
         return {}
 

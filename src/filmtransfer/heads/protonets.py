@@ -1,15 +1,20 @@
-"""ProtoNets: the squared distance to the class means, logit_c = −‖z − μ_c‖².
+"""ProtoNets: the squared distance to the class means, logit_c = −‖z − μ_c‖² / τ.
 
-The same as the Gaussian head with Σ = I/2. No covariance, nothing to learn but FiLM.
+The same as the Gaussian head with Σ = τ/2 · I. No covariance, nothing to learn but FiLM. The paper has τ = 1; where a
+backbone's features are far apart (hundreds, on efficientnet_lite0) that is certainty from the first step on, and
+fine-tuning learns from the few mistakes only. A higher temperature τ changes no prediction, and what is learned a lot
+(docs/log.md).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Self
 
 from torch import Tensor
 
+from ..errors import InputError
 from .gaussian import GaussianHead, State, check_support, memberships
 from .statistics import Statistics
 
@@ -18,6 +23,15 @@ class ProtoNets(GaussianHead):
     """Class means only: C·D numbers."""
 
     name = "protonets"
+
+    def __init__(self, temperature: float = 1.0) -> None:
+        super().__init__()
+        if not 0 < temperature < math.inf:
+            raise InputError(f"The temperature cannot be {temperature}.", "It is a number above 0.")
+        self.temperature = float(temperature)
+
+    def options(self) -> dict[str, Any]:
+        return {} if self.temperature == 1 else {"temperature": self.temperature}
 
     def build(self, features: Tensor, labels: Tensor) -> State:
         classes = check_support(features, labels)
@@ -28,7 +42,7 @@ class ProtoNets(GaussianHead):
         # Shifting both by one mean changes no distance and keeps the squares small.
         centre = means.mean(0).detach()
         z, mu = query - centre, means - centre
-        return 2 * z @ mu.mT - (mu * mu).sum(1) - (z * z).sum(1, keepdim=True)
+        return (2 * z @ mu.mT - (mu * mu).sum(1) - (z * z).sum(1, keepdim=True)) / self.temperature
 
     def compact(self) -> dict[str, Tensor]:
         return {"means": self.configured()[0]}

@@ -50,7 +50,7 @@ class Update:
     pixels: PixelSpec
     settings: dict[str, Any] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
-    head_options: dict[str, str] = field(default_factory=dict)
+    head_options: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     versions: dict[str, str] = field(default_factory=dict)
     support: tuple[Tensor, Tensor] | None = None
@@ -231,7 +231,7 @@ class Update:
                 raise UpdateFileError(f"{part} is not a table.")
         spec = _pixels(meta["pixels"])
         options = meta.get("head_options", {})
-        if not isinstance(options, dict) or options.keys() - {"covariance", "divisor"}:
+        if not isinstance(options, dict) or options.keys() - {"covariance", "divisor", "temperature"}:
             raise UpdateFileError("the head's options are not known here.")
         _prior(meta["settings"].get("prior", "uniform"), len(classes))
 

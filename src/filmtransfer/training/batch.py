@@ -41,22 +41,10 @@ class Rule(Protocol):
     def augment(self, pixels: Tensor, stream: torch.Generator) -> Tensor: ...
 
 
-@dataclass(frozen=True)
-class Cosine:
-    """Adam with a cosine decay; images as they are."""
+class AsTheyAre:
+    """Shuffled batches of images as they are: their activations below what learns may be kept."""
 
-    steps: int
-    learning_rate: float
-    batch: int = 32
-    weight_decay: float = 0.0
     mixup = 0.0
-    zero_head = False
-
-    def rate(self, step: int) -> float:
-        return self.learning_rate * (1 + math.cos(math.pi * step / max(self.steps, 1))) / 2
-
-    def optimiser(self, learned: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(learned, lr=self.learning_rate, weight_decay=self.weight_decay)
 
     def choose(self, count: int, stream: torch.Generator) -> Tensor | None:
         del count, stream
@@ -65,6 +53,44 @@ class Cosine:
     def augment(self, pixels: Tensor, stream: torch.Generator) -> Tensor:
         del stream
         return pixels
+
+
+@dataclass(frozen=True)
+class Cosine(AsTheyAre):
+    """Adam with a cosine decay; images as they are."""
+
+    steps: int
+    learning_rate: float
+    batch: int = 32
+    weight_decay: float = 0.0
+    zero_head = False
+
+    def rate(self, step: int) -> float:
+        return self.learning_rate * (1 + math.cos(math.pi * step / max(self.steps, 1))) / 2
+
+    def optimiser(self, learned: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(learned, lr=self.learning_rate, weight_decay=self.weight_decay)
+
+
+@dataclass(frozen=True)
+class Constant(AsTheyAre):
+    """SGD with momentum at one rate; images as they are (the paper's federated BiT)."""
+
+    steps: int
+    learning_rate: float
+    batch: int = 32
+    weight_decay: float = 0.0
+    momentum: float = 0.9
+    zero_head = True
+
+    def rate(self, step: int) -> float:
+        del step
+        return self.learning_rate
+
+    def optimiser(self, learned: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.SGD(
+            learned, lr=self.learning_rate, momentum=self.momentum, weight_decay=self.weight_decay
+        )
 
 
 def train_batches(
@@ -79,20 +105,32 @@ def train_batches(
     time_limit: float | None = None,
     cache_mb: float = 0,
     profile: Profile | None = None,
+    embed: Activations | None = None,
+    begin: tuple[Tensor, Tensor] | None = None,
+    pull: float = 0.0,
 ) -> History:
-    """Take the rule's steps on shuffled batches. Norm statistics stay frozen."""
+    """Take the rule's steps on shuffled batches. Norm statistics stay frozen.
+
+    ``begin`` is a head (weight, bias) to go on from, perhaps with classes that these images do not have;
+    ``pull`` is FedProx's μ.
+    """
     if model.head.name != "linear":
         raise InputError(
             f"Batch training is for the linear head, not {model.head.name}.", "Use fine-tuning by episodes."
         )
-    weight, bias = _first_head(model, pixels, labels, rule.zero_head)
+    if begin is None:
+        weight, bias = _first_head(model, pixels, labels, rule.zero_head)
+    else:
+        weight, bias = nn.Parameter(begin[0].clone()), nn.Parameter(begin[1].clone())
     model.head.state = (weight.detach(), bias.detach())  # the same memory: always as far as training is
     learned = [*model.moving().values(), weight, bias]
     optimiser = rule.optimiser(learned)
     profile = profile or Profile()
-    plain = type(rule) is Cosine  # the same image gives the same activations below, so they may be kept
-    with profile.phase("activations below FiLM, once"):
-        embed = Activations(model, pixels, cache_mb if plain else 0)
+    plain = isinstance(rule, AsTheyAre)
+    if embed is None:
+        with profile.phase("activations below FiLM, once"):
+            embed = Activations(model, pixels, cache_mb if plain else 0)
+    kept = embed
     stream = generator(seed, "batches")
     order = torch.empty(0, dtype=torch.long)
 
@@ -114,7 +152,7 @@ def train_batches(
         with profile.step():
             for part in torch.arange(len(chosen)).split(micro_batch):
                 if squares is None:
-                    features = embed(chosen[part])
+                    features = kept(chosen[part])
                 elif share == 1:
                     features = model.embed(squares[part])
                 else:
@@ -141,6 +179,7 @@ def train_batches(
         time_limit=time_limit,
         schedule=schedule,
         mark=profile.mark,
+        pull=pull,
     )
 
 

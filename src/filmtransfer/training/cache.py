@@ -54,6 +54,12 @@ class Activations:
         rows = self.kept[indices.to(self.kept.device)]
         return self.model.above(rows.permute(0, 3, 1, 2) if self._channels_last(rows) else rows)
 
+    def pick(self, rows: Tensor) -> Activations:
+        """Those of some of the images, without computing them again."""
+        part = Activations(self.model, self.pixels[rows], 0)
+        part.kept = None if self.kept is None else self.kept[rows.to(self.kept.device)]
+        return part
+
     @torch.no_grad()
     def features(self, batch: int = 32) -> Tensor:
         """Features of all images, without a graph."""

@@ -30,8 +30,13 @@ def finetune(
     watch: Watch | None = None,
     time_limit: float | None = None,
     profile: Profile | None = None,
+    embed: Activations | None = None,
+    pull: float = 0.0,
 ) -> History:
-    """Move the model's ψ and e; the head is left to be built from all images afterwards."""
+    """Move the model's ψ and e; the head is left to be built from all images afterwards.
+
+    ``embed`` are activations of these images that somebody has kept; ``pull`` is FedProx's μ.
+    """
     if len(torch.unique(labels)) < 2:
         raise InputError(
             "All images are of one class.", "An episode needs two classes to tell from each other."
@@ -41,15 +46,17 @@ def finetune(
     split = choose_split(settings.split, len(labels))
     tasks = episodes(labels, split, settings.support_size, seed, settings.max_query)
     learned, world = model.learned(), World.current()
-    optimiser = torch.optim.Adam(learned, lr=settings.learning_rate)
+    optimiser = torch.optim.Adam(learned, lr=settings.learning_rate, weight_decay=settings.weight_decay)
     profile = profile or Profile()
-    with profile.phase("activations below FiLM, once"):
-        embed = Activations(model, pixels, settings.cache_mb)
+    if embed is None:
+        with profile.phase("activations below FiLM, once"):
+            embed = Activations(model, pixels, settings.cache_mb)
+    features = embed
 
     def backward() -> StepResult:
         with profile.step():
             return accumulate(
-                embed, model.head, next(tasks), settings.micro_batch, world=world, mark=profile.mark
+                features, model.head, next(tasks), settings.micro_batch, world=world, mark=profile.mark
             )
 
     return run_steps(
@@ -61,4 +68,5 @@ def finetune(
         time_limit=time_limit,
         world=world,
         mark=profile.mark,
+        pull=pull,
     )

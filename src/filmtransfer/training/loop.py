@@ -61,11 +61,16 @@ def run_steps(
     schedule: torch.optim.lr_scheduler.LRScheduler | None = None,
     world: World | None = None,
     mark: Mark = unmarked,
+    pull: float = 0.0,
 ) -> History:
-    """Take ``steps`` steps; ``backward`` adds this process's part of the gradient to ``learned``."""
+    """Take ``steps`` steps; ``backward`` adds this process's part of the gradient to ``learned``.
+
+    ``pull`` is FedProx's μ: μ/2 · ‖ψ − ψ₀‖² is added to the loss, with ψ₀ where the loop began.
+    """
     history = History()
     world = world or World()
     good, good_steps = _copy(learned), 0
+    begin = good
     start = time.monotonic()
     try:
         with between_steps(world) as interruptible:
@@ -73,6 +78,8 @@ def run_steps(
                 optimiser.zero_grad()
                 result = backward()
                 world.add_gradients(learned)
+                if pull:
+                    _pull_back(learned, begin, pull)
                 if not (math.isfinite(result.loss) and _finite([p.grad for p in learned])):
                     raise NonFiniteError
                 good, good_steps = _copy(learned), step - 1  # these numbers have a finite loss
@@ -105,6 +112,13 @@ def run_steps(
     optimiser.zero_grad()
     history.seconds = time.monotonic() - start
     return history
+
+
+@torch.no_grad()
+def _pull_back(learned: list[nn.Parameter], begin: list[torch.Tensor], pull: float) -> None:
+    for parameter, start in zip(learned, begin, strict=True):
+        if parameter.grad is not None:
+            parameter.grad.add_(parameter - start, alpha=pull)
 
 
 def _copy(learned: list[nn.Parameter]) -> list[torch.Tensor]:

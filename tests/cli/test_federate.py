@@ -1,0 +1,108 @@
+"""``fit federate simulate`` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from filmtransfer.cli import main
+from filmtransfer.estimator import FewShotClassifier
+from tests.bench.tiny import wait_until
+
+SMALL = [
+    "federate", "simulate", "--clients", "4", "--ways", "3", "--shots", "3", "--clients-per-round", "3", "--rounds", "3",
+    "--test-images", "60", "--set", "image_size=32", "--set", "film_from=5", "--set", "steps=2",
+]  # fmt: skip
+
+
+def test_a_federation_from_beginning_to_end(tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main([*SMALL, "--out", str(out), "--bounds", "1", "--json"]) == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert [line["round"] for line in found["rounds"]] == [0, 1, 2, 3]
+    assert "Round 3 of 3: 3 clients" in captured.err
+    assert found["lower"]["accuracy"] > 0
+    assert found["upper"]["personalized"] > 0
+    assert json.loads((out / "summary.json").read_text())["updateable"] == found["updateable"]
+    assert len((out / "rounds.jsonl").read_text().splitlines()) == 4
+    assert (out / "communication.png").read_bytes().startswith(b"\x89PNG")
+    loaded = FewShotClassifier.load(out / "global.safetensors")
+    assert len(loaded.classes_) == 12
+    assert main([*SMALL, "--out", str(out)]) == 0  # nothing is left to do, and it says how it ended
+    assert "after 3 rounds" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
+def test_killed_at_a_random_moment_it_ends_with_the_same_bits(tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    words = [*SMALL, "--rounds", "4", "--compression", "int8"]
+    assert main([*words, "--out", str(whole)]) == 0
+    process = subprocess.Popen(
+        [sys.executable, "-m", "filmtransfer", *words, "--out", str(killed)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    lines = killed / "rounds.jsonl"
+    wait_until(
+        lambda: process.poll() is not None or (lines.exists() and len(lines.read_text().splitlines()) > 2)
+    )
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert main([*words, "--out", str(killed)]) == 0
+    one, other = (np.load(folder / "checkpoint.npz")["psi"] for folder in (whole, killed))
+    assert np.array_equal(one, other)
+    assert lines.read_text() == (whole / "rounds.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "line"),
+    [
+        (["--head", "qda"], 2, "The head cannot be 'qda'"),
+        (["--algorithm", "krum", "--secure"], 2, "which secure aggregation hides"),
+        (["--clients-per-round", "9"], 2, "There are 4 clients, and a round takes 9"),
+        (["--ways", "2"], 2, "leave some of the 12 classes to nobody"),
+        (["--shots", "41"], 3, "There are 40 images of airplane"),
+        (["--dataset", "nothing", "--data-root", "/nowhere"], 3, "There is no"),
+        (["--folders", "/nowhere"], 3, "There is no"),
+        (["--engine", "warp"], 2, "The engine cannot be 'warp'"),
+        (["--set", "steps"], 2, "has no value"),
+        (["--set", "speed=3"], 2, "A setting cannot be 'speed'"),
+        (["--epsilon", "1", "--set", "privacy=3"], 2, "privacy cannot be 3"),
+        (["--preset", "huge"], 2, "The preset cannot be 'huge'"),
+        (["--backbone", "nothing"], 2, "nothing"),
+    ],
+)  # fmt: skip
+def test_every_mistake_has_its_line_and_its_code(words, code, line, tmp_path, capsys):
+    assert main([*SMALL, "--out", str(tmp_path / "out"), *words]) == code
+    said = capsys.readouterr().err
+    assert line in said
+    assert "Traceback" not in said
+
+
+def test_a_folder_of_another_federation_is_refused(tmp_path, capsys):
+    assert main([*SMALL, "--rounds", "0", "--out", str(tmp_path)]) == 0
+    assert main([*SMALL, "--rounds", "1", "--head", "lda", "--out", str(tmp_path)]) == 2
+    assert "differs in head" in capsys.readouterr().err
+
+
+def test_the_budget_is_told(tmp_path, capsys):
+    words = [
+        *SMALL,
+        "--epsilon",
+        "3",
+        "--set",
+        "privacy={noise=2.0, clip=0.1, delta=0.01}",
+        "--set",
+        "rounds=9",
+    ]
+    words[words.index("--rounds") + 1] = "9"
+    assert main([*words, "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "No further round: ε =" in said
+    assert "ε = 2" in said or "ε = 1" in said

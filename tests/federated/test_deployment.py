@@ -1,0 +1,446 @@
+"""A federation of real processes on loopback: server and clients as a user starts them, and as they come to grief."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+pytest.importorskip("flwr")
+
+from filmtransfer import FewShotClassifier
+from filmtransfer.cli import main
+from filmtransfer.errors import InputError
+from filmtransfer.federated.deployment.application import bundle
+from filmtransfer.federated.deployment.executor import refuse_strangers
+from filmtransfer.federated.deployment.processes import SECRET_HEADER, free_port
+from filmtransfer.federated.deployment.superlink import Guard
+from filmtransfer.federated.keys import make_client_key, make_keys, make_server_certificate
+from tests.conftest import picture
+
+PATIENCE = 300.0  # seconds until a test says that something does not happen; nothing is timed
+CLASSES = ("disc", "bars", "plain")
+
+
+class Federation:
+    """The processes of one test, in one folder; none of them outlives it."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.port = free_port()
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        make_keys(place / "keys", clients=("anna", "bob", "carla"))
+        for name, classes, shots in (
+            ("anna", CLASSES, 3), ("bob", ("disc", "bars"), 5), ("carla", ("bars", "plain"), 2), ("test", CLASSES, 2)
+        ):  # fmt: skip
+            for label in classes:
+                folder = place / "images" / name / label
+                folder.mkdir(parents=True)
+                for i in range(shots):
+                    kind = CLASSES.index(label)
+                    picture(kind, 1000 * kind + 100 * len(name) + i, size=32).save(folder / f"{i}.png")
+
+    def start(self, name: str, *words: str) -> subprocess.Popen[bytes]:
+        with (self.place / f"{name}.out").open("ab") as out, (self.place / f"{name}.err").open("ab") as err:
+            self.running[name] = subprocess.Popen(
+                [sys.executable, "-m", "filmtransfer", "federate", *words],
+                stdout=out, stderr=err, stdin=subprocess.DEVNULL, cwd=self.place, start_new_session=True,
+            )  # fmt: skip
+        return self.running[name]
+
+    def start_server(self) -> subprocess.Popen[bytes]:
+        plan = ("image_size=32", "steps=1", "evaluate_every=0", f"timeout={PATIENCE}")
+        return self.start(
+            "server", "server", "--keys", "keys", "--folder", "state", "--host", "127.0.0.1",
+            "--port", str(self.port), "--rounds", "3", "--clients-per-round", "3", "--min-clients", "2",
+            "--test", "images/test", "--poll", "0.5", "--json", *(w for pair in plan for w in ("--set", pair)),
+        )  # fmt: skip
+
+    def start_client(self, name: str, images: str | None = None) -> subprocess.Popen[bytes]:
+        return self.start(
+            name, "client", "--data", f"images/{images or name}", "--keys", f"keys/clients/{name}", "--name", name,
+            "--server", f"127.0.0.1:{self.port}", "--state", f"state-{name}", "--poll", "0.5",
+        )  # fmt: skip
+
+    def ask(self, path: str) -> int:
+        trusted = ssl.create_default_context(cafile=str(self.place / "keys" / "ca.crt"))
+        return httpx.get(f"https://127.0.0.1:{self.port}{path}", verify=trusted, trust_env=False).status_code
+
+    def said(self, name: str) -> str:
+        return "".join(
+            (self.place / f"{name}.{end}").read_text()
+            for end in ("out", "err")
+            if (self.place / f"{name}.{end}").exists()
+        )
+
+    def rounds(self) -> dict[int, dict]:
+        lines = self.place / "state" / "rounds.jsonl"
+        if not lines.exists():
+            return {}
+        found = [json.loads(line) for line in lines.read_text().splitlines()]
+        return {line["round"]: line for line in found if line["round"]}
+
+    def until(self, what: str, happens: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not happens():
+            if time.monotonic() > deadline:
+                pytest.fail(f"Not in {PATIENCE:.0f} s: {what}\n{self.logs()}")
+            for name, process in self.running.items():
+                if name == "server" and process.poll() not in (None, 0, -signal.SIGKILL):
+                    pytest.fail(f"The server ended before: {what}\n{self.logs()}")
+            time.sleep(0.05)
+
+    def logs(self) -> str:
+        files = [*self.place.glob("*.err"), *self.place.glob("*.out"), *self.place.glob("state*/*.log")]
+        return "\n".join(f"== {f.relative_to(self.place)}\n{f.read_text()[-3000:]}" for f in files)
+
+    def children(self, name: str) -> dict[str, int]:
+        """What a process of ours has started and lives: superlink or supernode, and executor, which is a fork."""
+        return {module: pid for pid, parent, module in processes() if parent == self.running[name].pid}
+
+    def end(self) -> None:
+        pids = {process.pid for process in self.running.values()}
+        family = {pid for pid, parent, _ in processes() if parent in pids} | pids
+        for pid in family:
+            for number in (signal.SIGKILL, signal.SIGCONT):
+                try:
+                    os.killpg(pid, number)
+                except (ProcessLookupError, PermissionError):
+                    pass
+        for process in self.running.values():
+            process.wait()
+
+
+def processes() -> list[tuple[int, int, str]]:
+    """Living processes of federations: id, parent's id, what it is."""
+    listed = subprocess.run(
+        ["ps", "-ww", "-eo", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True
+    )
+    found = []
+    for line in listed.stdout.splitlines():
+        pid, parent, state, words = line.split(None, 3)
+        if not state.startswith("Z"):
+            module = re.search(r"filmtransfer\.federated\.deployment\.(\w+)", words)
+            if module or "-m filmtransfer federate" in words:
+                found.append((int(pid), int(parent), module[1] if module else "executor"))
+    return found
+
+
+@pytest.fixture
+def federation(tmp_path) -> Iterator[Federation]:
+    made = Federation(tmp_path)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def test_three_clients_one_killed_the_server_killed_a_stranger_refused(federation):
+    """One federation that lives through all of it, since its processes take their time to start."""
+    make_client_key(federation.place / "keys", "dave")
+    (federation.place / "keys" / "nodes" / "dave.pub").unlink()  # the server does not know him
+
+    for name in ("anna", "bob", "carla"):
+        federation.start_client(name)
+    federation.start_server()
+
+    # An unknown node is refused, clearly, while the others work.
+    federation.until("the server is open", lambda: "The server is open" in federation.said("server"))
+    assert federation.ask("/health") == 200
+    assert federation.ask("/v1/control/list-nodes") == 404  # its control is not for everybody on this machine
+    stranger = federation.start_client("dave", images="anna")
+    assert stranger.wait(PATIENCE) == 4
+    assert "The server refuses dave: it does not know this key" in federation.said("dave")
+
+    # Unequal clients with different classes share a round.
+    everyone = ["anna", "bob", "carla"]
+    federation.until(
+        "all in a round", lambda: any(r["clients"] == everyone for r in federation.rounds().values())
+    )
+    first = next(r for r in federation.rounds().values() if r["clients"] == everyone)
+    assert not first["missing"]
+    assert not first["refused"]
+    assert first["examples"] == 3 * 3 + 2 * 5 + 2 * 2
+
+    # One client is killed while it works: the round completes without it, and names it.
+    os.kill(federation.children("carla")["executor"], signal.SIGSTOP)  # it will not get ahead of us
+    orphans = federation.children("carla")
+    begun = federation.said("carla").count("Training.")
+    federation.until("carla gets the next round", lambda: federation.said("carla").count("Training.") > begun)
+    federation.running["carla"].kill()
+    os.kill(orphans["executor"], signal.SIGCONT)
+    federation.until("a round without carla", lambda: any(r["missing"] for r in federation.rounds().values()))
+    cut = next(line for line in federation.rounds().values() if line["missing"])
+    assert list(cut["missing"]) == ["carla"]
+    assert cut["examples"] == 3 * 3 + 2 * 5
+    federation.until(
+        "her processes end", lambda: not set(orphans.values()) & {pid for pid, _, _ in processes()}
+    )
+
+    # The server is killed: its processes end with it, and started again it goes on, with the clients that are there.
+    before = federation.rounds()
+    orphans = federation.children("server")
+    assert set(orphans) == {"superlink", "executor"}
+    federation.running["server"].kill()
+    federation.running["server"].wait()
+    federation.until(
+        "its processes end", lambda: not set(orphans.values()) & {pid for pid, _, _ in processes()}
+    )
+    (federation.place / "server.out").unlink()
+    again = federation.start_server()
+    assert again.wait(PATIENCE) == 0, federation.logs()
+    after = federation.rounds()
+    assert sorted(after) == [1, 2, 3]
+    assert all(after[number] == line for number, line in before.items())
+    assert "Going on after round" in federation.said("server")
+
+    # What was learned is there, on all sides.
+    result = json.loads((federation.place / "server.out").read_text())
+    assert result["rounds"] == 3
+    assert result["classes"] == sorted(CLASSES)
+    assert result["clients"] == ["anna", "bob"], federation.logs()
+    learned = FewShotClassifier.load(federation.place / "state" / "global.safetensors")
+    assert list(learned.classes_) == sorted(CLASSES)
+    personal = FewShotClassifier.load(federation.place / "state-bob" / "personal.safetensors")
+    assert list(personal.classes_) == ["bars", "disc"]
+
+    # The clients wait for it to come back; told to end, they do, with all they have started.
+    federation.until(
+        "bob misses the server", lambda: "does not answer" in federation.said("bob").rsplit("Keeping", 1)[1]
+    )
+    orphans = federation.children("anna") | federation.children("bob")
+    for name in ("anna", "bob"):
+        federation.running[name].terminate()
+        assert federation.running[name].wait(PATIENCE) == 130
+        assert "Traceback" not in federation.said(name)
+    assert not set(orphans.values()) & {pid for pid, _, _ in processes()}
+
+
+# Certificates that no client may trust.
+
+
+@contextmanager
+def tls_server(folder: Path) -> Iterator[int]:
+    """Shows a certificate to whoever comes, as SuperLink would."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.crt", folder / "server.key")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def greet() -> None:
+            while True:
+                try:
+                    plain, _ = listening.accept()
+                except OSError:
+                    return
+                with plain:
+                    try:
+                        context.wrap_socket(plain, server_side=True).close()
+                    except OSError:
+                        pass
+
+        threading.Thread(target=greet, daemon=True).start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def keys(tmp_path) -> Path:
+    make_keys(tmp_path / "keys", clients=["anna"])
+    return tmp_path / "keys"
+
+
+def join(capsys, keys: Path, data: Path, port: int, *words: str) -> tuple[int, str]:
+    code = main(
+        ["federate", "client", "--data", str(data), "--keys", str(keys / "clients" / "anna"), "--name", "anna",
+         "--server", f"127.0.0.1:{port}", "--state", str(data.parent / "state"), *words]
+    )  # fmt: skip
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    return code, captured.err
+
+
+def test_a_wrong_authority_is_refused(keys, tmp_path, photo_folder, capsys):
+    other = tmp_path / "other"
+    make_keys(other)
+    with tls_server(other) as port:
+        code, err = join(capsys, keys, photo_folder(), port)
+    assert code == 4
+    assert "not signed by the authority" in err
+
+
+def test_an_expired_certificate_is_refused_by_the_client(keys, photo_folder, capsys):
+    now = datetime.now(UTC)
+    make_server_certificate(keys, not_before=now - timedelta(days=3), not_after=now - timedelta(days=1))
+    with tls_server(keys) as port:
+        code, err = join(capsys, keys, photo_folder(), port)
+    assert code == 4
+    assert "has expired" in err
+    assert "--renew" in err
+
+
+def test_a_certificate_for_another_host_is_refused(keys, photo_folder, capsys, monkeypatch):
+    monkeypatch.setattr("filmtransfer.federated.keys.ALWAYS", ("elsewhere.example",))
+    make_server_certificate(keys)
+    with tls_server(keys) as port:
+        code, err = join(capsys, keys, photo_folder(), port)
+    assert code == 4
+    assert "for another name" in err
+
+
+def test_a_server_without_tls_is_refused(keys, photo_folder, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def greet() -> None:
+            plain, _ = listening.accept()
+            with plain:
+                plain.recv(1000)
+                plain.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        threading.Thread(target=greet, daemon=True).start()
+        code, err = join(capsys, keys, photo_folder(), listening.getsockname()[1])
+    assert code == 4
+    assert "does not speak TLS" in err
+
+
+def test_a_server_that_is_not_there_is_waited_for(keys, photo_folder, capsys):
+    code, err = join(capsys, keys, photo_folder(), free_port(), "--wait", "0.2", "--json")
+    assert code == 5
+    assert "Waiting for a server" in err
+    assert "There is no server" in err
+
+
+# What a user gets wrong is said before anything starts.
+
+
+def test_a_client_looks_at_its_images_first(keys, tmp_path, photo_folder, capsys):
+    (tmp_path / "empty").mkdir()
+    for folder, words in (
+        (tmp_path / "nowhere", "There is no folder"),
+        (tmp_path / "empty", "No images"),
+        (photo_folder("one", ("disc",)), "one class only"),
+    ):
+        code, err = join(capsys, keys, folder, 1)
+        assert code == 3
+        assert words in err
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:", "host:0", "host:99999", "https://host:1"])
+def test_an_address_is_a_host_and_a_port(keys, photo_folder, capsys, address):
+    code, err = join(capsys, keys, photo_folder(), 1, "--server", address)
+    assert code == 2
+    assert "HOST:PORT" in err
+
+
+def test_a_client_without_keys_is_told_what_to_ask_for(photo_folder, capsys):
+    words = ["federate", "client", "--data", str(photo_folder()), "--name", "anna", "--server"]
+    assert main([*words, "127.0.0.1:1"]) == 2
+    assert "fit federate keys" in capsys.readouterr().err
+    assert main([*words, "server.example:1", "--insecure"]) == 2
+    assert "another one" in capsys.readouterr().err
+    assert main([*words, "127.0.0.1:1", "--keys", "nowhere"]) == 4
+    assert "ca.crt" in capsys.readouterr().err
+
+
+def serve(capsys, tmp_path: Path, *words: str) -> tuple[int, str]:
+    code = main(
+        ["federate", "server", "--folder", str(tmp_path / "state"), "--port", str(free_port()), *words]
+    )
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    assert not (tmp_path / "state" / "superlink.log").exists(), "something was started"
+    return code, captured.err
+
+
+def test_a_server_looks_at_its_keys_first(keys, tmp_path, capsys):
+    assert serve(capsys, tmp_path)[0] == 2
+    code, err = serve(capsys, tmp_path, "--keys", str(tmp_path / "nowhere"))
+    assert code == 4
+    assert "fit federate keys" in err
+    code, err = serve(capsys, tmp_path, "--keys", str(keys), "--host", "192.168.7.7")
+    assert code == 2
+    assert "--host 192.168.7.7 --renew" in err
+    now = datetime.now(UTC)
+    make_server_certificate(keys, not_before=now - timedelta(days=3), not_after=now - timedelta(days=1))
+    code, err = serve(capsys, tmp_path, "--keys", str(keys))
+    assert code == 4
+    assert "expired" in err
+
+
+def test_a_server_without_clients_is_no_server(tmp_path, capsys):
+    make_keys(tmp_path / "keys")
+    code, err = serve(capsys, tmp_path, "--keys", str(tmp_path / "keys"))
+    assert code == 3
+    assert "knows no clients" in err
+
+
+def test_without_keys_only_within_this_machine(tmp_path, capsys):
+    code, err = serve(capsys, tmp_path, "--insecure", "--host", "0.0.0.0")
+    assert code == 2
+    assert "127.0.0.1" in err
+
+
+def test_a_taken_port_is_named(keys, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("filmtransfer.federated.deployment.processes.PATIENCE", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, err = serve(capsys, tmp_path, "--keys", str(keys), "--host", "127.0.0.1", "--port", port)
+    assert code == 5
+    assert f"Port {port}" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--rounds", "-1"), ("--set", "stepz=1"), ("--set", "steps"), ("--preset", "x"), ("--poll", "0")],
+)
+def test_a_plan_is_looked_at_first(keys, tmp_path, capsys, words):
+    assert serve(capsys, tmp_path, "--keys", str(keys), *words)[0] == 2
+
+
+def test_without_flower_the_pip_line_is_printed(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("filmtransfer.cli.federate_deploy.importlib.util.find_spec", lambda name: None)
+    assert main(["federate", "keys", str(tmp_path)]) == 5
+    assert "pip install 'filmtransfer[federated]'" in capsys.readouterr().err
+
+
+# The doors of the server.
+
+
+@pytest.mark.parametrize(
+    ("path", "client", "secret", "open_"),
+    [
+        ("/v1/fleet/activate-node", "203.0.113.9", None, True),
+        ("/health", "203.0.113.9", None, True),
+        ("/v1/control/start-run", "203.0.113.9", b"right", False),
+        ("/v1/control/register-node", "127.0.0.1", None, False),
+        ("/v1/control/register-node", "127.0.0.1", b"wrong", False),
+        ("/v1/control/register-node", "127.0.0.1", b"right", True),
+        ("/v1/control/register-node", "192.0.2.1", b"right", True),  # this machine, by its own address
+        ("/v1/runtime/acquire-task", "203.0.113.9", None, False),
+        ("/v1/runtime/acquire-task", "127.0.0.1", None, True),
+        ("/docs", "127.0.0.1", b"right", False),
+    ],
+)  # fmt: skip
+def test_only_the_fleet_is_open_to_the_network(path, client, secret, open_):
+    headers = [] if secret is None else [(SECRET_HEADER.encode(), secret.hex().encode())]
+    scope = {"path": path, "client": (client, 1), "server": ("192.0.2.1", 9092), "headers": headers}
+    assert Guard(None, b"right").allows(scope) == open_
+
+
+def test_a_client_runs_no_app_but_this_packages():
+    refuse_strangers(bundle())
+    with pytest.raises(InputError, match="another app"):
+        refuse_strangers(bundle() + b" ")
