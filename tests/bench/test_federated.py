@@ -402,6 +402,13 @@ def test_bit_against_fit():
     assert "237M" in comma_separated(cost)
 
 
+def test_some_of_the_classes_are_not_the_papers_task():
+    table, _ = build("federated", [row()])
+    fewer, _ = build("federated", [row(classes=50)])
+    assert any(cell and cell.published for cell in table.cells[0])
+    assert not any(cell and cell.published for cell in fewer.cells[0])
+
+
 def test_many_methods_have_a_line_each():
     names = [f"FiT-ProtoNets {word}" for word in ("a", "b", "c", "d")]
     rows = [row(0.7, method=m, clients=c) for m in ("FiT-ProtoNets", "BiT", *names) for c in (50, 100)]

@@ -105,4 +105,5 @@ def test_the_budget_is_told(tmp_path, capsys):
     assert main([*words, "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "No further round: ε =" in said
+    assert " at δ 0.01." in said, "after every round"
     assert "ε = 2" in said or "ε = 1" in said

@@ -60,8 +60,8 @@ FEDERATED = {
 def beside_federated(settings: Settings, setting: str) -> Published | None:
     """Among the federated results, ``global`` or ``personalized``: of as many rounds if the paper has them, else of its own."""
     plan, bound = plan_of(settings), bound_of(settings)
-    if plan.compression != "none" or plan.privacy is not None:
-        return None
+    if plan.compression != "none" or plan.privacy is not None or settings.get("classes"):
+        return None  # some of the classes are another task
     wanted = {
         "clients": str(settings["clients"]),
         "shots": str(settings["shots"]),

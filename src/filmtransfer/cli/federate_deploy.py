@@ -207,6 +207,8 @@ def round_line(line: dict[str, Any], rounds: int) -> str:
     for word in ("global", "accuracy", "personalized"):
         if isinstance(line.get(word), float):
             parts.append(f"{word} {percent(line[word])}")
+    if isinstance(line.get("epsilon"), float):
+        parts.append(f"ε {line['epsilon']:.2f} at δ {line['delta']:g}")
     return f"Round {line['round']} of {rounds}: {', '.join(parts) or 'begun'}."
 
 

@@ -217,17 +217,27 @@ class Node:
         elif "Connection attempt failed" in line and self.alone is None:
             self.alone = time.monotonic()
             self.say("The server does not answer; waiting for it.")
-        elif "Connection successful" in line and self.alone is not None:
-            self.alone = None
-            self.say("The server is back.")
+        elif "Connection successful" in line:
+            self.back()
         elif found := re.search(r"Receiving: (\S+) message", line):
+            self.back()
             self.finished = found[1] == "query.finish"
             self.say(WORK.get(found[1], f"Working on {found[1]}."))
+
+    def back(self) -> None:
+        if self.alone is not None:
+            self.alone = None
+            self.say("The server is back.")
 
     def lose_patience(self) -> None:
         """A server that is gone for long: the end, if it had said so, and an error if that was asked for."""
         gone = 0.0 if self.alone is None else time.monotonic() - self.alone
-        if self.finished and gone > OVER_SECONDS:
+        patience = OVER_SECONDS if self.finished else self.wait
+        if patience is None or gone <= patience:
+            return
+        if not reach(*parse_address(self.membership.server), self.membership.authority):
+            self.back()  # SuperNode does not say so whenever it is
+        elif self.finished:
             self.over = True
-        elif self.wait is not None and gone > self.wait:
+        else:
             raise _no_server(self.membership, "it does not answer any more")
