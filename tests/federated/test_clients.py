@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from flwr.app import RecordDict
+from flwr.app import Error, Message, RecordDict
 
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.federated import messages
@@ -187,6 +187,38 @@ def test_a_name_can_be_had_once():
     made.run()
     assert len(made.roster) == 3
     assert any("another client of this name" in text for text in said)
+
+
+def test_a_name_is_that_of_the_key():
+    found = population(ALL)
+    said: list[str] = []
+    made = server(found, say=said.append)
+    made.talk.registered = lambda: {1: "client-0", 2: "somebody else"}
+    made.run()
+    assert "client-1 is refused: its key is that of somebody else." in said[0]
+    assert len(made.roster) == 3
+
+
+def test_of_a_node_that_is_gone_its_name_is_told():
+    """SuperLink answers for it, in its own name and with the number of the message."""
+    found = population(ALL)
+    made = server(found)
+    honest = made.talk.grid.send_and_receive
+
+    def send(messages_sent, *, timeout=None):
+        sent = list(messages_sent)
+        for i, message in enumerate(sent):
+            message.metadata.__dict__["_message_id"] = f"m{i}"
+        replies = honest(sent, timeout=timeout)
+        if sent[0].metadata.message_type != messages.ROUND:
+            return replies
+        gone = Message(Error(code=5, reason="Node unavailable"), reply_to=sent[2])
+        gone.metadata.__dict__["_src_node_id"] = 1
+        return [*replies[:2], gone, *replies[3:]]
+
+    made.talk.grid.send_and_receive = send
+    (line,) = made.run().rounds
+    assert line["missing"] == {"client-2": "Node unavailable"}
 
 
 def test_an_unknown_message_is_answered_with_a_reason():

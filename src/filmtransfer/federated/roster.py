@@ -92,10 +92,13 @@ class Roster:
         answers, _ = self.talk.exchange(
             messages.DESCRIBE, dict.fromkeys(nodes, content), "describing", patience
         )
+        registered = self.talk.registered()
         for node in sorted(answers):
             about = messages.config_of(answers[node], "about")
             name = str(about.get("name", node))
             why = self._stranger(name, about)
+            if (owner := registered.get(node, name)) != name:
+                why = f"its key is that of {owner}. A client goes by the name that its key was made for."
             if why:
                 self.strangers[node] = f"{name}: {why}"
                 self.say(f"{name} is refused: {why}")

@@ -37,6 +37,10 @@ class Talk:
         """The nodes that are connected now."""
         return set(self.grid.get_node_ids())
 
+    def registered(self) -> dict[int, str]:
+        """The names that nodes were registered under with their keys, where they were."""
+        return {node.node_id: node.name for node in self.grid.get_nodes() if node.name}
+
     def exchange(
         self, kind: str, requests: Mapping[int, RecordDict], purpose: str, timeout: float | None = None
     ) -> tuple[dict[int, RecordDict], dict[int, str]]:
@@ -51,8 +55,8 @@ class Talk:
         silent = dict.fromkeys(requests, "no answer")
         if not sent:
             return answers, silent
-        for reply in self.grid.send_and_receive(sent, timeout=timeout or self.timeout):
-            node = reply.metadata.src_node_id
+        for reply in list(self.grid.send_and_receive(sent, timeout=timeout or self.timeout)):
+            node = _from(reply, sent)
             if reply.has_error():
                 silent[node] = _last_line(reply.error.reason or "")
             else:
@@ -60,6 +64,15 @@ class Talk:
                 answers[node] = reply.content
                 silent.pop(node, None)
         return answers, silent
+
+
+def _from(reply: Message, sent: list[Message]) -> int:
+    """The node that was asked: of a node that is gone SuperLink itself tells, in its own name."""
+    asked = reply.metadata.reply_to_message_id
+    return next(
+        (m.metadata.dst_node_id for m in sent if asked and m.metadata.message_id == asked),
+        reply.metadata.src_node_id,
+    )
 
 
 def _last_line(reason: str) -> str:
