@@ -121,6 +121,12 @@ def put_tables(page: Path) -> None:
 
 if __name__ == "__main__":
     TARGET.write_text(reference())
-    for page in ("README.md", "docs/presets.md", "docs/performance.md", "docs/benchmarks.md", "docs/federated.md"):
+    for page in (
+        "README.md",
+        "docs/presets.md",
+        "docs/performance.md",
+        "docs/benchmarks.md",
+        "docs/federated.md",
+    ):
         put_tables(ROOT / page)
     print(f"wrote {TARGET.name} and the measured tables")
