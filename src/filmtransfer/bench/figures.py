@@ -45,8 +45,13 @@ def size(rows: Sequence[Row]) -> bytes:
             axis.plot(xs, ys, color=colour, alpha=0.35, linewidth=1)
             axis.scatter(xs, ys, s=dots, color=colour, marker=mark, label=method, alpha=0.85, linewidths=0)
         axis.set_xscale("log")
+        axis.xaxis.minorticks_off()  # their labels would stand on each other
         axis.set_title(name, loc="left", fontsize=11, color=INK)
         axis.set_xlabel("updateable numbers")
+    low = min(axis.get_xlim()[0] for axis in axes)
+    high = max(axis.get_xlim()[1] for axis in axes)
+    for axis in axes:  # powers of ten on each, to be compared
+        axis.set_xlim(low, high)
     axes[0].set_ylabel("accuracy, %")
     shots = ", ".join(str(s) for s in order(rows, "shots"))
     return finish(figure, f"dot from small to large: {shots} shots")
