@@ -106,7 +106,11 @@ class Cluster:
 
     def close(self) -> None:
         for process in reversed(self.started):
-            tell(members(), signal.SIGKILL)  # of both sessions, and whatever left them
+            try:
+                os.killpg(process.pid, signal.SIGKILL)  # also those that hide their environment behind a title
+            except ProcessLookupError:
+                pass
+            tell(members(), signal.SIGKILL)  # and whatever left its group
             process.wait()
             if process.stdout is not None:
                 process.stdout.close()
