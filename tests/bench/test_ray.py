@@ -106,8 +106,8 @@ class Cluster:
 
     def close(self) -> None:
         for process in reversed(self.started):
-            try:
-                os.killpg(process.pid, signal.SIGKILL)  # also those that hide their environment behind a title
+            try:  # also those that hide their environment behind a title
+                os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
             tell(members(), signal.SIGKILL)  # and whatever left its group
