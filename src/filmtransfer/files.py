@@ -9,8 +9,8 @@ from pathlib import Path
 from .errors import InputError
 
 
-def write_atomically(path: str | Path, content: bytes) -> None:
-    """Write beside the target, flush to disk, then rename over it."""
+def write_atomically(path: str | Path, content: bytes, *, private: bool = False) -> None:
+    """Write beside the target, flush to disk, then rename over it; ``private``: for its owner's eyes only."""
     target = Path(path)
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
@@ -21,7 +21,8 @@ def write_atomically(path: str | Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())  # mkstemp makes files that only their owner can read
+        if not private:  # mkstemp makes files that only their owner can read
+            os.chmod(name, 0o666 & ~_umask())
         os.replace(name, target)
     except BaseException as error:
         Path(name).unlink(missing_ok=True)

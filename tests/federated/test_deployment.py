@@ -24,11 +24,12 @@ pytest.importorskip("flwr")
 from filmtransfer import FewShotClassifier
 from filmtransfer.cli import main
 from filmtransfer.errors import InputError
+from filmtransfer.federated.certificates import make_server_certificate
 from filmtransfer.federated.deployment.application import bundle
 from filmtransfer.federated.deployment.executor import refuse_strangers
 from filmtransfer.federated.deployment.processes import SECRET_HEADER, free_port
 from filmtransfer.federated.deployment.superlink import Guard
-from filmtransfer.federated.keys import make_client_key, make_keys, make_server_certificate
+from filmtransfer.federated.keys import make_client_key, make_keys
 from tests.conftest import picture
 
 PATIENCE = 300.0  # seconds until a test says that something does not happen; nothing is timed

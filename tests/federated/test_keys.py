@@ -16,16 +16,18 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes, uses_nist_
 
 from filmtransfer.cli import main
 from filmtransfer.errors import UsageError
-from filmtransfer.federated.keys import (
+from filmtransfer.federated.certificates import (
     KeysError,
+    make_authority,
+    make_server_certificate,
+    read_certificate,
+)
+from filmtransfer.federated.keys import (
     check_client_keys,
     check_server_keys,
-    make_authority,
     make_client_key,
     make_keys,
-    make_server_certificate,
     public_keys,
-    read_certificate,
 )
 
 

@@ -117,10 +117,8 @@ def simulate(
     )  # fmt: skip
     prepare(threads)
     out.mkdir(parents=True, exist_ok=True)
-    spoken = [False]
 
     def watch(line: dict[str, Any]) -> None:
-        spoken[0] = True
         printer.say(federate_deploy.round_line(line, plan.rounds))
 
     outcome = simulation.simulate(scene, plan, folder=out, engine=engine, say=printer.say, watch=watch)

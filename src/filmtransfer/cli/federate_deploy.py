@@ -46,7 +46,8 @@ def keys(
 ) -> None:
     """Make certificates and keys; run it again to add clients or to renew the server's certificate."""
     need_flower()
-    from ..federated.keys import make_keys, public_keys, read_certificate
+    from ..federated.certificates import read_certificate
+    from ..federated.keys import make_keys, public_keys
 
     printer = Printer(as_json)
     made = make_keys(folder, host or (), client or (), days=days, renew=renew, force=force)

@@ -20,8 +20,7 @@ from ..files import write_atomically
 from ..model import AdaptedModel
 from ..training.cache import Activations
 from . import messages
-from .client import Client, Examples
-from .inprocess import respond
+from .client import Client, Examples, respond
 from .numbers import make_model, read
 from .plan import Plan
 from .result import global_update

@@ -69,7 +69,7 @@ def upper(population: Population, steps: int) -> dict[str, Any]:
     logits = population.global_logits(pool, tried)
     personal = population.restricted(logits)
     return {
-        "accuracy": population._accuracy(logits),
+        "accuracy": population.accuracy(logits),
         "personalized": float(np.mean(personal)),
         "clients_accuracy": personal,
     }

@@ -18,7 +18,7 @@ import torch
 from flwr.app import RecordDict
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import FitError, InputError
 from ..files import write_atomically
 from ..heads import Statistics
 from ..model import AdaptedModel
@@ -230,3 +230,11 @@ class Client:
             return {}
         with np.load(self.state / "owed.npz") as stored:
             return {int(name): stored[name] for name in stored.files}
+
+
+def respond(client: Client, kind: str, content: RecordDict, memory: RecordDict, node: int) -> RecordDict:
+    """The client's reply; a mistake that it can explain is a reply too."""
+    try:
+        return client.answer(kind, content, memory, node)
+    except FitError as error:
+        return messages.reply(client.name, refused=str(error))

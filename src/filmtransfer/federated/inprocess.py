@@ -14,9 +14,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-from ..errors import FitError
-from . import messages
-from .client import Client
+from .client import Client, respond
 
 
 class InProcessGrid(Grid):
@@ -60,11 +58,3 @@ class InProcessGrid(Grid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> NoReturn:
         raise NotImplementedError("Clients of this grid answer at once: send_and_receive.")
-
-
-def respond(client: Client, kind: str, content: RecordDict, memory: RecordDict, node: int) -> RecordDict:
-    """The client's reply; a mistake that it can explain is a reply too."""
-    try:
-        return client.answer(kind, content, memory, node)
-    except FitError as error:
-        return messages.reply(client.name, refused=str(error))

@@ -88,12 +88,12 @@ class Population:
         write(self.model, psi)
         tried = self.test.features()
         if self.plan.head == "linear":
-            return {"accuracy": self._accuracy(self.model.head.logits(tried))}
+            return {"accuracy": self.accuracy(self.model.head.logits(tried))}
         pool = self.pool.features()
         personal = [self.personal(index, pool, tried) for index in range(len(self))]
         logits = self.global_logits(pool, tried)
         return {
-            "accuracy": self._accuracy(logits),
+            "accuracy": self.accuracy(logits),
             "personalized": float(np.mean(personal)),
             "clients_accuracy": personal,
         }
@@ -129,7 +129,7 @@ class Population:
             found.append(float((predicted == self.test_labels[asked]).double().mean()))
         return found
 
-    def _accuracy(self, logits: Tensor) -> float:
+    def accuracy(self, logits: Tensor) -> float:
         return float((logits.argmax(1) == self.test_labels).double().mean())
 
     def _keep(self, sources: Sequence[Any]) -> Activations:

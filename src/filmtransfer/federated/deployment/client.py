@@ -18,7 +18,8 @@ import tomli_w
 from ... import __version__
 from ...data import LabelledImages
 from ...errors import InputError, UnavailableError, UsageError
-from ..keys import KeysError, check_client_keys, check_name
+from ..certificates import KeysError
+from ..keys import check_client_keys, check_name
 from .probe import parse_address, reach
 from .processes import (
     HERE,

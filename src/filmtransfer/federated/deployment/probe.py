@@ -7,7 +7,7 @@ import ssl
 from pathlib import Path
 
 from ...errors import UsageError
-from ..keys import KeysError
+from ..certificates import KeysError
 
 SECONDS = 5.0
 EXPIRED, NOT_YET, WRONG_NAME, WRONG_ADDRESS = 10, 9, 62, 64  # OpenSSL's numbers
