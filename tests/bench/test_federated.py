@@ -23,8 +23,7 @@ from filmtransfer.bench.sweep import Sweep, collect
 from filmtransfer.bench.tables import build
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.federated import plan as plans
-from filmtransfer.federated.chosen import plan_of
-from filmtransfer.federated.plan import Plan, named
+from filmtransfer.federated.plan import Plan, from_settings, named
 from tests.bench.test_figures import seen
 from tests.bench.test_page import Reader
 
@@ -57,7 +56,7 @@ def row(
         settings |= {"preset": "bit", "head": "linear", "train": "all"}
         result |= {"updateable": BIT, "personalized": None, "clients_accuracy": []}
     if bound == "federated":
-        size, rounds = result["updateable"], plan_of(settings).rounds
+        size, rounds = result["updateable"], from_settings(settings).rounds
         width = BYTES[settings.get("compression", "none")]
         result |= {
             "parameters_per_round": 10 * size, "parameters": 10 * size * rounds, "bytes_up": 5 * size * rounds * width,
@@ -201,7 +200,7 @@ def test_the_papers_recipes(name):
     assert {run.settings["backbone"] for run in runs} == {"bit_m_r50x1"}
     assert {run.settings["seed"] for run in runs} == {0, 1, 2}
     for one in runs:
-        plan = plan_of(one.settings)
+        plan = from_settings(one.settings)
         assert (plan.clients_per_round, plan.steps, plan.split, plan.image_size) == (5, 10, "paper", 224)
         assert plan.weight_decay == 0
         if name == "federated_quickdraw":
@@ -240,7 +239,7 @@ def test_every_federated_recipe_has_plans(name):
     for one in load_recipe(name).runs():
         assert one.settings["protocol"] == "federated"
         assert one.settings.get("preset", "small") in plans.PRESETS
-        plan_of(one.settings)
+        from_settings(one.settings)
 
 
 OWN = """

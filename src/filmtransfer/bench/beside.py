@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..federated.chosen import plan_of
+from ..federated.plan import from_settings
 from .cells import Place
 from .federations import bound_of
 from .published import BACKBONES, PAPERS_BACKBONE, Published, lookup, published
@@ -59,7 +59,7 @@ FEDERATED = {
 
 def beside_federated(settings: Settings, setting: str) -> Published | None:
     """Among the federated results, ``global`` or ``personalized``: of as many rounds if the paper has them, else of its own."""
-    plan, bound = plan_of(settings), bound_of(settings)
+    plan, bound = from_settings(settings), bound_of(settings)
     if plan.compression != "none" or plan.privacy is not None or settings.get("classes"):
         return None  # some of the classes are another task
     wanted = {
@@ -81,7 +81,7 @@ def beside_federated(settings: Settings, setting: str) -> Published | None:
 
 def beside_cost(settings: Settings, metric: str) -> Published | None:
     """Of a federation's ``per_round`` or ``overall`` numbers; with the unit that they are printed in."""
-    plan, tables = plan_of(settings), FEDERATED.get(str(settings["dataset"]))
+    plan, tables = from_settings(settings), FEDERATED.get(str(settings["dataset"]))
     if tables is None:
         return None
     for unit in ("m", "b"):

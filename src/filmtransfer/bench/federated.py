@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ..federated.chosen import plan_of
-from ..federated.plan import ALGORITHMS, COMPRESSIONS
+from ..federated.plan import ALGORITHMS, COMPRESSIONS, from_settings
 from .beside import beside_cost, beside_federated
 from .cells import Row, accuracy, by_backbone, difference, mean_result
 from .federations import bound_of, bound_steps, is_federated
@@ -45,7 +44,7 @@ class Variant(NamedTuple):
 
     @classmethod
     def of(cls, row: Row) -> Variant:
-        plan = plan_of(row["settings"])
+        plan = from_settings(row["settings"])
         return cls(plan.algorithm, plan.compression, plan.secure, plan.privacy is not None)
 
     def words(self, among: Iterable[Variant]) -> str:
@@ -280,7 +279,7 @@ def _sizes(rows: Sequence[Row]) -> list[str]:
     ours: dict[str, set[int]] = {name: set() for name in SIZES}
     theirs = {name: {value} for name, value in PAPERS.get(rows[0]["settings"]["dataset"], {}).items()}
     for row in rows:
-        settings, plan, bound = row["settings"], plan_of(row["settings"]), bound_of(row["settings"])
+        settings, plan, bound = row["settings"], from_settings(row["settings"]), bound_of(row["settings"])
         ours["ways"].add(settings["ways"])
         if bound != "federated":
             ours[bound].add(bound_steps(settings) or plan.steps)
@@ -311,7 +310,7 @@ def _cost(rows: Sequence[Row]) -> list[Count | None]:
     settings = rows[0]["settings"]
     names = ("updateable", "parameters_per_round", "parameters", "bytes_up", "bytes_down")
     each, a_round, overall, up, down = (mean_result(rows, name) for name in names)
-    rounds = plan_of(settings).rounds
+    rounds = from_settings(settings).rounds
     both = None if up is None or down is None else up + down
     return [
         None if each is None else Count(each, 0),

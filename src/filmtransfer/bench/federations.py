@@ -11,8 +11,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from ..errors import UsageError, choices
-from ..federated.chosen import plan_of
-from ..federated.plan import Plan
+from ..federated.plan import Plan, from_settings
 
 BOUNDS = ("federated", "lower", "upper")
 PLAN = {field.name for field in fields(Plan)}
@@ -49,7 +48,7 @@ def bound_steps(settings: Mapping[str, Any]) -> int | None:
 
 def decides(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What makes it this run: its task, and of its plan what it uses, whether said or left to the preset."""
-    plan, bound = asdict(plan_of(settings)), bound_of(settings)
+    plan, bound = asdict(from_settings(settings)), bound_of(settings)
     found = {k: v for k, v in settings.items() if k != "preset"} | plan | {"bound": bound}
     said = bound_steps(settings)
     unused = {"bound_steps", "bound_steps_upper"} if bound == "federated" else {*ROUNDS}
@@ -84,7 +83,7 @@ def check(settings: Mapping[str, Any], others: set[str]) -> None:
 
 def name(settings: Mapping[str, Any]) -> str:
     """A run in words."""
-    plan, bound = plan_of(settings), bound_of(settings)
+    plan, bound = from_settings(settings), bound_of(settings)
     how = plan.algorithm if bound == "federated" else f"{bound} bound"
     if bound == "federated" and plan.compression != "none":
         how += f" {plan.compression}"

@@ -16,6 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from ..data import LabelledImages, read_squares
 from ..errors import FitError, InputError
+from ..estimator import FewShotClassifier
 from ..files import write_atomically
 from ..model import AdaptedModel
 from ..training.cache import Activations
@@ -150,16 +151,20 @@ def deploy(
         "traffic": {name: traffic.line() for name, traffic in server.talk.traffic.items()},
     }  # fmt: skip
     if test:
-        tried = LabelledImages.from_any(test)
-        place = {name: c for c, name in enumerate(update.classes)}
-        model = update.apply(server.model.backbone)
-        known = [i for i, c in enumerate(tried.labels) if str(tried.classes[c]) in place]
-        squares, _ = read_squares(
-            [tried.sources[i] for i in known], model.pixels, [tried.names()[i] for i in known]
+        result |= _try(
+            FewShotClassifier.load(folder / "global.safetensors", backbone=server.model.backbone), test
         )
-        readable = [(i, s) for i, s in zip(known, squares, strict=True) if s is not None]
-        if readable:
-            logits = model.logits(torch.stack([s for _, s in readable]))
-            truth = torch.tensor([place[str(tried.classes[tried.labels[i]])] for i, _ in readable])
-            result["accuracy"] = float((logits.argmax(1) == truth).double().mean())
     return result
+
+
+def _try(classifier: FewShotClassifier, test: str) -> dict[str, float]:
+    """Accuracy on the test images of classes that the federation has."""
+    tried = LabelledImages.from_any(test)
+    names = [str(tried.classes[label]) for label in tried.labels]
+    known = [i for i, name in enumerate(names) if name in set(classifier.classes_)]
+    if not known:
+        return {}
+    found = classifier.classify([tried.sources[i] for i in known])
+    predicted = classifier.classes_[found.probabilities.argmax(1)]
+    right = [guess == names[known[i]] for guess, i in zip(predicted, found.readable, strict=True)]
+    return {"accuracy": sum(right) / len(right)}

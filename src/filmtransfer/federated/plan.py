@@ -160,6 +160,13 @@ class Plan:
         return cls(**found, privacy=None if privacy is None else Privacy(**privacy))
 
 
+def from_settings(settings: Mapping[str, Any]) -> Plan:
+    """The plan of a benchmark's run: the named one (``preset``), with what else the settings say of a plan."""
+    known = {f.name for f in fields(Plan)}
+    chosen = {name: value for name, value in settings.items() if name in known}
+    return named(str(settings.get("preset", "small"))).with_choices(**chosen)
+
+
 def named(name: str) -> Plan:
     """The plan of one of the paper's experiments, or ``small``, which suits two CPU cores."""
     if name == "cifar100":

@@ -19,11 +19,10 @@ from ..errors import UsageError, choices
 from .app import make_client_app
 from .bounds import lower, upper
 from .checkpoint import Checkpoint
-from .chosen import plan_of
 from .client import Client
 from .inprocess import InProcessGrid
 from .numbers import make_model
-from .plan import Plan
+from .plan import Plan, from_settings
 from .population import Population, Scene
 from .server import Say, Server
 
@@ -137,7 +136,7 @@ def run(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
         raise choices("The bound", bound, BOUNDS)
     names = {field.name for field in fields(Scene)}
     scene = Scene(**{**{k: v for k, v in settings.items() if k in names}, "root": str(root)})
-    plan = plan_of(settings)
+    plan = from_settings(settings)
     began = time.monotonic()
     if bound != "federated":
         population = Population(scene, plan)
