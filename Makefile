@@ -5,14 +5,15 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+AXE := $(VENV)/share/axe.min.js
 
 .PHONY: demo test check format docs accuracy clean
 
 demo: $(STAMP)
 	$(BIN)/fit demo --out demo-output
 
-test: $(STAMP)
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2
+test: $(STAMP) $(AXE)
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -36,6 +37,10 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt torch==2.13.0 -e '.[dev]'
 	touch $(STAMP)
+
+# What the pages are checked with for people who cannot see or use a mouse.
+$(AXE): $(STAMP)
+	mkdir -p $(@D) && cd $(@D) && npm pack --silent axe-core@4.14.0 && tar -xzf axe-core-*.tgz package/axe.min.js && mv package/axe.min.js axe.min.js && rm -rf package axe-core-*.tgz && touch axe.min.js
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output

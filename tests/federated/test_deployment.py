@@ -27,9 +27,10 @@ from filmtransfer.errors import InputError
 from filmtransfer.federated.certificates import make_server_certificate
 from filmtransfer.federated.deployment.application import bundle
 from filmtransfer.federated.deployment.executor import refuse_strangers
-from filmtransfer.federated.deployment.processes import SECRET_HEADER, free_port
 from filmtransfer.federated.deployment.superlink import Guard
+from filmtransfer.federated.deployment.surroundings import SECRET_HEADER
 from filmtransfer.federated.keys import make_client_key, make_keys
+from filmtransfer.processes import free_port
 from tests.conftest import picture
 
 PATIENCE = 300.0  # seconds until a test says that something does not happen; nothing is timed
@@ -408,7 +409,7 @@ def test_without_keys_only_within_this_machine(tmp_path, capsys):
 
 
 def test_a_taken_port_is_named(keys, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("filmtransfer.federated.deployment.processes.PATIENCE", 0.0)
+    monkeypatch.setattr("filmtransfer.processes.PATIENCE", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         code, err = serve(capsys, tmp_path, "--keys", str(keys), "--host", "127.0.0.1", "--port", port)

@@ -18,22 +18,11 @@ import tomli_w
 from ... import __version__
 from ...data import LabelledImages
 from ...errors import InputError, UnavailableError, UsageError
+from ...processes import HERE, Child, Fork, free_port, interruptible, is_loopback, only_one
 from ..certificates import KeysError
 from ..keys import check_client_keys, check_name
 from .probe import parse_address, reach
-from .processes import (
-    HERE,
-    NODE_ID,
-    STRANGE,
-    Child,
-    Fork,
-    environment,
-    free_port,
-    interruptible,
-    is_loopback,
-    make_secret,
-    only_one,
-)
+from .surroundings import NODE_ID, STRANGE, environment, make_secret
 
 LOOK_SECONDS = 0.5
 OVER_SECONDS = 30.0  # a server that is gone so long after the end of a federation does not come back
@@ -163,7 +152,7 @@ class Node:
         else:
             words += ["--insecure"]
         around = self.around | {NODE_ID: self.node_file.read_text() if self.node_file.exists() else ""}
-        supernode = Child("supernode", words, self.place / "supernode.log", around)
+        supernode = Child(f"{__package__}.supernode", words, self.place / "supernode.log", around)
         try:
             self.watch(supernode, ("client", f"{HERE}:{port}", secret, None))
         finally:

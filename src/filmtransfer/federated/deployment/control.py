@@ -26,7 +26,7 @@ from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
 
 from .application import bundle
-from .processes import SECRET_HEADER
+from .surroundings import SECRET_HEADER
 
 
 @dataclass(frozen=True)

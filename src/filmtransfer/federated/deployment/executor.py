@@ -20,8 +20,9 @@ from flwr.supercore.superexec.executor.types import ExecutionSpec, LaunchResult
 
 from ... import __version__
 from ...errors import InputError
+from ...processes import FORK, die_with_parent
 from .application import digest
-from .processes import FORK, POLL, STRANGE, Brisk, die_with_parent
+from .surroundings import POLL, STRANGE, Brisk
 
 SIDES = {"server": TaskType.SERVER_APP, "client": TaskType.CLIENT_APP}
 WARM = {

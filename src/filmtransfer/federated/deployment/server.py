@@ -17,23 +17,14 @@ from typing import Any
 import httpx
 
 from ...errors import FitError, InputError, UnavailableError, UpdateFileError, UsageError
+from ...processes import HERE, Child, Fork, interruptible, is_loopback, only_one, wait_for_port
 from ..app import RESULT, SAID
 from ..checkpoint import LINES, Checkpoint
 from ..keys import check_server_keys, public_keys
 from ..plan import Plan
 from .control import Control
 from .executor import execute
-from .processes import (
-    HERE,
-    Child,
-    Fork,
-    environment,
-    interruptible,
-    is_loopback,
-    make_secret,
-    only_one,
-    wait_for_port,
-)
+from .surroundings import environment, make_secret
 
 START_SECONDS = 120.0
 LOOK_SECONDS = 1.0  # between two looks at clients and run
@@ -139,7 +130,9 @@ def _run(
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = around[
         "NO_PROXY"
     ]  # the control speaks from this process
-    superlink = Child("superlink", _superlink_words(door, place), place / "superlink.log", around)
+    superlink = Child(
+        f"{__package__}.superlink", _superlink_words(door, place), place / "superlink.log", around
+    )
     children.append(superlink)
     with Control(door.address, secret, door.authority) as control:
         _wait_until_ready(control, superlink)

@@ -21,7 +21,8 @@ from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from .processes import SECRET_HEADER, follow_parent
+from ...processes import follow_parent
+from .surroundings import SECRET_HEADER
 
 ROUTINE = ("/v1/control/list-runs", "/v1/control/list-nodes")
 

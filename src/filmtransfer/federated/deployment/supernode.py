@@ -18,7 +18,8 @@ from flwr.supernode.cli import flower_supernode
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from .processes import NODE_ID, POLL, Brisk, follow_parent
+from ...processes import follow_parent
+from .surroundings import NODE_ID, POLL, Brisk
 
 PAUSES = 4  # a server that was gone is found again after at most so many of the usual pauses
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import multiprocessing
 import os
-import secrets
 import signal
 import socket
 import subprocess
@@ -23,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any, ClassVar
 
-from ...errors import InputError, UnavailableError
+from .errors import InputError, UnavailableError
 
 try:
     import fcntl
@@ -34,10 +33,6 @@ FORK = multiprocessing.get_context("fork")
 GRACE = 8.0  # seconds to say goodbye in
 PATIENCE = 10.0  # seconds until the children of a process that was killed are gone
 HERE = "127.0.0.1"
-STRANGE = "The server sent another app than the one of this package."
-SECRET_HEADER = "x-filmtransfer-secret"
-POLL = "FILMTRANSFER_FEDERATE_POLL"  # the environment variable that tells children how often to ask
-NODE_ID = "FILMTRANSFER_FEDERATE_NODE"  # and this one, what the server called this client the last time
 
 
 class Logged:
@@ -66,7 +61,7 @@ class Logged:
 
 
 class Child(Logged):
-    """A module of this package in a Python of its own."""
+    """A module (by its full name) in a Python of its own."""
 
     pipes: ClassVar[list[IO[bytes]]] = []  # our ends; a fork must not keep them open when we are gone
 
@@ -74,7 +69,7 @@ class Child(Logged):
         super().__init__(log)
         with log.open("ab") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.{module}", *words],
+                [sys.executable, "-m", module, *words],
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -175,22 +170,6 @@ def die_with_parent() -> None:
     threading.Thread(target=watch, daemon=True, name="die-with-parent").start()
 
 
-class Brisk:
-    """Python's ``time``, in which nobody sleeps longer than ``longest``.
-
-    Flower's processes ask each other for news every three seconds, and have no setting for it.
-    """
-
-    def __init__(self, longest: float) -> None:
-        self.longest = longest
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(min(seconds, self.longest))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(time, name)
-
-
 @contextmanager
 def interruptible() -> Iterator[None]:
     """SIGTERM ends the work as Ctrl-C does, so that children are ended and locks returned."""
@@ -235,27 +214,6 @@ def only_one(folder: Path, what: str) -> Iterator[None]:
         yield
 
 
-def environment(home: Path, host: str, poll: float) -> dict[str, str]:
-    """Flower at home in our folder, silent towards the world, and never through a proxy to its own machine."""
-    direct = ",".join(
-        filter(
-            None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), HERE, "localhost", "::1", host)
-        )
-    )
-    home.mkdir(parents=True, exist_ok=True)
-    return os.environ | {
-        "FLWR_HOME": str(home.resolve()),
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",
-        "PYTHONUNBUFFERED": "1",
-        POLL: str(poll),
-        "NO_PROXY": direct,
-        "no_proxy": direct,
-    }
-
-
 def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
@@ -263,15 +221,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def make_secret(path: Path) -> bytes:
-    """For the processes of one start; nobody else of this machine can read it."""
-    secret = secrets.token_bytes(32)
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(secret)
-    return secret
 
 
 def free_port() -> int:

@@ -1,0 +1,1 @@
+"""The way out: ONNX, the browser, the hub."""

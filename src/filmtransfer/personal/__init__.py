@@ -1,0 +1,1 @@
+"""Personalization: many users, one backbone, one small update each."""

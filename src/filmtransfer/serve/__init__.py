@@ -1,0 +1,1 @@
+"""The service and the page: HTTP over what personal/ does."""
