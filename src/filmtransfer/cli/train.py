@@ -124,6 +124,7 @@ def report(printer: Printer, clf: Any, out: Path, written: int, clock: Any) -> N
     }
     took = kept[update.results["share"]] if history.steps and update.head != "linear" else ""
     printer.say(f"Fine-tuned {history.steps} steps in {history.seconds:.0f} s{why}.{took}")
+    printer.say(estimated(update.results.get("estimate")))
     printer.say(f"Wrote {out}: {size(written)}, {update.numbers():,} numbers.")
     if clock.on:
         _where_time_goes(printer, clock)
@@ -142,6 +143,18 @@ def report(printer: Printer, clf: Any, out: Path, written: int, clock: Any) -> N
             "skipped": [{"image": s.name, "reason": s.reason} for s in clf.skipped_],
             **({"profile": clock.to_dict()} if clock.on else {}),
         }
+    )
+
+
+def estimated(estimate: dict[str, Any] | None) -> str:
+    """How good it will be on new images like these, as far as the training images can tell."""
+    if estimate is None:
+        return "No estimate of its accuracy: no class has a photo to spare. Try it with 'fit evaluate'."
+    figure = f"{percent(estimate['accuracy'])} (95% interval {percent(estimate['low'])} to {percent(estimate['high'])})"
+    if not estimate["unseen"]:
+        return f"Accuracy on left-out photos {figure}; fine-tuning has seen them, so new photos will do less well."
+    return (
+        f"Estimated accuracy on new photos {figure}, from {estimate['images']} photos left out of training."
     )
 
 
