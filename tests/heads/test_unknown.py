@@ -28,7 +28,9 @@ def test_the_score_is_the_largest_cosine_with_a_class_mean(dtype):
     for z, score in zip(features, unknown.scores(features), strict=True):
         z = z.numpy()
         cosines = means @ z / np.linalg.norm(means, axis=1) / np.linalg.norm(z)
-        assert score.item() == pytest.approx(cosines.max(), abs=1e-3)  # directions are kept in half precision
+        assert score.item() == pytest.approx(
+            cosines.max(), abs=1e-3
+        )  # directions are kept in a byte a number
 
 
 def test_length_says_nothing():
@@ -55,7 +57,7 @@ def test_false_alarms_come_at_the_stated_rate(count, rate):
     alarms = []
     for _ in range(3000):
         scores = torch.tensor(rng.normal(0.8, 0.1, count + 1))
-        unknown = Unknown(torch.zeros(1, 1, dtype=torch.float16), torch.sort(scores[1:].float()).values)
+        unknown = Unknown(torch.zeros(1, 1, dtype=torch.int8), torch.sort(scores[1:].float()).values)
         alarms.append(float(scores[0]) < unknown.threshold(rate))
     error = 4 * np.sqrt(rate * (1 - rate) / 3000)
     # Between two of few scores the empirical quantile takes the lower one: at most one image in count + 1 fewer.
@@ -63,10 +65,10 @@ def test_false_alarms_come_at_the_stated_rate(count, rate):
 
 
 def test_a_threshold_needs_images_and_a_possible_rate():
-    few = Unknown(torch.zeros(2, 4, dtype=torch.float16), torch.tensor([0.5, 0.6]))
+    few = Unknown(torch.zeros(2, 4, dtype=torch.int8), torch.tensor([0.5, 0.6]))
     with pytest.raises(InputError, match="too few photos"):
         few.threshold(0.05)
-    enough = Unknown(torch.zeros(2, 4, dtype=torch.float16), torch.linspace(0, 1, 30))
+    enough = Unknown(torch.zeros(2, 4, dtype=torch.int8), torch.linspace(0, 1, 30))
     for wrong in (0.0, -1.0, 0.5, 2.0, float("nan")):
         with pytest.raises(UsageError, match="false-alarm"):
             enough.threshold(wrong)

@@ -332,6 +332,7 @@ class Update:
                     **({"edits": self.edits} if self.edits else {}),
                 },
                 sort_keys=True,
+                separators=(",", ":"),
             )
         except TypeError:
             raise InputError(
