@@ -265,4 +265,4 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-GUARDED = (401, 403, 422, 503)
+GUARDED = (400, 401, 403, 404, 422, 503)

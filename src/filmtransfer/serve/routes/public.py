@@ -54,7 +54,7 @@ def metrics(service: TheService) -> Response:
     return Response(told.text(), media_type=METRICS)
 
 
-@router.get("/", response_class=Response, responses={**A_PAGE, **errors()})
+@router.get("/", response_class=Response, responses={**A_PAGE, **errors(404)})
 def page(request: Request) -> Response:
     """The page."""
     return _file("index.html", request)
