@@ -26,10 +26,10 @@ KINDS = {
     "woff2": "font/woff2",
     "webmanifest": "application/manifest+json",
 }
-A_FILE = {200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}}
+A_FILE: shapes.Responses = {200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}}
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
-A_TEXT = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
-A_PAGE = {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}
+A_TEXT: shapes.Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+A_PAGE: shapes.Responses = {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}
 
 
 @router.get("/healthz", responses=errors(503))
