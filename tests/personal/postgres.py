@@ -11,7 +11,6 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -117,7 +116,7 @@ _running: list[Cluster] = []
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster() -> Cluster:
     """One cluster for this process: made by the first module that asks, ended with the process."""
     if not _running:
         import atexit
@@ -134,4 +133,4 @@ def cluster() -> Iterator[Cluster]:
         made.start()
     if _running[0].process is None:  # the module before us left it stopped
         _running[0].start()
-    yield _running[0]
+    return _running[0]

@@ -163,19 +163,24 @@ def _begin(connection: Connection) -> None:
 
 
 def _check_file(path: Path) -> None:
-    """A file that is there must be ours, and is looked at before anything is changed in it."""
+    """A file that is there must be ours, and is looked at before anything is changed in it.
+
+    Only SQLite itself may open the file: closing any other handle on it would drop the locks that this process's
+    connections hold, and another process could then throw away their log (it happened: a test lost photos).
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not path.exists():
-            path.touch(mode=0o600)
-        with path.open("rb") as file:
-            file.read(1)
+        new = not path.exists()
+        connection = sqlite3.connect(path, timeout=WAIT)
     except OSError as error:
         raise StoreGoneError(
             f"{path} cannot be opened ({error.strerror}).", "Choose another place, or mend its rights."
         ) from None
-    connection = sqlite3.connect(path, timeout=WAIT)
+    except sqlite3.Error as error:
+        raise (_named(error, str(path)) or error) from None
     try:
+        if new:
+            path.chmod(0o600)  # its log takes after it
         (mark,) = connection.execute("PRAGMA application_id").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error as error:
