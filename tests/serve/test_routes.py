@@ -179,7 +179,7 @@ def test_command_python_and_http_give_the_same_prediction(anna, update_file, tmp
         assert command == pytest.approx(python, abs=1e-5)
 
 
-def test_versions(service, anna, update_file):
+def test_versions(anna, update_file):
     content = update_file.read_bytes()
     older = anna.post("/api/versions", content=content, headers=FILE).json()["number"]
     newer = anna.post("/api/versions", content=content, headers=FILE).json()["number"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -41,6 +41,7 @@ class Batcher:
         self.engine = engine
         self.batch = batch
         self.wait = wait
+        self.watch: Callable[[int], object] = lambda _: None  # told how many images a pass had
         self.passes = 0
         self.images = 0
         self._queue: queue.Queue[Request | None] = queue.Queue()
@@ -82,6 +83,7 @@ class Batcher:
             wanted = [one for one in requests if one.answer.set_running_or_notify_cancel()]
             if wanted:
                 self.passes += 1
+                self.watch(len(wanted))
                 self.images += len(wanted)
                 self._answer(wanted)
 

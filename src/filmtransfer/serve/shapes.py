@@ -64,7 +64,7 @@ class QuotaWish(Said):
     classes: Count | None = None
     photos: Count | None = None
     bytes: Count | None = None
-    versions: Annotated[int, Field(ge=1, le=2**31, strict=True)] | None = None
+    versions: Count | None = None
 
     def of(self, quota: rows.Quota) -> rows.Quota:
         wishes = {name: value for name, value in self.model_dump().items() if value is not None}
