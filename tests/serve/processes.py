@@ -63,7 +63,7 @@ class Serving:
         return found
 
     def children(self) -> list[int]:
-        found = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        """Each thread has its own."""
         threads = Path(f"/proc/{self.process.pid}/task").iterdir()
         found = " ".join((thread / "children").read_text() for thread in threads)
         return [int(word) for word in found.split()]

@@ -34,6 +34,7 @@ from .settings import Settings, hash_token
 NAME = "filmtransfer"
 AT_ONCE = 1000  # requests of one replica, event streams included; what is too much is refused further in
 GOODBYE = 5.0  # seconds for answers that are under way
+LATEST = 30.0  # seconds after which it ends in any case
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,11 @@ def serve_on_ray(
             plan.lease,
             replace(plan.settings, admin=hash_token(admin)),
         )
+        late = threading.Timer(
+            LATEST, os._exit, (0,)
+        )  # if Ray's processes went before us it would wait for them
+        late.daemon = True
+        stack.callback(late.cancel)
         say(f"Starting {replicas} replicas of {plan.backbone} on Ray …")
         stack.enter_context(cluster(address, replicas + plan.workers))
         stack.enter_context(interruptible())  # after Ray, which has ideas of its own about signals
@@ -108,6 +114,7 @@ def serve_on_ray(
                 "admin_token_file": str(plan.admin_token_file or plan.folder / ADMIN),
             }
         )
+        stack.callback(late.start)
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
