@@ -19,6 +19,7 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 DAY, MONTH = 86_400, 30 * 86_400
+KEPT = 20  # trainings of a user that the store remembers
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def reckon(a: Assumed, m: Measured) -> list[tuple[str, str, str]]:
     small = a.users * a.photos * a.thumbnail_kb * 1e3
     versions = a.users * a.versions * m.stored
     of_user = m.rows["user"] + a.classes * m.rows["class"] + a.photos * m.rows["photo"]
-    of_user += a.versions * m.rows["version"] + a.trainings * 12 * m.rows["training"]
+    of_user += a.versions * m.rows["version"] + min(12 * a.trainings, KEPT) * m.rows["training"]
     rate = a.users * a.active * a.predictions / DAY
     cores = rate * a.busy * m.request / a.filled
     at_best = rate * a.busy * m.image / a.filled
@@ -83,7 +84,7 @@ def reckon(a: Assumed, m: Measured) -> list[tuple[str, str, str]]:
         ("classifiers, in the object store", f"**{_bytes(versions)}**", f"{a.versions} versions of {_bytes(m.stored)} with their support features"),
         ("objects", f"{a.users * (2 * a.photos + a.versions) / 1e6:,.0f} million", "two for a photo, one for a version"),
         ("rows, in PostgreSQL", _bytes(a.users * of_user), f"{_bytes(of_user)} a user, a year of trainings included"),
-        ("memory for a day's active users' classifiers", f"**{_bytes(active)}**", f"{_bytes(m.member)} each, {a.active:.0%} of users; shared out among the processes by their caches"),
+        ("memory for a day's active users' classifiers", f"**{_bytes(active)}**", f"{_bytes(m.member)} each, {a.active:.0%} of users; once, if the proxy sends a user to the same process"),
         ("memory for all users' classifiers", _bytes(everyone), "if nobody should ever wait for a load"),
         ("predictions a second: mean, busiest hour", f"{rate:,.0f}, {rate * a.busy:,.0f}", f"{a.predictions} of an active user a day; {a.busy:g} times the mean"),
         ("cores that answer, in the busiest hour", f"**{math.ceil(cores):,}**", f"{1000 * m.request:.0f} ms of a core for a request over HTTP, filled to {a.filled:.0%}"),
