@@ -29,9 +29,9 @@ def test_rows_are_film(name):
     with film.per_sample(filmed, updates):
         expected = filmed(x)
     table = film.Table(backbone, sites)
-    assert table.width == film.count(filmed)
+    assert table.count == film.count(filmed)
     packed = [table.pack(u, where) for u, where in zip(updates, (sites, late, []), strict=True)]
-    assert [len(row) for row in packed] == [sum(v.numel() for v in u.values()) for u in updates]
+    assert [row.numel() for row in packed] == [sum(v.numel() for v in u.values()) for u in updates]
     scale = bare.abs().max()
     assert (backbone(x) - bare).abs().max() < 1e-12 * scale
     with table.rows(packed):
@@ -50,9 +50,11 @@ def test_rows_that_do_not_fit():
     packed = table.pack(numbers, sites)
     with pytest.raises(UpdateFileError, match="another backbone"):
         table.pack(numbers, sites[1:])
+    with pytest.raises(InputError, match="to the end of the network"):
+        table.pack(numbers, sites[:3])
     with pytest.raises(UpdateFileError, match="finite"):
         table.pack(numbers | {f"{sites[0]}.beta": numbers[f"{sites[0]}.beta"] * torch.nan}, sites)
-    with pytest.raises(InputError, match="another backbone"), table.rows([torch.cat([packed, packed])]):
+    with pytest.raises(InputError, match="another backbone"), table.rows([packed.repeat(1, 2)]):
         pass
     with table.rows([packed, packed]), pytest.raises(InputError, match="One row per image"):
         backbone(images("mobilenetv2_050"))
