@@ -154,7 +154,12 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, images: LabelledImages, watch: Watch | None = None, profile: Profile | None = None
     ) -> Self:
         """Learn from labelled images; ``watch`` is told of every step, ``profile`` of where time goes."""
-        ready = self.prepare(images)
+        return self.fit_prepared(self.prepare(images), watch, profile)
+
+    def fit_prepared(
+        self, ready: Prepared, watch: Watch | None = None, profile: Profile | None = None
+    ) -> Self:
+        """Learn from images that ``prepare`` has read."""
         try:
             adapted = adapt(
                 ready.model,
@@ -177,27 +182,29 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "Fine-tuning stopped at features that are not finite, of "
                 f"{_these(ready.loaded.names, adapted.history.not_finite)}. The last good numbers are kept.",
                 FitWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         self._adopt(ready.model, ready.loaded, ready.settings, adapted)
         return self
 
-    def prepare(self, images: LabelledImages) -> Prepared:
-        """Look at every choice, load the backbone and read the images; nothing is learned yet."""
+    def prepare(self, images: LabelledImages, backbone: Backbone | None = None) -> Prepared:
+        """Look at every choice, load the backbone (if it is not given) and read the images; nothing is learned yet."""
         settings = self.settings()
         head = make_head(self.head, **(self.head_options or {}))  # a wrong name is said before any work
         if self.time_limit is not None and not 0 < self.time_limit < math.inf:
             raise UsageError(
                 f"The time limit cannot be {self.time_limit}.", "It is a number of seconds above 0."
             )
-        hardware = Hardware.choose(self.device, self.precision, self.compile, local_rank())
+        place = self.device if backbone is None or self.device != "auto" else str(backbone.device)
+        hardware = Hardware.choose(place, self.precision, self.compile, local_rank())
         ready = prepare(
             images,
             settings,
             head,
             hardware,
-            backbone=self.backbone,
+            name=self.backbone,
             weights=self.weights,
+            backbone=backbone,
             seed=self.seed,
             strict=self.strict,
             time_limit=self.time_limit,

@@ -15,7 +15,7 @@ import typer
 
 from .. import __version__
 from ..errors import FitError
-from . import backbones, bench, demo, edit, evaluate, federate, predict, show, train
+from . import backbones, bench, demo, edit, evaluate, federate, predict, serve, show, train, user
 from .printing import Printer
 
 
@@ -52,8 +52,10 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("show")(show.show)
 app.add_typer(edit.app, name="edit")
 app.command("backbones")(backbones.backbones)
+app.command("serve")(serve.serve)
 app.add_typer(bench.app, name="bench")
 app.add_typer(federate.app, name="federate")
+app.add_typer(user.app, name="user")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -106,8 +106,8 @@ def name_of(source: Any, fallback: str) -> str:
 def digest_of(source: Any) -> str:
     """The digest of an image's content: of the file if it is one, else of its pixels."""
     found = hashlib.sha256()
-    if isinstance(source, (str, Path)):
-        found.update(Path(source).read_bytes())
+    if isinstance(source, (str, Path, bytes)):
+        found.update(source if isinstance(source, bytes) else Path(source).read_bytes())
     else:
         pixels = np.ascontiguousarray(np.asarray(source))
         found.update(f"{pixels.shape}{pixels.dtype}".encode())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from ..backbones import load_backbone
+from ..backbones import Backbone, load_backbone
 from ..data import LabelledImages, LoadedImages, largest_side, load, resize
 from ..errors import UsageError
 from ..heads import GaussianHead
@@ -36,16 +36,17 @@ def prepare(
     head: GaussianHead,
     hardware: Hardware,
     *,
-    backbone: str,
+    name: str,
     weights: str | None = None,
+    backbone: Backbone | None = None,
     seed: int = 0,
     strict: bool = False,
     time_limit: float | None = None,
 ) -> Prepared:
-    """Load the backbone and read the images; nothing is learned yet, but for NOAH's own search."""
+    """Load the backbone, unless it is at hand, and read the images; nothing is learned yet, but for NOAH's search."""
     if hardware.device.type == "mps" and World.current().size > 1:
         raise UsageError("Apple's GPU cannot be shared by several processes.", "Start one, without torchrun.")
-    found = load_backbone(backbone, weights, fold=settings.body().folds)
+    found = backbone or load_backbone(name, weights, fold=settings.body().folds)
     settings = settings.on(found, len(images))
     side = largest_side(images.sources)
     head_size, train_size = (
