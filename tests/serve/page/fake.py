@@ -46,6 +46,9 @@ class Fake:
     seen: list[str] = field(default_factory=list)
     ids: Any = field(default_factory=itertools.count)
 
+    def reset(self) -> None:
+        self.__dict__.update(Fake().__dict__)
+
     def id(self) -> str:
         return f"{next(self.ids):016x}"
 
@@ -179,6 +182,10 @@ def application(fake: Fake) -> FastAPI:
             return failure(400, "bad_request", "This is not an image that can be read.", "Use JPEG, PNG, WebP or HEIC.")
         return JSONResponse(fake.keep(key, data), 201)
 
+    @app.get("/api/photos/{key}")
+    async def photo(key: str) -> Response:
+        return Response(fake.content[key], media_type="image/jpeg")
+
     @app.get("/api/photos/{key}/thumbnail")
     async def thumbnail(key: str) -> Response:
         return Response(fake.content[key], media_type="image/jpeg")
@@ -186,6 +193,7 @@ def application(fake: Fake) -> FastAPI:
     @app.patch("/api/photos/{key}")
     async def move(key: str, request: Request) -> dict[str, Any]:
         fake.photos[key]["class_id"] = (await request.json())["class_id"]
+        fake.photos[key] = fake.photos.pop(key)
         return fake.photos[key]
 
     @app.delete("/api/photos/{key}", status_code=204)
@@ -245,7 +253,9 @@ def application(fake: Fake) -> FastAPI:
 
     @app.get("/api/versions/{number}/check")
     async def check(number: int) -> Any:
-        return fake.checks.get(number) or failure(404, "not_found", "Not judged.")
+        if number not in fake.checks:
+            fake.judge(number, {})
+        return fake.checks[number]
 
     @app.get("/api/versions/{number}/file")
     async def download(number: int) -> Response:

@@ -68,7 +68,7 @@ function describe(version) {
 }
 
 function item(version) {
-  const use_ = h("button", { type: "button", class: "use", "aria-label": `Use ${name(version).toLowerCase()} again`, onclick: () => use(version) }, icon("restore"), "Use again");
+  const use_ = h("button", { type: "button", class: "use", "aria-label": `Use again ${name(version).toLowerCase()}`, onclick: () => use(version) }, icon("restore"), "Use again");
   const file = h("button", { type: "button", "aria-label": `Download ${name(version).toLowerCase()}, ${size(version.bytes)}`, onclick: () => download(version) }, icon("download"), "Download");
   const bin = h("button", { type: "button", class: "quiet square delete", "aria-label": `Delete ${name(version).toLowerCase()}`, onclick: () => remove(version) }, icon("bin"));
   return h(
