@@ -153,7 +153,12 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, images: LabelledImages, watch: Watch | None = None, profile: Profile | None = None
     ) -> Self:
         """Learn from labelled images; ``watch`` is told of every step, ``profile`` of where time goes."""
-        ready = self.prepare(images)
+        return self.fit_prepared(self.prepare(images), watch, profile)
+
+    def fit_prepared(
+        self, ready: Prepared, watch: Watch | None = None, profile: Profile | None = None
+    ) -> Self:
+        """Learn from images that ``prepare`` has read."""
         try:
             adapted = adapt(
                 ready.model,
@@ -176,26 +181,27 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "Fine-tuning stopped at features that are not finite, of "
                 f"{_these(ready.loaded.names, adapted.history.not_finite)}. The last good numbers are kept.",
                 FitWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         self._adopt(ready.model, ready.loaded, ready.settings, adapted)
         return self
 
-    def prepare(self, images: LabelledImages) -> Prepared:
-        """Look at every choice, load the backbone and read the images; nothing is learned yet."""
+    def prepare(self, images: LabelledImages, backbone: Backbone | None = None) -> Prepared:
+        """Look at every choice, load the backbone (if it is not given) and read the images; nothing is learned yet."""
         settings = self.settings()
         head = make_head(self.head, **(self.head_options or {}))  # a wrong name is said before any work
         if self.time_limit is not None and not 0 < self.time_limit < math.inf:
             raise UsageError(
                 f"The time limit cannot be {self.time_limit}.", "It is a number of seconds above 0."
             )
-        hardware = Hardware.choose(self.device, self.precision, self.compile, local_rank())
+        place = self.device if backbone is None or self.device != "auto" else str(backbone.device)
+        hardware = Hardware.choose(place, self.precision, self.compile, local_rank())
         if hardware.device.type == "mps" and World.current().size > 1:
             raise UsageError(
                 "Apple's GPU cannot be shared by several processes.", "Start one, without torchrun."
             )
         body = settings.body()
-        backbone = load_backbone(self.backbone, self.weights, fold=body.folds)
+        backbone = backbone or load_backbone(self.backbone, self.weights, fold=body.folds)
         settings = settings.on(backbone, len(images))
         side = largest_side(images.sources)
         head_size, train_size = (

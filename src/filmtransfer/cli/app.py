@@ -15,7 +15,7 @@ import typer
 
 from .. import __version__
 from ..errors import FitError
-from . import backbones, bench, demo, evaluate, federate, predict, show, train
+from . import backbones, bench, demo, evaluate, federate, predict, serve, show, train, user
 from .printing import Printer
 
 
@@ -51,8 +51,10 @@ app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("show")(show.show)
 app.command("backbones")(backbones.backbones)
+app.command("serve")(serve.serve)
 app.add_typer(bench.app, name="bench")
 app.add_typer(federate.app, name="federate")
+app.add_typer(user.app, name="user")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -47,12 +47,15 @@ class LabelledImages:
     labels: list[int]
     classes: list[Any]
     warnings: list[str] = field(default_factory=list)
+    titles: list[str] = field(default_factory=list)  # what to call each image, if its owner knows better
 
     def __len__(self) -> int:
         return len(self.sources)
 
     def names(self) -> list[str]:
         """What to call each image in a message."""
+        if self.titles:
+            return self.titles
         return [str(s) if isinstance(s, (str, Path)) else f"image {i}" for i, s in enumerate(self.sources)]
 
     @classmethod
@@ -121,7 +124,7 @@ class LabelledImages:
 
     @classmethod
     def from_memory(cls, images: Sequence[Any], labels: Sequence[Any]) -> LabelledImages:
-        """Images (paths, PIL images, uint8 arrays) and labels of any one sortable kind."""
+        """Images (paths, files' bytes, PIL images, uint8 arrays) and labels of any one sortable kind."""
         if len(images) != len(labels):
             raise InputError(f"{len(images)} images but {len(labels)} labels.", "One label per image.")
         if len(images) == 0:
