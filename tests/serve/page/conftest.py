@@ -51,7 +51,9 @@ class Watch:
     expected: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        self.page.on("console", lambda m: self.errors.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on(
+            "console", lambda m: self.errors.append(m.text) if m.type in ("error", "warning") else None
+        )
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
         self.page.on("request", lambda r: self.look(r.url))
         self.page.add_init_script(
@@ -76,7 +78,9 @@ def opened(browser: Browser) -> Iterator[Opener]:
     contexts: list[BrowserContext] = []
     watches: list[Watch] = []
 
-    def open_page(url: str, token: str | None = TOKEN, expected: tuple[str, ...] = (), width: int = 1280) -> Page:
+    def open_page(
+        url: str, token: str | None = TOKEN, expected: tuple[str, ...] = (), width: int = 1280
+    ) -> Page:
         context = browser.new_context(viewport={"width": width, "height": 900}, reduced_motion="reduce")
         context.set_default_timeout(20_000)
         contexts.append(context)
@@ -95,7 +99,9 @@ def opened(browser: Browser) -> Iterator[Opener]:
 @pytest.fixture
 def axe() -> Callable[[Page], list[str]]:
     """The violations axe-core finds on a page, one line each."""
-    assert AXE.exists(), f"{AXE} is missing: run `make {AXE.relative_to(Path.cwd()) if AXE.is_relative_to(Path.cwd()) else AXE}`"
+    assert AXE.exists(), (
+        f"{AXE} is missing: run `make {AXE.relative_to(Path.cwd()) if AXE.is_relative_to(Path.cwd()) else AXE}`"
+    )
     source = AXE.read_text()
 
     def violations(page: Page) -> list[str]:
@@ -104,6 +110,9 @@ def axe() -> Callable[[Page], list[str]]:
         found = page.evaluate(
             "axe.run(document, {resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
         )
-        return [f"{v['id']}: {v['nodes'][0]['html'][:200]} {v['nodes'][0]['failureSummary'][:300]}" for v in found["violations"]]
+        return [
+            f"{v['id']}: {v['nodes'][0]['html'][:200]} {v['nodes'][0]['failureSummary'][:300]}"
+            for v in found["violations"]
+        ]
 
     return violations

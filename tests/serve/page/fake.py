@@ -26,7 +26,9 @@ TOKEN = "a-token"
 
 def failure(status: int, code: str, message: str, hint: str = "", **headers: str) -> JSONResponse:
     return JSONResponse(
-        {"error": {"code": code, "message": message, "hint": hint}}, status, headers={k.replace("_", "-"): v for k, v in headers.items()}
+        {"error": {"code": code, "message": message, "hint": hint}},
+        status,
+        headers={k.replace("_", "-"): v for k, v in headers.items()},
     )
 
 
@@ -42,7 +44,9 @@ class Fake:
     trainings: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     answer: dict[str, Any] | None = None
-    failures: dict[str, list[JSONResponse]] = field(default_factory=dict)  # "POST /api/trainings" → next answers
+    failures: dict[str, list[JSONResponse]] = field(
+        default_factory=dict
+    )  # "POST /api/trainings" → next answers
     seen: list[str] = field(default_factory=list)
     ids: Any = field(default_factory=itertools.count)
 
@@ -67,11 +71,20 @@ class Fake:
     def keep(self, class_id: str, data: bytes) -> dict[str, Any]:
         key = self.id()
         self.content[key] = data
-        self.photos[key] = {"id": key, "class_id": class_id, "bytes": len(data), "media_type": "image/jpeg", "created": NOW}
+        self.photos[key] = {
+            "id": key,
+            "class_id": class_id,
+            "bytes": len(data),
+            "media_type": "image/jpeg",
+            "created": NOW,
+        }
         return self.photos[key]
 
     def counts(self) -> dict[str, int]:
-        return {row["name"]: sum(p["class_id"] == key for p in self.photos.values()) for key, row in self.classes.items()}
+        return {
+            row["name"]: sum(p["class_id"] == key for p in self.photos.values())
+            for key, row in self.classes.items()
+        }
 
     def publish(self, stage: str | None, accuracy: float | None, source: str = "trained") -> dict[str, Any]:
         for version in self.versions:
@@ -96,7 +109,12 @@ class Fake:
             table[names.index(truth)][names.index(said)] += 1
             rows.append({"id": key, "truth": truth, "said": said, "p": 0.81})
         version = next(v for v in self.versions if v["number"] == number)
-        self.checks[number] = {"classes": names, "confusion": table, "photos": rows, **{k: version[k] for k in ("accuracy", "low", "high")}}
+        self.checks[number] = {
+            "classes": names,
+            "confusion": table,
+            "photos": rows,
+            **{k: version[k] for k in ("accuracy", "low", "high")},
+        }
 
     def tell(self, kind: str, **data: Any) -> None:
         if kind != "end" and self.trainings:
@@ -136,7 +154,16 @@ def application(fake: Fake) -> FastAPI:
     @app.get("/api/me")
     async def me() -> dict[str, Any]:
         quota = {"classes": 100, "photos": 2000, "bytes": 2_000_000_000, "versions": 20}
-        return {"id": "u", "name": "me", "quota": quota, "used": quota, "current": None, "training": None, "backbone": "fake", "image_size": 224}
+        return {
+            "id": "u",
+            "name": "me",
+            "quota": quota,
+            "used": quota,
+            "current": None,
+            "training": None,
+            "backbone": "fake",
+            "image_size": 224,
+        }
 
     @app.delete("/api/me", status_code=204)
     async def end() -> None:
@@ -155,7 +182,9 @@ def application(fake: Fake) -> FastAPI:
     async def add_class(request: Request) -> Any:
         name = (await request.json())["name"]
         if any(other["name"] == name for other in fake.classes.values()):
-            return failure(409, "conflict", f"There is a class called {name} already.", "Choose another name.")
+            return failure(
+                409, "conflict", f"There is a class called {name} already.", "Choose another name."
+            )
         return row(fake.add_class(name))
 
     @app.patch("/api/classes/{key}")
@@ -179,7 +208,9 @@ def application(fake: Fake) -> FastAPI:
         try:
             Image.open(io.BytesIO(data)).verify()
         except OSError:
-            return failure(400, "bad_request", "This is not an image that can be read.", "Use JPEG, PNG, WebP or HEIC.")
+            return failure(
+                400, "bad_request", "This is not an image that can be read.", "Use JPEG, PNG, WebP or HEIC."
+            )
         return JSONResponse(fake.keep(key, data), 201)
 
     @app.get("/api/photos/{key}")
@@ -207,7 +238,17 @@ def application(fake: Fake) -> FastAPI:
     @app.post("/api/trainings", status_code=202)
     async def train() -> dict[str, Any]:
         fake.events.clear()
-        fake.trainings.insert(0, {"id": fake.id(), "state": "waiting", "created": NOW, "started": None, "ended": None, "message": ""})
+        fake.trainings.insert(
+            0,
+            {
+                "id": fake.id(),
+                "state": "waiting",
+                "created": NOW,
+                "started": None,
+                "ended": None,
+                "message": "",
+            },
+        )
         return fake.trainings[0]
 
     @app.delete("/api/trainings/{key}", status_code=202)
@@ -241,7 +282,12 @@ def application(fake: Fake) -> FastAPI:
     @app.post("/api/versions", status_code=201)
     async def upload(request: Request) -> Any:
         if not (await request.body()).startswith(b"good"):
-            return failure(400, "bad_request", "This is not an update file.", "Choose a .safetensors file that filmtransfer wrote.")
+            return failure(
+                400,
+                "bad_request",
+                "This is not an update file.",
+                "Choose a .safetensors file that filmtransfer wrote.",
+            )
         return fake.publish(None, None, source="uploaded")
 
     @app.put("/api/versions/current")
@@ -277,7 +323,12 @@ class Running:
 
     def start(self) -> None:
         config = uvicorn.Config(
-            application(self.fake), host="127.0.0.1", port=self.port, log_level="critical", timeout_graceful_shutdown=1, ws="none"
+            application(self.fake),
+            host="127.0.0.1",
+            port=self.port,
+            log_level="critical",
+            timeout_graceful_shutdown=1,
+            ws="none",
         )
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, daemon=True)

@@ -34,11 +34,15 @@ def fill(fake: Fake) -> None:
 def train(fake: Fake) -> None:
     """As after a training: two versions, a curve, three mistakes, an answer."""
     fill(fake)
-    fake.trainings.append({"id": "t", "state": "done", "created": "", "started": "", "ended": "", "message": ""})
+    fake.trainings.append(
+        {"id": "t", "state": "done", "created": "", "started": "", "ended": "", "message": ""}
+    )
     fake.publish("first", 0.8)
     fake.tell("version", number=1, stage="first", accuracy=0.8, low=0.7, high=0.9, bytes=131_073)
     for step in range(1, 6):
-        fake.tell("progress", step=step, steps=5, loss=1 / step, accuracy=0.7 + 0.05 * step, seconds_left=5 - step)
+        fake.tell(
+            "progress", step=step, steps=5, loss=1 / step, accuracy=0.7 + 0.05 * step, seconds_left=5 - step
+        )
     fake.publish("tuned", 0.9)
     fake.tell("version", number=2, stage="tuned", accuracy=0.9, low=0.8, high=0.96, bytes=131_074)
     fake.tell("end", state="done", message="")
@@ -50,7 +54,22 @@ def train(fake: Fake) -> None:
 def said(name: str, p: float, unknown: bool = False) -> dict[str, object]:
     others = [n for n in ("cup", "plate", LONG) if n != name]
     rest = [{"class": other, "p": (1 - p) / len(others)} for other in others]
-    return {"version": 2, "class": None if unknown else name, "unknown": unknown, "known": 0.5, "probabilities": [{"class": name, "p": p}, *rest]}
+    return {
+        "version": 2,
+        "class": None if unknown else name,
+        "unknown": unknown,
+        "known": 0.5,
+        "probabilities": [{"class": name, "p": p}, *rest],
+    }
+
+
+def until(page: Page, words: str) -> None:
+    """Waits for an expression to be true (playwright's own way needs eval, which the page forbids)."""
+    for _ in range(400):
+        if page.evaluate(words):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"{words} did not come true")
 
 
 def ask(page: Page) -> None:
@@ -107,7 +126,9 @@ def farewell(page: Page, service: Running) -> None:
 
 
 def failed(page: Page, service: Running) -> None:
-    service.fake.failures["POST /api/trainings"] = [failure(503, "busy", "All workers are busy.", "Try again in a minute.")]
+    service.fake.failures["POST /api/trainings"] = [
+        failure(503, "busy", "All workers are busy.", "Try again in a minute.")
+    ]
     page.get_by_role("button", name="Train again").click()
     expect(page.locator("#notice")).to_contain_text("Try again in a minute.")
 

@@ -42,7 +42,9 @@ def test_every_state_is_accessible_and_fits(
         )
         assert small == []  # a thumb needs 44 pixels
     if name in ("recording", "live"):
-        page.evaluate("document.querySelectorAll('video').forEach((v) => v.srcObject?.getTracks().forEach((t) => t.stop()))")
+        page.evaluate(
+            "document.querySelectorAll('video').forEach((v) => v.srcObject?.getTracks().forEach((t) => t.stop()))"
+        )
 
 
 def test_text_has_contrast_of_seven_to_one(
@@ -54,7 +56,9 @@ def test_text_has_contrast_of_seven_to_one(
     axe(page)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
-        found = page.evaluate("axe.run(document, {runOnly: ['color-contrast-enhanced']}).then((r) => r.violations.flatMap((v) => v.nodes.map((n) => n.html)))")
+        found = page.evaluate(
+            "axe.run(document, {runOnly: ['color-contrast-enhanced']}).then((r) => r.violations.flatMap((v) => v.nodes.map((n) => n.html)))"
+        )
         assert found == [], scheme
 
 

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from .conftest import Opener
 from .fake import Fake, Running
-from .states import live, said, train
+from .states import live, said, train, until
 
 pytestmark = pytest.mark.xdist_group("page")
 
@@ -18,19 +18,19 @@ def test_holding_records_and_letting_go_stops(opened: Opener, service: Running, 
     page.get_by_role("button", name="Camera for cup").click()
     hold = page.get_by_role("button", name="Hold to record")
     expect(hold).to_be_focused()
-    page.wait_for_function("document.querySelector('.recorder video').videoWidth > 0")
+    until(page, "document.querySelector('.recorder video').videoWidth > 0")
     expect(page.get_by_label("Camera", exact=True).first).to_be_visible()  # two of them: one can choose
     hold.hover()
     page.mouse.down()
     expect(page.locator(".class .tile")).not_to_have_count(0)
-    page.wait_for_function("document.querySelectorAll('.class .tile').length >= 3")
+    until(page, "document.querySelectorAll('.class .tile').length >= 3")
     page.mouse.up()
     expect(page.locator("#polite")).to_contain_text("recorded for cup.")
     taken = len(fake.photos)
     assert taken >= 3
     assert {photo["class_id"] for photo in fake.photos.values()} == {cup}
     page.keyboard.press("Space")  # a short press: one photo
-    page.wait_for_function(f"document.querySelectorAll('.class .tile').length === {taken + 1}")
+    expect(page.locator(".class .tile")).to_have_count(taken + 1)
     page.get_by_role("button", name="Close the camera").click()
     expect(page.get_by_role("button", name="Camera for cup")).to_be_focused()
     expect(page.locator(".recorder")).to_have_count(0)
@@ -53,7 +53,9 @@ def test_live_answers_follow_the_camera(opened: Opener, service: Running, fake: 
     assert page.evaluate("document.querySelector('#try-card video').srcObject") is None
 
 
-def test_live_answers_are_said_at_most_every_two_seconds(opened: Opener, service: Running, fake: Fake) -> None:
+def test_live_answers_are_said_at_most_every_two_seconds(
+    opened: Opener, service: Running, fake: Fake
+) -> None:
     page = opened(service.url)
     page.clock.install()
     page.evaluate(
@@ -92,16 +94,18 @@ def test_the_same_answer_is_not_repeated(opened: Opener, service: Running, fake:
 def test_answers_are_spoken_if_asked_for(opened: Opener, service: Running, fake: Fake) -> None:
     train(fake)
     page = opened(service.url)
-    page.evaluate("window.spoken = []; speechSynthesis.speak = (words) => spoken.push(words.text)")
+    page.evaluate("() => { window.spoken = []; speechSynthesis.speak = (words) => spoken.push(words.text); }")
     page.get_by_label("Say answers aloud").check()
     live(page, service)
-    page.wait_for_function("spoken.length > 0")
+    until(page, "spoken.length > 0")
     assert page.evaluate("spoken[0]") == "cup, 93 percent."
 
 
 def test_a_camera_that_is_refused_says_what_to_do(opened: Opener, service: Running, fake: Fake) -> None:
     train(fake)
     page = opened(service.url)
-    page.evaluate("navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('no', 'NotAllowedError') }")
+    page.evaluate(
+        "() => { navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('no', 'NotAllowedError'); }; }"
+    )
     page.get_by_role("button", name="Use camera").click()
     expect(page.locator("#notice")).to_contain_text("Allow it for this page in the browser's address bar")

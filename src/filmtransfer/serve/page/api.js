@@ -96,6 +96,6 @@ export const predict = (body, signal) => read("POST", "/api/predictions", { body
 export const versions = async () => (await read("GET", "/api/versions")).versions;
 export const check = (number) => read("GET", `/api/versions/${number}/check`);
 export const download = async (number) => (await ask("GET", `/api/versions/${number}/file`)).blob();
-export const upload = (body) => read("POST", "/api/versions", { body });
+export const upload = (file) => read("POST", "/api/versions", { body: new Blob([file], { type: "application/octet-stream" }) });
 export const makeCurrent = (number) => ask("PUT", "/api/versions/current", { json: { number } });
 export const removeVersion = (number) => ask("DELETE", `/api/versions/${number}`);

@@ -25,7 +25,7 @@ function parse(block) {
     else if (name in fields) fields[name] = value;
   }
   if (!fields.data.length) return null;
-  return { number: Number(fields.id), kind: fields.event, data: JSON.parse(fields.data.join("\n")) };
+  return { number: fields.id ? Number(fields.id) : null, kind: fields.event, data: JSON.parse(fields.data.join("\n")) };
 }
 
 /** Calls `told` for every event of a training until its end, whatever happens to the connection. */
@@ -40,8 +40,8 @@ export async function follow(id, told, signal) {
         const { value, done } = await reader.read();
         if (done) break;
         for (const event of feed(value)) {
-          if (event.number <= last) continue;
-          last = event.number;
+          if (event.number !== null && event.number <= last) continue;
+          last = event.number ?? last; // an end that is told once more has no number
           told(event);
           if (event.kind === "end") return;
         }

@@ -23,8 +23,9 @@ async function next() {
   try {
     resolve(URL.createObjectURL(await api.thumbnail(id)));
   } catch (problem) {
-    if (problem.status === 0) {
-      await back();
+    if (problem.status === 0 || problem.status === 429 || problem.status === 503) {
+      if (problem.status === 0) await back();
+      else await new Promise((later) => setTimeout(later, 1000 * (problem.retry ?? 1)));
       queue.push({ id, resolve });
     } else resolve(null); // removed meanwhile: the tile stays empty until it goes
   }
