@@ -20,16 +20,21 @@ from .backbones import Backbone, load_backbone
 from .data import LabelledImages, LoadedImages, Skipped, largest_side, load, read_squares, resize
 from .errors import FitWarning, InputError, UsageError
 from .heads import log_prior, make_head
-from .model import AdaptedModel, Hardware, Update
+from .model import AdaptedModel, Hardware, Support, Update
+from .model.support import digest_of, name_of
+from .training import edit
 from .training.adapt import Adapted, adapt
 from .training.batch import Cosine
+from .training.explain import explain
 from .training.gradient import NonFiniteError
+from .training.judge import Judgement, judge
 from .training.loop import Watch
 from .training.parallel import World, local_rank
 from .training.presets import ALL_WEIGHTS, Settings, preset
 from .training.profile import Profile
 from .training.subnet import find_subnet
 
+FALSE_ALARM = 0.05  # the share of images of known classes that may be taken for unknown
 UNEQUAL = 3  # say so when the largest class has more than this many times the images of the smallest
 
 
@@ -40,6 +45,15 @@ class Classified:
     readable: list[int]
     probabilities: np.ndarray
     skipped: list[Skipped]
+    features: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """Why an image was taken for what it was: how far each class is, and the nearest photos it was learned from."""
+
+    distances: dict[Any, float]  # by class, nearest first
+    nearest: list[tuple[str, Any, float]]  # name, class and distance of photos, nearest first
 
 
 @dataclass(frozen=True)
@@ -271,11 +285,47 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """p(y=c | image) (N, C), classes in the order of ``classes_``."""
         return self.classify(images, strict=True).probabilities
 
-    def predict(self, images: Sequence[Any]) -> np.ndarray:
-        """The most probable class of each image."""
-        best = self.predict_proba(images).argmax(1)  # first: it says so if this is not fitted
-        chosen: np.ndarray = self.classes_[best]
+    def predict(
+        self, images: Sequence[Any], *, reject: bool = False, false_alarm: float = FALSE_ALARM
+    ) -> np.ndarray:
+        """The most probable class of each image.
+
+        With ``reject``, None for images of none of the classes; ``false_alarm`` is the share of images of known
+        classes that may be taken for unknown.
+        """
+        found = self.classify(images, strict=True)
+        chosen: np.ndarray = self.classes_[found.probabilities.argmax(1)]
+        if reject:
+            chosen = chosen.astype(object)
+            chosen[self.rejected(found, false_alarm)] = None
         return chosen
+
+    def rejected(self, found: Classified, false_alarm: float = FALSE_ALARM) -> np.ndarray:
+        """Which of the classified images are of none of the classes (N) bool."""
+        unknown = self.update_.unknown
+        if unknown is None:
+            raise InputError(
+                "This classifier cannot tell what is unknown: no class had a second photo to measure by, "
+                "or it was made by an earlier version.",
+                "Train it with at least two photos of some classes.",
+            )
+        scores: np.ndarray = unknown.scores(found.features.cpu()).numpy()
+        return scores < unknown.threshold(false_alarm)
+
+    def explain(self, images: Sequence[Any], photos: int = 3) -> list[Reasons]:
+        """Why each image is taken for what it is: distances to the classes and the nearest support photos."""
+        return self.reasons(self.classify(images, strict=True), photos)
+
+    def reasons(self, found: Classified, photos: int = 3) -> list[Reasons]:
+        """The reasons for images that were classified before."""
+        support, classes = edit.kept_support(self.update_, "explained"), self.update_.classes
+        return [
+            Reasons(
+                {classes[c]: one.distances[c] for c in np.argsort(one.distances)},
+                [(support.names[i], classes[int(support.labels[i])], far) for i, far in one.nearest],
+            )
+            for one in explain(self.model_.head, support, found.features, photos)
+        ]
 
     def score(self, images: Sequence[Any], labels: Sequence[Any]) -> float:
         """Accuracy on labelled images."""
@@ -296,6 +346,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         readable: list[int] = []
         skipped: list[Skipped] = []
         rows: list[np.ndarray] = []
+        features: list[torch.Tensor] = []
         for begin in range(0, len(sources), chunk):  # so that memory does not grow with the folder
             part = list(sources[begin : begin + chunk])
             names = [
@@ -306,19 +357,56 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             found = [i for i, square in enumerate(squares) if square is not None]
             readable += [begin + i for i in found]
             if found:
-                rows.append(self._probabilities(torch.stack([s for s in squares if s is not None])))
+                features.append(self.model_.features(torch.stack([s for s in squares if s is not None])))
+                rows.append(self._probabilities(features[-1]))
         if skipped and (strict or not rows):
             raise InputError(
                 f"{len(skipped)} of {len(sources)} images cannot be used, the first: "
                 f"{skipped[0].name}: {skipped[0].reason}."
             )
-        return Classified(readable, np.concatenate(rows), skipped)
+        return Classified(readable, np.concatenate(rows), skipped, torch.cat(features))
 
-    def _probabilities(self, pixels: torch.Tensor) -> np.ndarray:
-        logits = self.model_.logits(pixels).cpu().double()
+    @torch.no_grad()
+    def _probabilities(self, features: torch.Tensor) -> np.ndarray:
+        logits = self.model_.head.logits(features).cpu().double()
         logits = logits + log_prior(_prior(self.prior), torch.tensor(self.update_.counts))
-        out: np.ndarray = torch.softmax(logits, 1).numpy()
+        out: np.ndarray = torch.softmax(logits / self.update_.temperature, 1).numpy()
         return out
+
+    # Editing: exact, in milliseconds, without training; needs keep_statistics
+
+    def add(self, images: Sequence[Any], label: Any) -> Self:
+        """Add photos to a class, or make a new class of them."""
+        check_is_fitted(self)
+        edit.kept_support(self.update_)
+        found = self.classify(images, strict=True)
+        names = [name_of(source, f"added {i}") for i, source in enumerate(images)]
+        digests = [digest_of(source) for source in images]
+        return self._edited(
+            edit.add_photos(self.update_, self.model_.head, label, found.features, names, digests)
+        )
+
+    def forget(self, images: Sequence[Any]) -> Self:
+        """Forget photos, given as they were at training, or by name ("cup/1.jpg")."""
+        check_is_fitted(self)
+        which = [i for source in images for i in edit.find_photos(self.update_, *_called(source))]
+        return self._edited(edit.forget_photos(self.update_, self.model_.head, which))
+
+    def remove_class(self, label: Any) -> Self:
+        """Forget a class and all of its photos."""
+        check_is_fitted(self)
+        return self._edited(edit.remove_class(self.update_, self.model_.head, label))
+
+    def merge_classes(self, labels: Sequence[Any], into: Any) -> Self:
+        """Make one class of several."""
+        check_is_fitted(self)
+        return self._edited(edit.merge_classes(self.update_, self.model_.head, labels, into))
+
+    def rename_class(self, label: Any, to: Any) -> Self:
+        """Give a class another name; this needs no statistics."""
+        check_is_fitted(self)
+        self._take(edit.rename_class(self.update_, label, to), self.model_)
+        return self
 
     # The file
 
@@ -349,6 +437,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         body = update.learns()
         clf.train, clf.adapter, clf.adapter_options = body.train, body.adapter, dict(body.options)
         found = backbone or load_backbone(update.backbone, weights, fold=body.folds)
+        clf.judgement_ = None
         clf._take(update, update.apply(found, hardware))
         return clf
 
@@ -356,19 +445,35 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _adopt(self, model: AdaptedModel, loaded: LoadedImages, settings: Settings, adapted: Adapted) -> None:
         chosen = settings.to_dict() | {"preset": self.preset, "prior": _plain(self.prior)}
-        keep = (adapted.features, loaded.labels) if self.keep_statistics else None
+        prior = log_prior(_prior(self.prior), torch.tensor(loaded.counts()))
+        judgement = judge(
+            model.head, adapted.features, loaded.labels, adapted.unseen(), prior, seed=self.seed
+        )
+        results = adapted.results()
+        if judgement is not None:
+            results["estimate"] = judgement.results()
         update = Update.of(
             model,
             loaded.classes,
             settings=chosen,
-            results=adapted.results(),
+            results=results,
             seed=self.seed,
             versions=versions(),
-            support=keep,
+            support=_support(loaded, adapted) if self.keep_statistics else None,
+            unknown=None if judgement is None else judgement.unknown,
+            temperature=1.0 if judgement is None else judgement.temperature,
         )
         self.history_ = adapted.history
         self.skipped_ = loaded.skipped
+        self.judgement_: Judgement | None = judgement
         self._take(update, model)
+
+    def _edited(self, edited: edit.Edited) -> Self:
+        self.model_.head = edited.head
+        self.prior = edited.update.settings.get("prior", "uniform")
+        self.judgement_ = edited.judgement
+        self._take(edited.update, self.model_)
+        return self
 
     def _take(self, update: Update, model: AdaptedModel) -> None:
         self.update_, self.model_ = update, model
@@ -393,6 +498,24 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             notes.append("Every class has one image: the head is built, but there is no fine-tuning.")
         for note in notes:
             warnings.warn(note, FitWarning, stacklevel=4)
+
+
+def _support(loaded: LoadedImages, adapted: Adapted) -> Support:
+    """What an update keeps of its images: features and how to find them again, no pixels."""
+    return Support(
+        adapted.features.cpu(),
+        loaded.labels,
+        adapted.unseen(),
+        [name_of(s, name) for s, name in zip(loaded.sources, loaded.names, strict=True)],
+        [digest_of(s) for s in loaded.sources],
+    )
+
+
+def _called(source: Any) -> tuple[str, str | None]:
+    """How to find a photo: by name, and by content where it is at hand."""
+    if isinstance(source, (str, Path)):
+        return name_of(source, ""), digest_of(source) if Path(source).is_file() else None
+    return "this image", digest_of(source)
 
 
 def _these(names: Sequence[str], images: Sequence[int]) -> str:

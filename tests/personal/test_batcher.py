@@ -54,6 +54,8 @@ def test_nobody_gets_anothers_answer(engine, members):
         (u, i): engine.answers([members[u]], p[None])[0] for u in range(USERS) for i, p in enumerate(pixels)
     }
     batcher = Batcher(engine, batch=8)
+    together: list[int] = []
+    batcher.watch = together.append
 
     def ask(user: int) -> float:
         worst = 0.0
@@ -68,7 +70,8 @@ def test_nobody_gets_anothers_answer(engine, members):
     with ThreadPoolExecutor(USERS) as pool:
         assert max(pool.map(ask, range(USERS))) < 1e-5
     batcher.close()
-    assert batcher.images == USERS * 12
+    assert batcher.images == sum(together) == USERS * 12
+    assert max(together) <= 8
     assert batcher.passes < batcher.images, "they went together"
 
 

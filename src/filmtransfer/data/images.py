@@ -157,6 +157,7 @@ class LoadedImages:
     skipped: list[Skipped]
     warnings: list[str]
     names: list[str]  # what to call each image in a message
+    sources: list[Any]  # where they came from
 
     def counts(self) -> list[int]:
         return torch.bincount(self.labels, minlength=len(self.classes)).tolist()
@@ -190,7 +191,9 @@ def load(images: LabelledImages, spec: PixelSpec, *, strict: bool = False) -> Lo
     everyone = images.names()
     names = [everyone[i] for i in kept]
     notes += _twins(pixels, labels, names, images.classes)
-    return LoadedImages(pixels, labels, images.classes, skipped, notes, names)
+    return LoadedImages(
+        pixels, labels, images.classes, skipped, notes, names, [images.sources[i] for i in kept]
+    )
 
 
 def read_squares(

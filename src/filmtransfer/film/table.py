@@ -6,8 +6,8 @@ s = w, t = b. FiLM after it is another affine of the same x,
 
     γ ⊙ (s ⊙ x + t) + β  =  (γ ⊙ s) ⊙ x + (γ ⊙ t + β)
 
-so an update is folded once, when it is loaded, into one flat vector: γs and γt + β of every site, in the order of the
-network. A batch of updates is a matrix with a row for each image, and a site is one multiply-add in place.
+so an update is folded once, when it is loaded, into two rows of numbers: γs and γt + β of every site, in the order of
+the network. A batch has such rows for each image, and a site is one multiply-add in place.
 """
 
 from __future__ import annotations
@@ -31,47 +31,50 @@ class Table:
 
     def __init__(self, network: nn.Module, sites: Sequence[str]) -> None:
         network.eval().requires_grad_(False)
-        self._affines: dict[str, tuple[Tensor, Tensor]] = {}
         self._sites: dict[str, Site] = {}
+        affines = []
         for site in sites:
             norm = network.get_submodule(site)
-            self._affines[site] = frozen_affine(norm)
+            affines.append(torch.stack(frozen_affine(norm)))
             self._sites[site] = Site(norm)
             _put(network, site, self._sites[site])
-        weight = next(network.parameters())
-        self.bare = torch.cat([part for pair in self._affines.values() for part in pair]).to(weight)
+        self._affine = torch.cat(affines, 1)  # s and t (2, ΣC), in float64
+        self._widths = {site: affine.shape[1] for site, affine in zip(sites, affines, strict=True)}
+        self.bare = self._affine.to(next(network.parameters()).dtype)
         self._show(self.bare[None])
 
     @property
-    def width(self) -> int:
+    def count(self) -> int:
         """|ψ| with FiLM at every site."""
         return self.bare.numel()
 
     def pack(self, numbers: Mapping[str, Tensor], sites: Sequence[str]) -> Tensor:
-        """The numbers of an update that learned FiLM at ``sites``, folded: the end of a row.
+        """γs and γt + β (2, ·) of an update that learned FiLM at ``sites``: the end of a row.
 
         Where FiLM begins late (``film_from``) the row begins late too: before it is the bare backbone.
         """
-        begin = next((i for i, site in enumerate(self._sites) if site in sites), len(self._sites))
-        wanted = {f"{site}.{name}": self._affines[site][0] for site in sites for name in ("gamma", "beta")}
-        check(wanted, numbers)
-        parts = [self.bare.new_empty(0, dtype=torch.float64)]
-        for site in list(self._sites)[begin:]:
-            scale, shift = self._affines[site]
-            if site in sites:
-                gamma, beta = (numbers[f"{site}.{name}"].to(scale) for name in ("gamma", "beta"))
-                scale, shift = gamma * scale, gamma * shift + beta
-            parts += [scale, shift]
-        return torch.cat(parts).to(self.bare)
+        order = list(self._sites)
+        where = [site for site in order if site in sites]
+        if where != order[len(order) - len(where) :] or len(where) < len(sites):
+            raise InputError("FiLM has to be learned from one site on, to the end of the network.")
+        like = {site: self._affine.new_empty(self._widths[site]) for site in where}
+        check({f"{site}.{name}": like[site] for site in where for name in ("gamma", "beta")}, numbers)
+        if not where:
+            return self.bare[:, :0].clone()
+        gamma, beta = (torch.cat([numbers[f"{s}.{name}"] for s in where]) for name in ("gamma", "beta"))
+        scale, shift = self._affine[:, -len(gamma) :]
+        gamma, beta = gamma.to(scale), beta.to(scale)
+        return torch.stack([gamma * scale, gamma * shift + beta]).to(self.bare)
 
     @contextmanager
     def rows(self, packed: Sequence[Tensor]) -> Iterator[None]:
         """Within the block row i of every batch runs through the numbers ``packed[i]``. One block at a time."""
-        if any(len(own) > self.width for own in packed):
+        width = self.bare.shape[1]
+        if any(own.shape[1] > width for own in packed):
             raise InputError("FiLM numbers of another backbone.", "Pack them with this table.")
-        matrix = self.bare.repeat(len(packed), 1)
+        matrix = self.bare.repeat(len(packed), 1, 1)
         for row, own in zip(matrix, packed, strict=True):
-            row[self.width - len(own) :] = own
+            row[:, width - own.shape[1] :] = own
         self._show(matrix)
         try:
             yield
@@ -79,12 +82,10 @@ class Table:
             self._show(self.bare[None])
 
     def _show(self, matrix: Tensor) -> None:
-        """Give each site its columns."""
-        begin = 0
-        for site, (scale, _) in zip(self._sites.values(), self._affines.values(), strict=True):
-            middle, end = begin + len(scale), begin + 2 * len(scale)
-            site.scale, site.shift = matrix[:, begin:middle], matrix[:, middle:end]
-            begin = end
+        """Give each site its columns of (B, 2, ΣC)."""
+        parts = matrix.split(list(self._widths.values()), 2)
+        for site, part in zip(self._sites.values(), parts, strict=True):
+            site.scale, site.shift = part.unbind(1)
 
 
 class Site(nn.Module):

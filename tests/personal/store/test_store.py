@@ -309,6 +309,15 @@ def test_a_training_that_kills_its_workers_fails(store: Store, ann: str):
     assert store.events(ann, asked.id)[-1].kind == "end"
 
 
+def test_a_training_that_is_given_back_waits_again(store: Store, ann: str):
+    asked = store.ask_training(ann, {})
+    for i in range(5):  # a worker that ends in good health did not die of it
+        assert store.take_training(f"w{i}").id == asked.id
+        assert store.keep_training(asked.id, f"w{i}", 0)
+        assert not store.keep_training(asked.id, f"w{i}")
+        assert store.training(ann, asked.id).state == "waiting"
+
+
 def test_deleting_a_user_leaves_others_alone(store: Store, ann: str, tmp_path: Path):
     bob, token = store.create_user("Bob")
     kept = {}

@@ -176,7 +176,7 @@ class Store:
         return self._trainings.take(worker, lease)
 
     def keep_training(self, id: str, worker: str, lease: float = 60) -> bool:
-        """Renew the lease. False: it was cancelled or given to another; stop."""
+        """Renew the lease; with a lease of 0 give it back. False: it was cancelled or given to another; stop."""
         return self._trainings.keep(id, worker, lease)
 
     def tell(self, id: str, worker: str, kind: str, data: dict[str, Any]) -> Event:

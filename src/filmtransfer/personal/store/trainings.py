@@ -87,9 +87,11 @@ class Trainings:
 
     def keep(self, id: str, worker: str, lease: float) -> bool:
         with self.database.write() as connection:
-            until = self.database.now(connection) + timedelta(seconds=lease)
             ours = (trainings.c.id == id) & (trainings.c.worker == worker) & (trainings.c.state == "running")
-            return connection.execute(update(trainings).where(ours).values(lease=until)).rowcount == 1
+            values: dict[str, Any] = {"lease": self.database.now(connection) + timedelta(seconds=lease)}
+            if lease <= 0:  # given back by a worker that ends in good health
+                values |= {"state": "waiting", "worker": None, "takes": trainings.c.takes - 1}
+            return connection.execute(update(trainings).where(ours).values(**values)).rowcount == 1
 
     def tell(self, id: str, worker: str, kind: str, data: dict[str, Any]) -> Event:
         said = packed(data)
