@@ -253,11 +253,14 @@ def application(fake: Fake) -> FastAPI:
 
     @app.delete("/api/trainings/{key}", status_code=202)
     async def cancel(key: str) -> dict[str, Any]:
+        assert key == fake.trainings[0]["id"]
         fake.tell("end", state="cancelled", message="")
         return fake.trainings[0]
 
     @app.get("/api/trainings/{key}/events")
     async def events(key: str, request: Request) -> Response:
+        assert key == fake.trainings[0]["id"]
+
         async def stream() -> AsyncIterator[str]:
             number = int(request.headers.get("last-event-id", 0))
             while not await request.is_disconnected():
@@ -305,6 +308,7 @@ def application(fake: Fake) -> FastAPI:
 
     @app.get("/api/versions/{number}/file")
     async def download(number: int) -> Response:
+        assert number in {version["number"] for version in fake.versions}
         return Response(b"good update", media_type="application/octet-stream")
 
     @app.delete("/api/versions/{number}", status_code=204)

@@ -62,7 +62,8 @@ def test_text_has_contrast_of_seven_to_one(
         assert found == [], scheme
 
 
-def test_the_colours_can_be_switched(opened: Opener, service: Running, fake: Fake) -> None:
+@pytest.mark.usefixtures("fake")
+def test_the_colours_can_be_switched(opened: Opener, service: Running) -> None:
     page = opened(service.url)
     ground = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(ground)

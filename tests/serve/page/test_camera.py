@@ -53,9 +53,8 @@ def test_live_answers_follow_the_camera(opened: Opener, service: Running, fake: 
     assert page.evaluate("document.querySelector('#try-card video').srcObject") is None
 
 
-def test_live_answers_are_said_at_most_every_two_seconds(
-    opened: Opener, service: Running, fake: Fake
-) -> None:
+@pytest.mark.usefixtures("fake")
+def test_live_answers_are_said_at_most_every_two_seconds(opened: Opener, service: Running) -> None:
     page = opened(service.url)
     page.clock.install()
     page.evaluate(
@@ -75,7 +74,8 @@ def test_live_answers_are_said_at_most_every_two_seconds(
     assert 3 <= len(page.evaluate("said")) <= 6
 
 
-def test_the_same_answer_is_not_repeated(opened: Opener, service: Running, fake: Fake) -> None:
+@pytest.mark.usefixtures("fake")
+def test_the_same_answer_is_not_repeated(opened: Opener, service: Running) -> None:
     page = opened(service.url)
     page.clock.install()
     page.evaluate(

@@ -62,9 +62,8 @@ def test_the_administrators_token_is_the_wrong_kind(opened: Opener, service: Run
     expect(page.locator("#door-error")).to_contain_text("Use the token of a user.")
 
 
-def test_the_token_leaves_the_address_and_is_kept_for_the_tab(
-    opened: Opener, service: Running, fake: Fake
-) -> None:
+@pytest.mark.usefixtures("fake")
+def test_the_token_leaves_the_address_and_is_kept_for_the_tab(opened: Opener, service: Running) -> None:
     page = opened(service.url)
     expect(page.locator("#work")).to_be_visible()
     assert page.url == service.url
