@@ -12,7 +12,7 @@ import torch
 from filmtransfer.backbones import Backbone, load_backbone
 from filmtransfer.data import LabelledImages, load
 from filmtransfer.heads import make_head
-from filmtransfer.model import AdaptedModel, Body, Update
+from filmtransfer.model import AdaptedModel, Body, Support, Update
 from filmtransfer.seeding import generator
 
 from ..conftest import picture
@@ -64,7 +64,14 @@ def update(
         results={},
         seed=user,
         versions={},
-        support=(features, images.labels) if keep else None,
+        support=_support(features, images.labels) if keep else None,
+    )
+
+
+def _support(features: torch.Tensor, labels: torch.Tensor) -> Support:
+    names = [str(i) for i in range(len(labels))]
+    return Support(
+        features, labels, torch.zeros(len(labels), dtype=torch.bool), names, [n.zfill(32) for n in names]
     )
 
 

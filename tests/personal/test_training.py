@@ -11,10 +11,11 @@ from filmtransfer import FewShotClassifier
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.heads import make_head
 from filmtransfer.model import Update
-from filmtransfer.personal.training import folds, judge, train_user
+from filmtransfer.personal.training import train_user
+from filmtransfer.training.leave_out import leave_out
 from filmtransfer.training.loop import Progress
 
-from .small import backbone, photo, update
+from .small import backbone, photo
 
 NAMES = ("disc", "bars", "plain")
 OPTIONS = {"steps": 3, "image_size": 32, "seed": 0}
@@ -117,37 +118,18 @@ def test_a_users_mistakes_are_said_clearly():
             train(images, labels, **wrong)
 
 
-@pytest.mark.parametrize("head", ["lda", "qda", "protonets", "linear"])
-def test_every_photo_is_judged_by_a_head_without_it(head):
-    """Against the obvious loop; a lone photo of a class is not judged."""
-    made = update(1, head, keep=True)
-    features, labels = made.support
-    keep = torch.tensor([True] * 4 + [False] * 2 + [True] * 3)  # the second class has one photo
-    made.support, made.counts = (features[keep], labels[keep]), [3, 1, 3]
-    found = judge(made)
-    features, labels = made.support
-    assert [one["index"] for one in found["photos"]] == [0, 1, 2, 4, 5, 6]
-    if head == "linear":  # not one by one: they are few, so it is nearly
-        assert len(folds(labels, head)) == 7
-    for one in found["photos"]:
-        rest = torch.arange(len(labels)) != one["index"]
-        own = make_head(head)
-        if made.covariance_weights is not None:
-            own.weights.log.data.copy_(made.covariance_weights)
-        own.configure(features[rest], labels[rest])
-        p = own.probabilities(features[one["index"]][None])[0].detach()
-        assert one["said"] == made.classes[own.classes[p.argmax()]]
-        assert one["p"] == pytest.approx(float(p.max()), abs=1e-3)
-
-
-@pytest.mark.parametrize("count", [2, 7, 300, 1000])
-def test_folds_leave_something_of_every_class(count):
-    labels = torch.arange(count) % max(count // 2, 1)  # classes of two (or three)
-    for head in ("lda", "linear"):
-        parts = folds(labels, head)
-        assert sorted(torch.cat(parts).tolist()) == list(range(count))
-        assert len(parts) <= 200
-        for part in parts:
-            rest = torch.ones(count, dtype=torch.bool)
-            rest[part] = False
-            assert set(labels[rest].tolist()) == set(labels.tolist())
+def test_every_photo_is_judged_by_a_head_without_it():
+    """A lone photo of a class is not judged; the stricter estimate says how few photos it rests on."""
+    images, labels = photos(4)
+    images, labels = [*images, photo(0, 999)], [*labels, "alone"]
+    _, (content, summary) = train(images, labels)
+    update = Update.from_bytes(content)
+    assert sum(map(sum, summary["confusion"])) == 12
+    assert 0 < summary["estimate"]["images"] < 12
+    head = make_head("lda")
+    head.weights.log.data.copy_(update.covariance_weights)
+    left = leave_out(head, update.support.features, update.support.labels, seed=0)
+    assert [one["index"] for one in summary["photos"]] == left.index.tolist() == list(range(12))
+    expected = torch.softmax(left.logits / update.temperature, 1).max(1)
+    assert [one["said"] for one in summary["photos"]] == [update.classes[c] for c in expected.indices]
+    assert [one["p"] for one in summary["photos"]] == pytest.approx(expected.values.tolist(), abs=1e-3)

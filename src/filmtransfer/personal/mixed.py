@@ -19,12 +19,12 @@ from torch import Tensor
 from ..backbones import Backbone
 from ..data.pixels import PixelSpec, decode, normalise, to_square
 from ..errors import InputError, UpdateFileError, UsageError
+from ..estimator import FALSE_ALARM
 from ..film import Table
-from ..heads import GaussianHead, State, log_prior, make_head
+from ..heads import GaussianHead, State, Unknown, log_prior, make_head
 from ..model import Update
 from ..model.body import share_weights
 
-FALSE_ALARM = 0.05  # the share of photos of known things that may be called "none of these"
 TENSOR = 500  # bytes that torch and Python need around the numbers of a tensor
 
 
@@ -48,7 +48,7 @@ class Member:
     log_prior: Tensor
     spec: PixelSpec
     temperature: float = 1.0
-    unknown: Any = None
+    unknown: Unknown | None = None
     threshold: float = 0.0
 
     @classmethod
@@ -67,7 +67,7 @@ class Member:
         if not head.finite():
             raise UpdateFileError("The head is not made of finite numbers.", "Train it again.")
         prior: Any = update.settings.get("prior", "uniform")  # a word, or a list of numbers
-        unknown, threshold, temperature = _doubts(update)
+        unknown, threshold = _doubts(update)
         return cls(
             film=table.pack(update.body, sites),
             head=_evaluator(update.head, tuple(sorted(update.head_options.items()))),
@@ -75,7 +75,7 @@ class Member:
             classes=[sys.intern(name) if isinstance(name, str) else name for name in update.classes],
             log_prior=log_prior(prior, torch.tensor(update.counts)),
             spec=_shared(update.pixels),
-            temperature=temperature,
+            temperature=update.temperature,
             unknown=unknown,
             threshold=threshold,
         )
@@ -191,14 +191,12 @@ def _heads(members: Sequence[Member], features: Tensor) -> list[Answer]:
     return answers
 
 
-def _doubts(update: Update) -> tuple[Any, float, float]:
-    """What tells "none of these", its threshold, and the temperature; updates without them never doubt."""
-    temperature = float(getattr(update, "temperature", 1.0))
-    unknown: Any = getattr(update, "unknown", None)
+def _doubts(update: Update) -> tuple[Unknown | None, float]:
+    """What tells "none of these", and its threshold; updates from too few photos never doubt."""
     try:
-        return unknown, 0.0 if unknown is None else float(unknown.threshold(FALSE_ALARM)), temperature
-    except InputError:  # too few photos to tell
-        return None, 0.0, temperature
+        return update.unknown, update.unknown.threshold(FALSE_ALARM) if update.unknown else 0.0
+    except InputError:
+        return None, 0.0
 
 
 @cache

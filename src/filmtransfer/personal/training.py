@@ -1,8 +1,8 @@
 """One user's classifier: a first one within seconds, then the fine-tuned one; each with an honest look at itself.
 
 The first is built from the frozen backbone's features and can be used while fine-tuning goes on. Both are judged on
-the user's own photos, each by a head that was built without it. (FiLM has seen them all: the tuned figure is a
-little kind.)
+the user's own photos, each by a head that was built without it. (FiLM has seen most of them: the tuned figure is a
+little kind, and the stricter ``estimate`` stands beside it.)
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ..backbones import Backbone
 from ..data import LabelledImages
 from ..errors import FitWarning, UsageError
 from ..estimator import FewShotClassifier
-from ..heads import make_head
-from ..model import Update
+from ..heads import log_prior
 from ..training.evaluate import evaluate
 from ..training.loop import Watch
 
@@ -31,8 +29,6 @@ Publish = Callable[[bytes, dict[str, Any]], None]
 # What a user may choose, and the kind it is of; everything else is the fast preset's.
 OPTIONS: dict[str, type] = {"steps": int, "head": str, "seed": int, "image_size": int, "time_limit": float}
 MAX_STEPS = 1000
-HEADS_BUILT = 200  # at most, to judge the photos; with more photos some are judged together
-LARGE = 400  # photos from which on a head takes a while to build
 
 
 def train_user(
@@ -54,9 +50,8 @@ def train_user(
         untuned = replace(ready, settings=replace(ready.settings, steps=0))
 
         def tell(stage: str) -> None:
-            update = classifier.update_
-            content = update.to_bytes()
-            summary = judge(update) | {
+            content = classifier.update_.to_bytes()
+            summary = look(classifier) | {
                 "stage": stage,
                 "steps": classifier.history_.steps,
                 "seconds": round(time.monotonic() - start, 3),
@@ -81,56 +76,35 @@ def _notes() -> Iterator[list[warnings.WarningMessage]]:
         yield said
 
 
-def judge(update: Update) -> dict[str, Any]:
+def look(classifier: FewShotClassifier) -> dict[str, Any]:
     """Accuracy, its 95% interval, confusions and every photo, each judged by a head built without it.
 
-    The only photo of a class cannot be judged: without it there is no such class. If no photo can, the accuracy is None.
+    The only photo of a class cannot be judged: without it there is no such class. If none can, the accuracy is None.
+    ``estimate`` is the stricter figure, of the photos that FiLM has not seen either.
     """
-    features, labels = _support(update)
-    counts = torch.bincount(labels)
-    judged = counts[labels] > 1
-    said, sure = torch.full_like(labels, -1), torch.zeros(len(labels), dtype=torch.float64)
-    for fold in folds(labels, update.head):
-        fold = fold[judged[fold]]
-        if len(fold) == 0:
-            continue
-        kept = torch.ones(len(labels), dtype=torch.bool)
-        kept[fold] = False
-        head = make_head(update.head, **update.head_options)
-        if update.covariance_weights is not None:
-            head.weights.log.data.copy_(update.covariance_weights)  # type: ignore[union-attr, operator]
-        with torch.no_grad():
-            head.configure(features[kept], labels[kept])
-            best = head.probabilities(features[fold]).max(1)
-        said[fold], sure[fold] = head.classes[best.indices], best.values.double()
-    result = evaluate(said[judged], labels[judged], len(update.classes))
-    names = [str(name) for name in update.classes]
+    update, judgement = classifier.update_, classifier.judgement_
+    assert update.support is not None
+    names, labels = [str(name) for name in update.classes], update.support.labels
+    photos: list[dict[str, Any]] = []
+    said = index = labels[:0]
+    if judgement is not None:
+        left, index = judgement.left, judgement.left.index
+        prior = log_prior(update.settings["prior"], torch.tensor(update.counts))
+        chances, said = torch.softmax((left.logits + prior) / update.temperature, 1).max(1)
+        photos = [
+            {"index": i, "truth": names[labels[i]], "said": names[c], "p": round(p, 4)}
+            for i, c, p in zip(index.tolist(), said.tolist(), chances.tolist(), strict=True)
+        ]
+    result = evaluate(said, labels[index], len(names))
     return {
         "classes": dict(zip(names, update.counts, strict=True)),
         "accuracy": result.accuracy if result.images else None,
         "low": result.low,
         "high": result.high,
         "confusion": result.confusion.tolist(),
-        "photos": [
-            {"index": i, "truth": names[labels[i]], "said": names[said[i]], "p": round(float(sure[i]), 4)}
-            for i in torch.nonzero(judged).flatten().tolist()
-        ],
+        "photos": photos,
+        "estimate": update.results.get("estimate"),
     }
-
-
-def folds(labels: Tensor, head: str) -> list[Tensor]:
-    """The photos, divided so that no class of two or more is ever away as a whole; one by one if that is cheap."""
-    most = 10 if head == "linear" else 20 if len(labels) > LARGE else HEADS_BUILT
-    order = torch.argsort(labels, stable=True)  # neighbours in a class go to different folds
-    count = max(2, min(len(labels), most))
-    return [order[first::count] for first in range(count)]
-
-
-def _support(update: Update) -> tuple[Tensor, Tensor]:
-    """The kept support features and their labels."""
-    kept: Any = update.support
-    assert kept is not None
-    return kept if isinstance(kept, tuple) else (kept.features, kept.labels)
 
 
 def _classifier(backbone: Backbone, options: Mapping[str, Any]) -> FewShotClassifier:
