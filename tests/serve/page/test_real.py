@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -10,10 +11,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import expect
 
 from filmtransfer import FewShotClassifier
+from filmtransfer.data.sample import sample_drawings
 
 from ...conftest import picture
 from .conftest import Opener
@@ -23,6 +27,14 @@ pytestmark = pytest.mark.xdist_group("page")
 
 PATIENCE = 120_000  # ms, for what takes as long as it takes on a busy machine
 CLASSES = ("disc", "bars", "plain")
+
+
+def stranger() -> dict[str, object]:
+    """A drawing, which is like none of the classes."""
+    drawing = Image.fromarray(np.asarray(sample_drawings(1, seed=0)[0].sources[5])).resize((224, 224))
+    data = io.BytesIO()
+    drawing.save(data, "PNG")
+    return {"name": "drawing.png", "mimeType": "image/png", "buffer": data.getvalue()}
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +111,12 @@ def test_from_a_name_to_an_answer_and_back_to_nothing(link: str, opened: Opener,
     expect(page.locator(".curve path.accuracy")).to_have_attribute("d", re.compile("^M.+L"))
     expect(page.locator("#check-body")).to_contain_text("photos")
 
-    page.set_input_files("#try-file", jpeg(0, 99))  # type: ignore[arg-type]
-    expect(page.locator(".answer .what")).to_have_text("disc")
-    expect(polite).to_contain_text("disc, ")
+    page.set_input_files("#try-file", jpeg(1, 198))  # type: ignore[arg-type]
+    expect(page.locator(".answer .what")).to_have_text("bars")
+    expect(polite).to_contain_text("bars, ")
+    page.set_input_files("#try-file", stranger())  # type: ignore[arg-type]
+    expect(page.locator(".answer")).to_have_text("None of these")
+    expect(polite).to_have_text("None of these.")
     page.get_by_role("button", name="Use camera").click()
     expect(page.locator(".answer .what")).to_have_text(
         "plain", timeout=PATIENCE

@@ -104,7 +104,10 @@ def test_training_is_told_and_can_be_stopped(opened: Opener, service: Running, f
     expect(page.get_by_role("button", name="Stop training")).to_be_focused()
     fake.publish("first", 0.8)
     fake.tell("version", number=1, stage="first", accuracy=0.8, low=0.7, high=0.9, bytes=1)
-    heard(page, "A first answer is ready: right on 80 percent of photos it has not seen. You can try it now.")
+    heard(
+        page,
+        "A first answer is ready: right on 80 percent of your photos, each judged with itself left out. You can try it now.",
+    )
     fake.answer = said("cup", 0.93)
     ask(page)  # while it goes on training
     heard(page, "cup, 93 percent.")

@@ -35,7 +35,7 @@ export function answerBox() {
       const best = answer.probabilities[0];
       title.replaceChildren(...(answer.unknown ? ["None of these"] : [h("span", { class: "what" }, best.class), " ", h("span", { class: "sure" }, percent(best.p))]));
       element.classList.toggle("unknown", answer.unknown);
-      say(note, answer.unknown ? `It looks like nothing you have shown it. The nearest is ${best.class}.` : "");
+      say(note, answer.unknown ? "It is not enough like the photos you have shown. If it had to be one of them:" : "");
       show(note, answer.unknown);
       // In the order of names a bar keeps its place while the camera moves.
       const shown = answer.probabilities.slice(0, MOST).sort((a, b) => a.class.localeCompare(b.class));

@@ -49,8 +49,15 @@ function cell(truth, said, number, wrong) {
   return h("td", { class: "wrong" }, h("b", {}, String(number)), some(wrong));
 }
 
+/** The table with its classes in the order of the page; those that are gone come last. */
+function inOrder({ classes, confusion }) {
+  const place = (name) => state.classes.findIndex((row) => row.name === name) + 1 || Infinity;
+  const order = classes.map((_, i) => i).sort((a, b) => (place(classes[a]) === place(classes[b]) ? a - b : place(classes[a]) - place(classes[b])));
+  return { classes: order.map((i) => classes[i]), confusion: order.map((i) => order.map((j) => confusion[i][j])) };
+}
+
 function table(wrong) {
-  const { classes, confusion } = state.check;
+  const { classes, confusion } = inOrder(state.check);
   const head = h("tr", {}, h("td", { class: "corner" }, h("span", { "aria-hidden": "true" }, "is ↓ said →")), classes.map((name) => h("th", { scope: "col" }, name)));
   const rows = classes.map((truth, i) =>
     h("tr", {}, h("th", { scope: "row" }, truth), classes.map((said, j) => cell(truth, said, confusion[i][j], wrong.filter((row) => row.truth === truth && row.said === said)))),
@@ -82,7 +89,7 @@ function draw() {
   const wrong = mistakes();
   const all = state.check.confusion.flat().reduce((sum, n) => sum + n, 0);
   const off = all - state.check.confusion.reduce((sum, row, i) => sum + row[i], 0);
-  const words = off === 0 ? `All ${count(all, "photo")} are told apart rightly, each judged without having been learned from.` : `${off} of ${count(all, "photo")} ${off === 1 ? "is" : "are"} taken for another class. Open one to move it, if it is in the wrong place; more photos of its kind help too.`;
+  const words = off === 0 ? `All ${count(all, "photo")} are told apart rightly, each judged with itself left out.` : `${off} of ${count(all, "photo")} ${off === 1 ? "is" : "are"} taken for another class. Open one to move it, if it is in the wrong place; more photos of its kind help too.`;
   body.replaceChildren(h("p", { class: "soft" }, words), ...(state.check.classes.length <= WIDE ? [table(wrong)] : wrong.length ? [groups(wrong)] : []));
   if (focused) focusOn(document.querySelector(`[data-mistake="${focused}"]`));
 }

@@ -49,6 +49,6 @@ export function curve(points, marks) {
     "figure",
     { class: "curve" },
     drawing,
-    h("figcaption", {}, accuracy.length ? key("accuracy", "accuracy") : null, loss.length ? key("loss", "loss") : null, judged.length ? key("judged", "on photos it has not seen") : null),
+    h("figcaption", {}, accuracy.length ? key("accuracy", "accuracy") : null, loss.length ? key("loss", "loss") : null, judged.length ? key("judged", "each photo left out") : null),
   );
 }

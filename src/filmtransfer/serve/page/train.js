@@ -74,7 +74,7 @@ async function told({ kind, data }, loud) {
 
 async function fresh({ stage, accuracy }) {
   await loadVersions().catch(notifyError);
-  const right = typeof accuracy === "number" ? `: right on ${percentWords(accuracy)} of photos it has not seen` : "";
+  const right = typeof accuracy === "number" ? `: right on ${percentWords(accuracy)} of your photos, each judged with itself left out` : "";
   if (stage === "first") announce(`A first answer is ready${right}. You can try it now. It goes on training.`);
   else announce(`The fine-tuned classifier is ready${right}.`);
 }
@@ -104,10 +104,11 @@ function result() {
   if (typeof accuracy !== "number") return [];
   const shown = isTraining() ? tuned : version;
   const between = typeof shown.low === "number" ? ` With so few photos the truth lies between ${percent(shown.low)} and ${percent(shown.high)}.` : "";
+  const kind = shown.stage === "tuned" ? " Fine-tuning has seen most of them, so this is a little kind." : "";
   const gain = first && tuned !== first && Math.round(100 * first.accuracy) !== Math.round(100 * accuracy) ? ` The first answer had ${percent(first.accuracy)}.` : "";
   return [
     h("p", { class: "score" }, h("strong", {}, percent(accuracy)), " right"),
-    h("p", { class: "soft" }, `On your own photos, each judged without having been learned from.${between}${gain}`),
+    h("p", { class: "soft" }, `On your own photos, each judged with itself left out.${kind}${between}${gain}`),
   ];
 }
 
