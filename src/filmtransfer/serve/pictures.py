@@ -17,7 +17,12 @@ from ..data.pixels import MAX_PIXELS, decode
 from ..errors import InputError
 from .errors import Refusal
 
-FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "HEIF", "AVIF", "PPM")
+Image.init()  # Pillow loads most of its readers late
+FORMATS = [
+    name
+    for name in ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "HEIF", "AVIF", "PPM")
+    if name in Image.OPEN  # not every build of Pillow has them all
+]
 SIDE = 192  # of a thumbnail
 QUALITY = 82
 
@@ -58,7 +63,7 @@ def look(content: bytes) -> Looked:
     """Read the whole image once, at a fraction of its size where that is possible."""
     with _opened(content) as image:
         media_type = image.get_format_mimetype() or "application/octet-stream"
-        if image.format in ("JPEG", "MPO"):
+        if image.format in ("JPEG", "MPO"):  # telephones put several pictures into one JPEG
             media_type = "image/jpeg"
             image.draft("RGB", (2 * SIDE, 2 * SIDE))
         try:

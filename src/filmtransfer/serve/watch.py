@@ -53,32 +53,36 @@ class Watch:
             await self.app(scope, receive, send)
             return
         name, began = secrets.token_hex(6), time.perf_counter()
-        status, seconds = 0, 0.0
+        answered = False
 
         async def marked(message: Message) -> None:
-            nonlocal status, seconds
+            nonlocal answered
             if message["type"] == "http.response.start":
-                status, seconds = message["status"], time.perf_counter() - began
+                answered = True
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-ID"] = name
                 for key, value in HEADERS.items():
                     headers[key] = value
                 headers.setdefault("Cache-Control", "no-store")
+                self.count(scope, name, message["status"], time.perf_counter() - began)
             await send(message)
 
         try:
             await self.app(scope, receive, marked)
         except Exception:
             log.exception("%s a bug", name)
-            if status == 0:
+            if not answered:
                 bug = answer(
                     500, "bug", "Something went wrong that should not have.", f"It is in the log as {name}."
                 )
                 await bug(scope, receive, marked)
-        route = _template(scope)
-        self.metrics.requests.labels(_method(scope), route, str(status)).inc()
-        self.metrics.seconds.labels(_method(scope), route).observe(seconds)
-        log.info("%s %s %s %d %.0f ms", name, _method(scope), route, status, 1000 * seconds)
+
+    def count(self, scope: Scope, name: str, status: int, seconds: float) -> None:
+        """When the answer begins, so that a stream counts too while it is open."""
+        method, route = _method(scope), _template(scope)
+        self.metrics.requests.labels(method, route, str(status)).inc()
+        self.metrics.seconds.labels(method, route).observe(seconds)
+        log.info("%s %s %s %d %.0f ms", name, method, route, status, 1000 * seconds)
 
 
 def _template(scope: Scope) -> str:

@@ -21,7 +21,7 @@ ENDINGS = {
     "image/png": "png",
     "image/webp": "webp",
     "image/gif": "gif",
-    "image/heif": "heic",
+    "image/heic": "heic",
 }
 ANY_IMAGE = {200: {"content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}}
 A_JPEG = {200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}}
