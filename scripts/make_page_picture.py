@@ -25,6 +25,10 @@ from filmtransfer.data.sample import sample_drawings
 OUT = Path(__file__).parents[1] / "docs" / "page.png"
 CLASSES = ("cat", "fish", "butterfly")
 SHOTS = 10
+INK, PAPERS = (
+    (38, 50, 56),
+    [(250, 244, 230), (236, 242, 238), (244, 236, 232), (235, 240, 246), (247, 247, 242)],
+)
 PATIENCE = 600_000  # ms
 
 
@@ -38,14 +42,14 @@ def main() -> None:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
         )
-        page = browser.new_page(viewport={"width": 1280, "height": 1180}, color_scheme="light")
+        page = browser.new_page(viewport={"width": 1280, "height": 1320}, color_scheme="light")
         expect.set_options(timeout=PATIENCE)
         page.goto(link)
         for place, name in enumerate(CLASSES):
             teach(page, place, name, drawings(learn, name))
         page.get_by_role("button", name="Train", exact=True).click()
         expect(page.get_by_role("button", name="Train again")).to_be_visible()
-        page.set_input_files("#try-file", drawings(others, CLASSES[0])[2])
+        page.set_input_files("#try-file", drawings(others, CLASSES[0])[16])
         expect(page.locator(".answer")).to_be_visible()
         page.mouse.move(2, 2)
         page.wait_for_timeout(1000)  # bars have come to rest, thumbnails are there
@@ -71,11 +75,16 @@ def drawings(images: LabelledImages, name: str) -> list[FilePayload]:
 
 
 def as_file(pixels: np.ndarray, name: str) -> FilePayload:
-    """A drawing of 28 pixels, as if it were larger: smooth first, then with edges again."""
-    large = Image.fromarray(pixels).resize((224, 224), Image.Resampling.BICUBIC)
-    inked = 255 / (1 + np.exp((150 - np.asarray(large, dtype=np.float64)) / 16))
+    """A drawing of 28 pixels as if it were a photo of one: in the middle of a sheet, smooth, ink on tinted paper."""
+    rows, columns = np.nonzero(pixels < 200)
+    inked = pixels[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+    sheet = Image.new("L", (36, 36), 255)
+    sheet.paste(Image.fromarray(inked), ((36 - inked.shape[1]) // 2, (36 - inked.shape[0]) // 2))
+    large = np.asarray(sheet.resize((288, 288), Image.Resampling.BICUBIC), dtype=np.float64)
+    paper = 1 / (1 + np.exp((150 - large) / 16))[..., None]  # 1 where there is no ink
+    tint = np.array(PAPERS[int(pixels.sum()) % len(PAPERS)])
     data = io.BytesIO()
-    Image.fromarray(inked.astype(np.uint8)).save(data, "PNG")
+    Image.fromarray((paper * tint + (1 - paper) * np.array(INK)).astype(np.uint8)).save(data, "PNG")
     return {"name": name, "mimeType": "image/png", "buffer": data.getvalue()}
 
 

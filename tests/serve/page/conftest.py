@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from .fake import TOKEN, Fake, Running
 
@@ -21,6 +21,7 @@ AXE = Path(sys.prefix) / "share" / "axe.min.js"
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=20_000)  # ms: the machine may be busy
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
         yield browser

@@ -12,7 +12,10 @@ export class ServiceError extends Error {
 
 const WORDS = {
   0: ["The service does not answer.", "Is it still running? The page tries again by itself."],
-  401: ["The service does not know this token.", "Open the link that “fit serve” printed, or ask for a new token."],
+  401: [
+    "The service does not know this token.",
+    "Open the link that “fit serve” printed, or ask for a new token.",
+  ],
   413: ["That file is too large.", "Try a smaller one."],
   429: ["That was a lot at once.", "Wait a moment and try again."],
   503: ["The service is busy.", "Wait a moment and try again."],
@@ -36,7 +39,10 @@ async function errorOf(response) {
     (body) => body?.error ?? {},
     () => ({}),
   );
-  const [message, hint] = WORDS[response.status] ?? ["The service could not do that.", "Try again in a moment."];
+  const [message, hint] = WORDS[response.status] ?? [
+    "The service could not do that.",
+    "Try again in a moment.",
+  ];
   const retry = Number(response.headers.get("Retry-After")) || null;
   const error = { status: response.status, code: said.code, message: said.message || message, hint, retry };
   if (said.message) error.hint = said.hint || (response.status in WORDS ? hint : "");
@@ -96,6 +102,7 @@ export const predict = (body, signal) => read("POST", "/api/predictions", { body
 export const versions = async () => (await read("GET", "/api/versions")).versions;
 export const check = (number) => read("GET", `/api/versions/${number}/check`);
 export const download = async (number) => (await ask("GET", `/api/versions/${number}/file`)).blob();
-export const upload = (file) => read("POST", "/api/versions", { body: new Blob([file], { type: "application/octet-stream" }) });
+export const upload = (file) =>
+  read("POST", "/api/versions", { body: new Blob([file], { type: "application/octet-stream" }) });
 export const makeCurrent = (number) => ask("PUT", "/api/versions/current", { json: { number } });
 export const removeVersion = (number) => ask("DELETE", `/api/versions/${number}`);

@@ -14,7 +14,13 @@ export function words({ unknown, probabilities }) {
 function bar({ name }) {
   const fill = h("span", { class: "fill" });
   const value = h("span", { class: "value" });
-  return h("li", {}, h("span", { class: "name" }, name), h("span", { class: "track", "aria-hidden": "true" }, fill), value);
+  return h(
+    "li",
+    {},
+    h("span", { class: "name" }, name),
+    h("span", { class: "track", "aria-hidden": "true" }, fill),
+    value,
+  );
 }
 
 function update(item, { p, best }) {
@@ -33,13 +39,30 @@ export function answerBox() {
     element,
     show(answer) {
       const best = answer.probabilities[0];
-      title.replaceChildren(...(answer.unknown ? ["None of these"] : [h("span", { class: "what" }, best.class), " ", h("span", { class: "sure" }, percent(best.p))]));
+      title.replaceChildren(
+        ...(answer.unknown
+          ? ["None of these"]
+          : [h("span", { class: "what" }, best.class), " ", h("span", { class: "sure" }, percent(best.p))]),
+      );
       element.classList.toggle("unknown", answer.unknown);
-      say(note, answer.unknown ? "It is not enough like the photos you have shown. If it had to be one of them:" : "");
+      say(
+        note,
+        answer.unknown ? "It is not enough like the photos you have shown. If it had to be one of them:" : "",
+      );
       show(note, answer.unknown);
       // In the order of names a bar keeps its place while the camera moves.
       const shown = answer.probabilities.slice(0, MOST).sort((a, b) => a.class.localeCompare(b.class));
-      keyed(list, shown.map((row) => ({ id: row.class, name: row.class, p: row.p, best: !answer.unknown && row === best })), bar, update);
+      keyed(
+        list,
+        shown.map((row) => ({
+          id: row.class,
+          name: row.class,
+          p: row.p,
+          best: !answer.unknown && row === best,
+        })),
+        bar,
+        update,
+      );
       show(element, true);
     },
     hide: () => show(element, false),

@@ -8,21 +8,37 @@ let opening = null;
 const users = new Set(); // the video elements that show it
 
 const WORDS = {
-  NotAllowedError: ["The camera is not allowed.", "Allow it for this page in the browser's address bar, then try again."],
+  NotAllowedError: [
+    "The camera is not allowed.",
+    "Allow it for this page in the browser's address bar, then try again.",
+  ],
   NotFoundError: ["No camera was found.", "Connect one, or use photos instead."],
-  NotReadableError: ["The camera is in use elsewhere.", "Close the other program that uses it, then try again."],
-  Insecure: ["The browser gives no camera to this page.", "It does so only on this machine (127.0.0.1) or over https."],
+  NotReadableError: [
+    "The camera is in use elsewhere.",
+    "Close the other program that uses it, then try again.",
+  ],
+  Insecure: [
+    "The browser gives no camera to this page.",
+    "It does so only on this machine (127.0.0.1) or over https.",
+  ],
 };
 
 function plain(problem) {
-  const [message, hint] = WORDS[problem.name] ?? ["The camera could not be opened.", "Try another camera, or use photos instead."];
+  const [message, hint] = WORDS[problem.name] ?? [
+    "The camera could not be opened.",
+    "Try another camera, or use photos instead.",
+  ];
   return Object.assign(new Error(message), { hint, status: -1 });
 }
 
 async function openStream() {
   if (!navigator.mediaDevices) throw plain({ name: "Insecure" });
   const chosen = sessionStorage.getItem(KEY);
-  const video = { width: { ideal: 640 }, height: { ideal: 480 }, ...(chosen ? { deviceId: { ideal: chosen } } : { facingMode: "environment" }) };
+  const video = {
+    width: { ideal: 640 },
+    height: { ideal: 480 },
+    ...(chosen ? { deviceId: { ideal: chosen } } : { facingMode: "environment" }),
+  };
   try {
     return await navigator.mediaDevices.getUserMedia({ video, audio: false });
   } catch (problem) {
@@ -65,11 +81,17 @@ export function chooser(id, video) {
   const select = h("select", { id });
   const box = h("p", { class: "field", hidden: true }, h("label", { for: id }, "Camera"), select);
   async function fill() {
-    const cameras = (await navigator.mediaDevices.enumerateDevices()).filter((device) => device.kind === "videoinput");
+    const cameras = (await navigator.mediaDevices.enumerateDevices()).filter(
+      (device) => device.kind === "videoinput",
+    );
     const now = stream?.getVideoTracks()[0]?.getSettings().deviceId;
     select.replaceChildren(
       ...cameras.map((camera, i) =>
-        h("option", { value: camera.deviceId, selected: camera.deviceId === now }, camera.label || `Camera ${i + 1}`),
+        h(
+          "option",
+          { value: camera.deviceId, selected: camera.deviceId === now },
+          camera.label || `Camera ${i + 1}`,
+        ),
       ),
     );
     show(box, cameras.length > 1);

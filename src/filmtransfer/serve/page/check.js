@@ -23,7 +23,10 @@ function mistakes() {
 }
 
 function open(row) {
-  const place = (id) => document.querySelector(`#check-body [data-mistake="${id}"]`) ?? document.querySelector("#check-body [data-mistake]") ?? byId("check-title");
+  const place = (id) =>
+    document.querySelector(`#check-body [data-mistake="${id}"]`) ??
+    document.querySelector("#check-body [data-mistake]") ??
+    byId("check-title");
   view({
     photos: () => mistakes().map((other) => other.photo),
     at: row.id,
@@ -36,7 +39,17 @@ function open(row) {
 }
 
 const thumb = (row) =>
-  h("button", { type: "button", class: "tile", "data-mistake": row.id, "aria-label": `A photo of ${row.truth}, taken for ${row.said}, ${percent(row.p)}. Look at it`, onclick: () => open(row) }, picture(row.id));
+  h(
+    "button",
+    {
+      type: "button",
+      class: "tile",
+      "data-mistake": row.id,
+      "aria-label": `A photo of ${row.truth}, taken for ${row.said}, ${percent(row.p)}. Look at it`,
+      onclick: () => open(row),
+    },
+    picture(row.id),
+  );
 
 function some(rows) {
   const more = rows.length > SHOWN ? h("span", { class: "soft" }, `and ${rows.length - SHOWN} more`) : null;
@@ -44,26 +57,65 @@ function some(rows) {
 }
 
 function cell(truth, said, number, wrong) {
-  if (truth === said) return h("td", { class: "right" }, h("b", {}, String(number)), h("span", { class: "heard" }, " right"));
-  if (!number) return h("td", { class: "none" }, h("span", { "aria-hidden": "true" }, "·"), h("span", { class: "heard" }, "0"));
+  if (truth === said)
+    return h("td", { class: "right" }, h("b", {}, String(number)), h("span", { class: "heard" }, " right"));
+  if (!number)
+    return h(
+      "td",
+      { class: "none" },
+      h("span", { "aria-hidden": "true" }, "·"),
+      h("span", { class: "heard" }, "0"),
+    );
   return h("td", { class: "wrong" }, h("b", {}, String(number)), some(wrong));
 }
 
 /** The table with its classes in the order of the page; those that are gone come last. */
 function inOrder({ classes, confusion }) {
   const place = (name) => state.classes.findIndex((row) => row.name === name) + 1 || Infinity;
-  const order = classes.map((_, i) => i).sort((a, b) => (place(classes[a]) === place(classes[b]) ? a - b : place(classes[a]) - place(classes[b])));
-  return { classes: order.map((i) => classes[i]), confusion: order.map((i) => order.map((j) => confusion[i][j])) };
+  const order = classes
+    .map((_, i) => i)
+    .sort((a, b) =>
+      place(classes[a]) === place(classes[b]) ? a - b : place(classes[a]) - place(classes[b]),
+    );
+  return {
+    classes: order.map((i) => classes[i]),
+    confusion: order.map((i) => order.map((j) => confusion[i][j])),
+  };
 }
 
 function table(wrong) {
   const { classes, confusion } = inOrder(state.check);
-  const head = h("tr", {}, h("td", { class: "corner" }, h("span", { "aria-hidden": "true" }, "is ↓ said →")), classes.map((name) => h("th", { scope: "col" }, name)));
-  const rows = classes.map((truth, i) =>
-    h("tr", {}, h("th", { scope: "row" }, truth), classes.map((said, j) => cell(truth, said, confusion[i][j], wrong.filter((row) => row.truth === truth && row.said === said)))),
+  const head = h(
+    "tr",
+    {},
+    h("td", { class: "corner" }, h("span", { "aria-hidden": "true" }, "is ↓ said →")),
+    classes.map((name) => h("th", { scope: "col" }, name)),
   );
-  const caption = h("caption", { class: "heard" }, "Rows: what the photo is. Columns: what the classifier said.");
-  return h("div", { class: "scroll", role: "region", "aria-label": "Table of what was said", tabindex: "0" }, h("table", { class: "confusion" }, caption, h("thead", {}, head), h("tbody", {}, rows)));
+  const rows = classes.map((truth, i) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, truth),
+      classes.map((said, j) =>
+        cell(
+          truth,
+          said,
+          confusion[i][j],
+          wrong.filter((row) => row.truth === truth && row.said === said),
+        ),
+      ),
+    ),
+  );
+  const caption = h(
+    "caption",
+    { class: "heard" },
+    "Rows: what the photo is. Columns: what the classifier said.",
+  );
+  return h(
+    "div",
+    { class: "scroll", role: "region", "aria-label": "Table of what was said", tabindex: "0" },
+    h("table", { class: "confusion" }, caption, h("thead", {}, head), h("tbody", {}, rows)),
+  );
 }
 
 function groups(wrong) {
@@ -72,7 +124,14 @@ function groups(wrong) {
   return h(
     "ul",
     { class: "groups", role: "list" },
-    sorted.map((rows) => h("li", { class: "card" }, h("p", {}, h("b", {}, rows[0].truth), " taken for ", h("b", {}, rows[0].said)), some(rows))),
+    sorted.map((rows) =>
+      h(
+        "li",
+        { class: "card" },
+        h("p", {}, h("b", {}, rows[0].truth), " taken for ", h("b", {}, rows[0].said)),
+        some(rows),
+      ),
+    ),
   );
 }
 
@@ -82,15 +141,24 @@ function draw() {
   show(byId("check"), Boolean(version));
   const focused = document.activeElement?.closest?.("#check-body [data-mistake]")?.dataset.mistake;
   if (!state.check) {
-    const why = version?.source === "uploaded" ? "The version in use was uploaded, so it has not been judged on your photos. Train to see." : "After training, the photos it takes for another class are shown here, so that you can put right the ones that are in the wrong place.";
+    const why =
+      version?.source === "uploaded"
+        ? "The version in use was uploaded, so it has not been judged on your photos. Train to see."
+        : "After training, the photos it takes for another class are shown here, so that you can put right the ones that are in the wrong place.";
     body.replaceChildren(h("p", { class: "soft" }, why));
     return;
   }
   const wrong = mistakes();
   const all = state.check.confusion.flat().reduce((sum, n) => sum + n, 0);
   const off = all - state.check.confusion.reduce((sum, row, i) => sum + row[i], 0);
-  const words = off === 0 ? `All ${count(all, "photo")} are told apart rightly, each judged with itself left out.` : `${off} of ${count(all, "photo")} ${off === 1 ? "is" : "are"} taken for another class. Open one to move it, if it is in the wrong place; more photos of its kind help too.`;
-  body.replaceChildren(h("p", { class: "soft" }, words), ...(state.check.classes.length <= WIDE ? [table(wrong)] : wrong.length ? [groups(wrong)] : []));
+  const words =
+    off === 0
+      ? `All ${count(all, "photo")} are told apart rightly, each judged with itself left out.`
+      : `${off} of ${count(all, "photo")} ${off === 1 ? "is" : "are"} taken for another class. Open one to move it, if it is in the wrong place; more photos of its kind help too.`;
+  body.replaceChildren(
+    h("p", { class: "soft" }, words),
+    ...(state.check.classes.length <= WIDE ? [table(wrong)] : wrong.length ? [groups(wrong)] : []),
+  );
   if (focused) focusOn(document.querySelector(`[data-mistake="${focused}"]`));
 }
 

@@ -47,7 +47,13 @@ async function removeClass(row) {
 function rename(parts, row) {
   const id = `rename-${row.id}`;
   const field = h("input", { id, value: row.name, maxlength: "100", autocomplete: "off" });
-  const form = h("form", { class: "row rename" }, h("label", { for: id, class: "heard" }, `New name for ${row.name}`), field, h("button", { class: "primary" }, "Save"));
+  const form = h(
+    "form",
+    { class: "row rename" },
+    h("label", { for: id, class: "heard" }, `New name for ${row.name}`),
+    field,
+    h("button", { class: "primary" }, "Save"),
+  );
   let over = false;
   function finish(focus) {
     if (over) return;
@@ -68,7 +74,10 @@ function rename(parts, row) {
     });
   });
   form.addEventListener("keydown", (event) => event.key === "Escape" && finish(true));
-  form.addEventListener("focusout", (event) => !form.contains(event.relatedTarget) && field.value.trim() === row.name && finish(false));
+  form.addEventListener(
+    "focusout",
+    (event) => !form.contains(event.relatedTarget) && field.value.trim() === row.name && finish(false),
+  );
   show(parts.head, false);
   parts.head.before(form);
   field.focus();
@@ -81,14 +90,32 @@ function card(row) {
   const edit = h("button", { type: "button", class: "quiet square" }, icon("edit"));
   const bin = h("button", { type: "button", class: "quiet square" }, icon("bin"));
   const head = h("div", { class: "class-head" }, h("div", { class: "grow" }, title, total), edit, bin);
-  const [pick, input] = picker({ label: [icon("photos"), "Add photos"], className: "add-photos", chosen: (files) => addPhotos(row.id, files) });
-  const film = h("button", { type: "button", class: "film", "aria-expanded": "false" }, icon("camera"), "Camera");
+  const [pick, input] = picker({
+    label: [icon("photos"), "Add photos"],
+    className: "add-photos",
+    chosen: (files) => addPhotos(row.id, files),
+  });
+  const film = h(
+    "button",
+    { type: "button", class: "film", "aria-expanded": "false" },
+    icon("camera"),
+    "Camera",
+  );
   const progress = h("progress", { hidden: true });
   const teach = h("p", { class: "teach" });
   const list = h("ul", { class: "tiles", role: "list" });
   const all = h("button", { type: "button", class: "quiet", hidden: true });
   const parts = { title, total, edit, bin, head, pick, film, progress, teach, list, all, limit: FEW };
-  const box = h("section", { class: "card class", "aria-labelledby": title.id, tabindex: "-1" }, head, h("div", { class: "row" }, pick, input, film), progress, list, all, teach);
+  const box = h(
+    "section",
+    { class: "card class", "aria-labelledby": title.id, tabindex: "-1" },
+    head,
+    h("div", { class: "row" }, pick, input, film),
+    progress,
+    list,
+    all,
+    teach,
+  );
   cards.set(box, parts);
 
   edit.addEventListener("click", () => rename(parts, row));
@@ -123,7 +150,10 @@ function card(row) {
 /** A photo of another class, dragged here, moves here. */
 function acceptMoved(box, row) {
   const type = "application/x-filmtransfer-photo";
-  box.addEventListener("dragover", (event) => event.dataTransfer.types.includes(type) && event.preventDefault());
+  box.addEventListener(
+    "dragover",
+    (event) => event.dataTransfer.types.includes(type) && event.preventDefault(),
+  );
   box.addEventListener("drop", (event) => {
     const photo = state.photos.find((other) => other.id === event.dataTransfer.getData(type));
     if (!photo) return;
@@ -137,7 +167,12 @@ function update(box, row) {
   const photos = photosOf(row.id).length;
   const sending = uploads.get(row.id);
   say(parts.title, row.name);
-  say(parts.total, sending ? `Adding ${sending.done + 1 > sending.total ? sending.total : sending.done + 1} of ${sending.total}…` : count(photos, "photo"));
+  say(
+    parts.total,
+    sending
+      ? `Adding ${sending.done + 1 > sending.total ? sending.total : sending.done + 1} of ${sending.total}…`
+      : count(photos, "photo"),
+  );
   show(parts.progress, Boolean(sending));
   parts.progress.max = sending?.total ?? 1;
   parts.progress.value = sending?.done ?? 0;
@@ -151,7 +186,10 @@ function update(box, row) {
   say(parts.all, parts.limit === FEW ? `Show all ${photos}` : "Show fewer");
   parts.all.setAttribute("aria-label", `${parts.all.textContent} of ${row.name}`);
   show(parts.all, photos > FEW);
-  const words = photos === 0 ? "Drop photos here, paste them, or use the camera." : `${count(GOOD - photos, "more photo")} would make a good start.`;
+  const words =
+    photos === 0
+      ? "Drop photos here, paste them, or use the camera."
+      : `${count(GOOD - photos, "more photo")} would make a good start.`;
   say(parts.teach, words);
   parts.teach.classList.toggle("empty", photos === 0);
   show(parts.teach, photos < GOOD && !sending);
@@ -167,13 +205,18 @@ async function dropped(transfer) {
   const { files, folders } = await unpack(transfer);
   for (const folder of folders) {
     await attempt(async () => {
-      const row = state.classes.find((other) => other.name === folder.name.trim()) ?? (await addClass(folder.name));
+      const row =
+        state.classes.find((other) => other.name === folder.name.trim()) ?? (await addClass(folder.name));
       await addPhotos(row.id, folder.files);
     });
   }
   if (!files.length) return;
   if (state.classes.length) notify("Which class are these photos of?", "Drop them on a class.");
-  else notify("These photos need a class.", "Name one first, then drop the photos on it. Or drop a folder: its name becomes the class.");
+  else
+    notify(
+      "These photos need a class.",
+      "Name one first, then drop the photos on it. Or drop a folder: its name becomes the class.",
+    );
 }
 
 /** Photos from the clipboard go to the class that was used last. */

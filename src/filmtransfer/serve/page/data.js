@@ -35,7 +35,10 @@ function draw() {
 
 async function deleteEverything(leave) {
   const text = `This deletes ${count(state.classes.length, "class", "classes")}, ${count(state.photos.length, "photo")} and ${count(state.versions.length, "version")}, and your access to the service. Nothing is kept, and it cannot be undone. Download a version first if you want to keep what was learned.`;
-  if (!(await confirmed({ title: "Delete everything?", text, yes: "Delete everything", no: "Keep everything" }))) return;
+  if (
+    !(await confirmed({ title: "Delete everything?", text, yes: "Delete everything", no: "Keep everything" }))
+  )
+    return;
   await attempt(async () => {
     await api.deleteMe();
     forgetToken();
@@ -49,8 +52,24 @@ async function deleteEverything(leave) {
 export function setUpData(leave) {
   byId("data-body").append(
     h("p", { class: "soft" }, "What the service keeps for you. Nobody else who uses it can see any of it."),
-    h("div", { class: "card stack" }, meter("used-photos", "Photos"), meter("used-classes", "Classes"), meter("used-versions", "Versions"), meter("used-bytes", "Space")),
-    h("div", { class: "row" }, h("button", { type: "button", class: "danger", onclick: () => deleteEverything(leave) }, icon("bin"), "Delete everything…")),
+    h(
+      "div",
+      { class: "card stack" },
+      meter("used-photos", "Photos"),
+      meter("used-classes", "Classes"),
+      meter("used-versions", "Versions"),
+      meter("used-bytes", "Space"),
+    ),
+    h(
+      "div",
+      { class: "row" },
+      h(
+        "button",
+        { type: "button", class: "danger", onclick: () => deleteEverything(leave) },
+        icon("bin"),
+        "Delete everything…",
+      ),
+    ),
   );
   on("me classes photos versions", () => state.me && draw());
 }

@@ -2,11 +2,19 @@
 
 import { h } from "./dom.js";
 
-export const looksLikeImage = (file) => file.type.startsWith("image/") || /\.(heic|heif|avif|jpe?g|png|webp|gif|bmp|tiff?)$/i.test(file.name);
+export const looksLikeImage = (file) =>
+  file.type.startsWith("image/") || /\.(heic|heif|avif|jpe?g|png|webp|gif|bmp|tiff?)$/i.test(file.name);
 
 /** A button that opens the file picker, and the hidden input behind it. */
 export function picker({ label, accept = "image/*,.heic,.heif", multiple = true, className = "", chosen }) {
-  const input = h("input", { type: "file", accept, multiple, hidden: true, tabindex: "-1", "aria-hidden": "true" });
+  const input = h("input", {
+    type: "file",
+    accept,
+    multiple,
+    hidden: true,
+    tabindex: "-1",
+    "aria-hidden": "true",
+  });
   const button = h("button", { type: "button", class: className, onclick: () => input.click() }, label);
   input.addEventListener("change", () => {
     chosen([...input.files]);
@@ -69,7 +77,9 @@ async function imagesIn(folder) {
 
 /** What was dropped: loose files, and folders with the images in them, by name. */
 export async function unpack(transfer) {
-  const all = [...transfer.items].filter((item) => item.kind === "file").map((item) => [item.webkitGetAsEntry?.(), item.getAsFile()]);
+  const all = [...transfer.items]
+    .filter((item) => item.kind === "file")
+    .map((item) => [item.webkitGetAsEntry?.(), item.getAsFile()]);
   const files = all.filter(([entry]) => !entry?.isDirectory).map(([, file]) => file);
   const folders = [];
   for (const [entry] of all) {

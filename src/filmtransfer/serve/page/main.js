@@ -21,7 +21,9 @@ const screen = (name) => SCREENS.forEach((other) => show(byId(other), other === 
 function askForToken(message = "") {
   if (!byId("farewell").hidden) return; // it ended here on purpose
   document.querySelectorAll("dialog").forEach((box) => box.close());
-  document.querySelectorAll("video").forEach((video) => video.srcObject?.getTracks().forEach((track) => track.stop()));
+  document
+    .querySelectorAll("video")
+    .forEach((video) => video.srcObject?.getTracks().forEach((track) => track.stop()));
   forgetToken();
   clearNotice();
   screen("door");
@@ -37,7 +39,8 @@ async function enter() {
   } catch (problem) {
     if (problem.status === 401) return; // the door is open already
     if (problem.status === 0) return; // the connection brings it back
-    if (problem.status === 403) return askForToken("This is the administrator's token. Use the token of a user.");
+    if (problem.status === 403)
+      return askForToken("This is the administrator's token. Use the token of a user.");
     return askForToken(`${problem.message} ${problem.hint}`);
   }
   say(byId("who"), `Signed in as ${state.me.name}`);
@@ -61,7 +64,10 @@ function setUpConnection() {
   const band = byId("offline");
   onConnection(async (alive) => {
     if (!alive) {
-      say(band, "The service does not answer. Nothing that was saved is lost; the page goes on by itself when it is back.");
+      say(
+        band,
+        "The service does not answer. Nothing that was saved is lost; the page goes on by itself when it is back.",
+      );
       show(band, true);
       return;
     }

@@ -40,7 +40,11 @@ export async function attempt(work) {
 }
 
 export function setUpNotice() {
-  const close = h("button", { type: "button", class: "quiet square", "aria-label": "Dismiss the message" }, icon("close"));
+  const close = h(
+    "button",
+    { type: "button", class: "quiet square", "aria-label": "Dismiss the message" },
+    icon("close"),
+  );
   close.addEventListener("click", () => {
     clearNotice();
     focusOn(before?.isConnected ? before : byId("main"));

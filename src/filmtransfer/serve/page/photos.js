@@ -39,16 +39,31 @@ function step(list, button, key) {
   const all = [...list.querySelectorAll("button")];
   const at = all.indexOf(button);
   const columns = Math.max(1, all.filter((other) => other.offsetTop === all[0].offsetTop).length);
-  const to = { ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: at + columns, ArrowUp: at - columns, Home: 0, End: all.length - 1 }[key];
+  const to = {
+    ArrowRight: at + 1,
+    ArrowLeft: at - 1,
+    ArrowDown: at + columns,
+    ArrowUp: at - columns,
+    Home: 0,
+    End: all.length - 1,
+  }[key];
   return to === undefined ? null : (all[to] ?? button);
 }
 
 function tile(photo, list) {
-  const button = h("button", { type: "button", class: "tile", tabindex: "-1", draggable: "true" }, picture(photo.id));
+  const button = h(
+    "button",
+    { type: "button", class: "tile", tabindex: "-1", draggable: "true" },
+    picture(photo.id),
+  );
   button.addEventListener("focus", () => roam(list, button));
   button.addEventListener("click", () => {
     const classId = list.dataset.class;
-    view({ photos: () => photosOf(classId), at: photo.id, back: (id) => list.querySelector(`[data-key="${id}"] button`) ?? fallback(list) });
+    view({
+      photos: () => photosOf(classId),
+      at: photo.id,
+      back: (id) => list.querySelector(`[data-key="${id}"] button`) ?? fallback(list),
+    });
   });
   button.addEventListener("keydown", async (event) => {
     const next = step(list, button, event.key);
@@ -60,7 +75,8 @@ function tile(photo, list) {
       const item = button.parentElement;
       const after = item.nextElementSibling ?? item.previousElementSibling;
       const now = state.photos.find((other) => other.id === photo.id);
-      if (now && (await removePhoto(now))) (after?.isConnected ? after.querySelector("button") : fallback(list))?.focus();
+      if (now && (await removePhoto(now)))
+        (after?.isConnected ? after.querySelector("button") : fallback(list))?.focus();
     }
   });
   button.addEventListener("dragstart", (event) => {
@@ -71,7 +87,8 @@ function tile(photo, list) {
 }
 
 /** Where the focus goes when a class has no photo left: to what adds some. */
-const fallback = (list) => list.querySelector("button") ?? list.closest(".class").querySelector(".add-photos");
+const fallback = (list) =>
+  list.querySelector("button") ?? list.closest(".class").querySelector(".add-photos");
 
 /** Brings the grid of a class up to date. */
 export function showPhotos(list, classId, name, limit) {
@@ -79,6 +96,8 @@ export function showPhotos(list, classId, name, limit) {
   const all = photosOf(classId);
   keyed(list, all.slice(0, limit), (photo) => tile(photo, list));
   const buttons = list.querySelectorAll("button");
-  buttons.forEach((button, i) => button.setAttribute("aria-label", `Photo ${i + 1} of ${all.length}, ${name}`));
+  buttons.forEach((button, i) =>
+    button.setAttribute("aria-label", `Photo ${i + 1} of ${all.length}, ${name}`),
+  );
   if (buttons.length && !list.querySelector("button[tabindex='0']")) buttons[0].tabIndex = 0;
 }

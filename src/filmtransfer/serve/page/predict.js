@@ -92,24 +92,46 @@ function draw() {
   show(parts.use, ready);
   if (!ready) stopLive();
   const version = current();
-  say(parts.which, version ? `Version ${version.number}${version.stage === "first" ? ", the first answer" : ""}` : "");
+  say(
+    parts.which,
+    version ? `Version ${version.number}${version.stage === "first" ? ", the first answer" : ""}` : "",
+  );
 }
 
 export function setUpPredict() {
   const box = byId("try-card");
-  parts.video = h("video", { muted: true, playsinline: true, class: "camera", "aria-label": "What the camera sees", hidden: true });
+  parts.video = h("video", {
+    muted: true,
+    playsinline: true,
+    class: "camera",
+    "aria-label": "What the camera sees",
+    hidden: true,
+  });
   parts.video.muted = true;
   parts.photo = h("img", { class: "asked", alt: "", hidden: true });
   // A kind of picture that this browser cannot show may still be read by the service.
   parts.photo.addEventListener("error", () => show(parts.photo, false));
   parts.waiting = h("p", { class: "stage" }, "Drop a photo here, paste one, or use the camera.");
   parts.box = answerBox();
-  parts.toggle = h("button", { type: "button", class: "primary", onclick: () => (running ? stopLive() : startLive()) }, icon("camera"), "Use camera");
-  const [pick, input] = picker({ label: [icon("photos"), "Choose photo"], multiple: false, chosen: ([file]) => file && ask(file) });
+  parts.toggle = h(
+    "button",
+    { type: "button", class: "primary", onclick: () => (running ? stopLive() : startLive()) },
+    icon("camera"),
+    "Use camera",
+  );
+  const [pick, input] = picker({
+    label: [icon("photos"), "Choose photo"],
+    multiple: false,
+    chosen: ([file]) => file && ask(file),
+  });
   input.id = "try-file";
   const aloud = h("input", { type: "checkbox", id: "aloud", onchange: () => setAloud(aloud.checked) });
   parts.which = h("p", { class: "soft which" });
-  parts.teach = h("p", { class: "teach" }, "Once it has trained, hold something up to the camera or drop a photo here, and it tells you what it is. It also says when it is none of these.");
+  parts.teach = h(
+    "p",
+    { class: "teach" },
+    "Once it has trained, hold something up to the camera or drop a photo here, and it tells you what it is. It also says when it is none of these.",
+  );
   parts.use = h(
     "div",
     { class: "stack", hidden: true },

@@ -13,11 +13,20 @@ const SIDE = 480; // pixels: more than any backbone looks at
 
 /** The panel of one class; `closed` is called when it has gone. */
 export function recorder(classId, name, closed) {
-  const video = h("video", { muted: true, playsinline: true, "aria-label": "What the camera sees", class: "camera" });
+  const video = h("video", {
+    muted: true,
+    playsinline: true,
+    "aria-label": "What the camera sees",
+    class: "camera",
+  });
   video.muted = true;
   const hold = h("button", { type: "button", class: "primary wide hold" }, icon("camera"), "Hold to record");
   const done = h("button", { type: "button" }, "Close the camera");
-  const status = h("p", { class: "soft" }, "Hold the button, or the space bar, and move the thing about. A short press takes one photo.");
+  const status = h(
+    "p",
+    { class: "soft" },
+    "Hold the button, or the space bar, and move the thing about. A short press takes one photo.",
+  );
   const panel = h(
     "div",
     { class: "recorder", role: "group", "aria-label": `Camera for ${name}` },
@@ -67,7 +76,8 @@ export function recorder(classId, name, closed) {
     }
     begin();
   });
-  for (const over of ["pointerup", "pointercancel", "lostpointercapture", "blur"]) hold.addEventListener(over, end);
+  for (const over of ["pointerup", "pointercancel", "lostpointercapture", "blur"])
+    hold.addEventListener(over, end);
   hold.addEventListener("contextmenu", (event) => event.preventDefault()); // a long press on a phone
   hold.addEventListener("keydown", (event) => {
     if (event.key !== " " && event.key !== "Enter") return;
@@ -77,7 +87,12 @@ export function recorder(classId, name, closed) {
   hold.addEventListener("keyup", end);
   // Screen readers press without pointer or key: one photo.
   hold.addEventListener("click", (event) => {
-    if (event.detail === 0 && timer === null && event.pointerType !== "mouse" && event.pointerType !== "touch") {
+    if (
+      event.detail === 0 &&
+      timer === null &&
+      event.pointerType !== "mouse" &&
+      event.pointerType !== "touch"
+    ) {
       begin();
       end();
     }

@@ -46,11 +46,18 @@ export function isStale() {
   const counts = countsOf(version);
   const now = state.classes.map((row) => [row.name, photosOf(row.id).length]).filter(([, n]) => n > 0);
   if (now.length !== Object.keys(counts).length) return true;
-  return state.moved || now.some(([name, n]) => !(name in counts) || (counts[name] !== null && counts[name] !== n));
+  return (
+    state.moved || now.some(([name, n]) => !(name in counts) || (counts[name] !== null && counts[name] !== n))
+  );
 }
 
 export async function load() {
-  const [me, classes, photos, versions] = await Promise.all([api.me(), api.classes(), api.photos(), api.versions()]);
+  const [me, classes, photos, versions] = await Promise.all([
+    api.me(),
+    api.classes(),
+    api.photos(),
+    api.versions(),
+  ]);
   Object.assign(state, { me, classes, photos, versions });
   changed("me", "classes", "photos", "versions");
 }

@@ -25,7 +25,11 @@ function parse(block) {
     else if (name in fields) fields[name] = value;
   }
   if (!fields.data.length) return null;
-  return { number: fields.id ? Number(fields.id) : null, kind: fields.event, data: JSON.parse(fields.data.join("\n")) };
+  return {
+    number: fields.id ? Number(fields.id) : null,
+    kind: fields.event,
+    data: JSON.parse(fields.data.join("\n")),
+  };
 }
 
 /** Calls `told` for every event of a training until its end, whatever happens to the connection. */
@@ -48,7 +52,8 @@ export async function follow(id, told, signal) {
       }
     } catch (problem) {
       if (signal.aborted) return;
-      if (problem instanceof api.ServiceError && problem.status !== 0 && problem.status !== 503) throw problem;
+      if (problem instanceof api.ServiceError && problem.status !== 0 && problem.status !== 503)
+        throw problem;
     }
     await new Promise((resolve) => setTimeout(resolve, 1000));
     await back();

@@ -74,8 +74,12 @@ async function told({ kind, data }, loud) {
 
 async function fresh({ stage, accuracy }) {
   await loadVersions().catch(notifyError);
-  const right = typeof accuracy === "number" ? `: right on ${percentWords(accuracy)} of your photos, each judged with itself left out` : "";
-  if (stage === "first") announce(`A first answer is ready${right}. You can try it now. It goes on training.`);
+  const right =
+    typeof accuracy === "number"
+      ? `: right on ${percentWords(accuracy)} of your photos, each judged with itself left out`
+      : "";
+  if (stage === "first")
+    announce(`A first answer is ready${right}. You can try it now. It goes on training.`);
   else announce(`The fine-tuned classifier is ready${right}.`);
 }
 
@@ -91,7 +95,10 @@ async function ended({ state: how, message }) {
 function progress() {
   const last = state.points.at(-1);
   if (state.training.state === "waiting") return "Waiting for its turn…";
-  if (!last) return state.marks.length ? "A first answer is ready to try. Now it gets better…" : "Looking at the photos…";
+  if (!last)
+    return state.marks.length
+      ? "A first answer is ready to try. Now it gets better…"
+      : "Looking at the photos…";
   const left = typeof last.seconds_left === "number" ? `, about ${duration(last.seconds_left)} left` : "";
   return `Step ${last.step} of ${last.steps}${left}`;
 }
@@ -103,12 +110,22 @@ function result() {
   const accuracy = isTraining() ? tuned?.accuracy : (version?.accuracy ?? tuned?.accuracy);
   if (typeof accuracy !== "number") return [];
   const shown = isTraining() ? tuned : version;
-  const between = typeof shown.low === "number" ? ` With so few photos the truth lies between ${percent(shown.low)} and ${percent(shown.high)}.` : "";
+  const between =
+    typeof shown.low === "number"
+      ? ` With so few photos the truth lies between ${percent(shown.low)} and ${percent(shown.high)}.`
+      : "";
   const kind = shown.stage === "tuned" ? " Fine-tuning has seen most of them, so this is a little kind." : "";
-  const gain = first && tuned !== first && Math.round(100 * first.accuracy) !== Math.round(100 * accuracy) ? ` The first answer had ${percent(first.accuracy)}.` : "";
+  const gain =
+    first && tuned !== first && Math.round(100 * first.accuracy) !== Math.round(100 * accuracy)
+      ? ` The first answer had ${percent(first.accuracy)}.`
+      : "";
   return [
     h("p", { class: "score" }, h("strong", {}, percent(accuracy)), " right"),
-    h("p", { class: "soft" }, `On your own photos, each judged with itself left out.${kind}${between}${gain}`),
+    h(
+      "p",
+      { class: "soft" },
+      `On your own photos, each judged with itself left out.${kind}${between}${gain}`,
+    ),
   ];
 }
 
@@ -124,8 +141,10 @@ function draw() {
   let words = why || `${count(total(), "photo")} in ${count(usable().length, "class", "classes")}, ready.`;
   if (!why && !current()) words += " A first answer comes in seconds.";
   if (!why && isStale()) words = "Your photos have changed. Train again to use them.";
-  else if (!why && state_ === "done") words = `Trained on ${count(total(), "photo")} in ${count(usable().length, "class", "classes")}.`;
-  if (state_ === "cancelled" && !busy && !isStale()) words = `Stopped. ${current() ? `Version ${current().number} is in use.` : words}`;
+  else if (!why && state_ === "done")
+    words = `Trained on ${count(total(), "photo")} in ${count(usable().length, "class", "classes")}.`;
+  if (state_ === "cancelled" && !busy && !isStale())
+    words = `Stopped. ${current() ? `Version ${current().number} is in use.` : words}`;
   say(parts.status, busy ? progress() : words);
   parts.card.classList.toggle("asks", !busy && !why && (isStale() || !current()));
   show(parts.bar, busy);
@@ -133,7 +152,10 @@ function draw() {
   if (last && state_ === "running") Object.assign(parts.bar, { max: last.steps || 1, value: last.step });
   else parts.bar.removeAttribute("value");
   show(parts.failed, state_ === "failed");
-  say(parts.failed, state_ === "failed" ? `The last training did not work. ${state.training.message || ""}` : "");
+  say(
+    parts.failed,
+    state_ === "failed" ? `The last training did not work. ${state.training.message || ""}` : "",
+  );
   parts.result.replaceChildren(...result());
   const drawn = state.points.length > 1 || state.marks.length > 0;
   parts.figure.replaceChildren(...(drawn ? [curve(state.points, state.marks)] : []));
@@ -143,17 +165,46 @@ function draw() {
 export function setUpTrain() {
   parts.card = byId("train-card");
   parts.label = h("span", {}, "Train");
-  parts.go = h("button", { type: "button", class: "primary wide big", onclick: start, "aria-describedby": "train-status" }, parts.label);
-  parts.stop = h("button", { type: "button", class: "wide big", onclick: stop, hidden: true }, icon("stop"), "Stop training");
+  parts.go = h(
+    "button",
+    { type: "button", class: "primary wide big", onclick: start, "aria-describedby": "train-status" },
+    parts.label,
+  );
+  parts.stop = h(
+    "button",
+    { type: "button", class: "wide big", onclick: stop, hidden: true },
+    icon("stop"),
+    "Stop training",
+  );
   parts.status = h("p", { class: "status", id: "train-status" });
   parts.bar = h("progress", { hidden: true, "aria-label": "Training" });
   parts.result = h("div", { class: "result" });
   parts.figure = h("div", {});
   parts.failed = h("p", { class: "problem", hidden: true });
-  parts.teach = h("p", { class: "teach" }, "It starts from a network that has seen a million pictures, and learns only what sets your things apart: about a hundred kilobytes.");
-  parts.steps = h("select", { id: "steps" }, h("option", { value: "auto" }, "As long as it helps"), h("option", { value: "first" }, "First answer only, in seconds"), h("option", { value: "long" }, "Long: 400 steps"));
+  parts.teach = h(
+    "p",
+    { class: "teach" },
+    "It starts from a network that has seen a million pictures, and learns only what sets your things apart: about a hundred kilobytes.",
+  );
+  parts.steps = h(
+    "select",
+    { id: "steps" },
+    h("option", { value: "auto" }, "As long as it helps"),
+    h("option", { value: "first" }, "First answer only, in seconds"),
+    h("option", { value: "long" }, "Long: 400 steps"),
+  );
   parts.options = h("p", { class: "field" }, h("label", { for: "steps" }, "How long"), parts.steps);
-  parts.card.append(parts.go, parts.stop, parts.status, parts.bar, parts.failed, parts.result, parts.figure, parts.options, parts.teach);
+  parts.card.append(
+    parts.go,
+    parts.stop,
+    parts.status,
+    parts.bar,
+    parts.failed,
+    parts.result,
+    parts.figure,
+    parts.options,
+    parts.teach,
+  );
   on("training classes photos versions", draw);
 }
 

@@ -41,7 +41,10 @@ function report(classId, added, there, failed) {
   if (!failed.length) return;
   const [first] = failed;
   const others = failed.length > 1 ? ` (and ${failed.length - 1} more)` : "";
-  notify(`${first.file.name || "The photo"}${others} could not be added to ${name}: ${first.problem.message}`, first.problem.hint);
+  notify(
+    `${first.file.name || "The photo"}${others} could not be added to ${name}: ${first.problem.message}`,
+    first.problem.hint,
+  );
 }
 
 /** Adds files to a class. Resolves when all have arrived or failed; says how it went unless `quiet`. */

@@ -37,7 +37,8 @@ async function use(version) {
 
 async function remove(version) {
   const text = `${name(version)} will be deleted. Your photos stay. This cannot be undone.`;
-  if (!(await confirmed({ title: `Delete ${name(version).toLowerCase()}?`, text, yes: "Delete version" }))) return;
+  if (!(await confirmed({ title: `Delete ${name(version).toLowerCase()}?`, text, yes: "Delete version" })))
+    return;
   const next = state.versions[state.versions.findIndex((other) => other.number === version.number) + 1];
   await attempt(async () => {
     await api.removeVersion(version.number);
@@ -57,24 +58,68 @@ async function upload(file) {
   });
 }
 
-const kind = (version) => ({ first: "first answer", tuned: "fine-tuned" })[version.stage] ?? (version.source === "uploaded" ? "uploaded" : "trained");
+const kind = (version) =>
+  ({ first: "first answer", tuned: "fine-tuned" })[version.stage] ??
+  (version.source === "uploaded" ? "uploaded" : "trained");
 
 function describe(version) {
   const counts = countsOf(version);
   const classes = Object.keys(counts).length;
   const photos = Object.values(counts).reduce((sum, n) => sum + (n ?? 0), 0);
   const right = typeof version.accuracy === "number" ? `${percent(version.accuracy)} right` : null;
-  return [kind(version), right, classes && count(classes, "class", "classes"), photos && count(photos, "photo"), size(version.bytes)].filter(Boolean).join(" · ");
+  return [
+    kind(version),
+    right,
+    classes && count(classes, "class", "classes"),
+    photos && count(photos, "photo"),
+    size(version.bytes),
+  ]
+    .filter(Boolean)
+    .join(" · ");
 }
 
 function item(version) {
-  const use_ = h("button", { type: "button", class: "use", "aria-label": `Use again ${name(version).toLowerCase()}`, onclick: () => use(version) }, icon("restore"), "Use again");
-  const file = h("button", { type: "button", "aria-label": `Download ${name(version).toLowerCase()}, ${size(version.bytes)}`, onclick: () => download(version) }, icon("download"), "Download");
-  const bin = h("button", { type: "button", class: "quiet square delete", "aria-label": `Delete ${name(version).toLowerCase()}`, onclick: () => remove(version) }, icon("bin"));
+  const use_ = h(
+    "button",
+    {
+      type: "button",
+      class: "use",
+      "aria-label": `Use again ${name(version).toLowerCase()}`,
+      onclick: () => use(version),
+    },
+    icon("restore"),
+    "Use again",
+  );
+  const file = h(
+    "button",
+    {
+      type: "button",
+      "aria-label": `Download ${name(version).toLowerCase()}, ${size(version.bytes)}`,
+      onclick: () => download(version),
+    },
+    icon("download"),
+    "Download",
+  );
+  const bin = h(
+    "button",
+    {
+      type: "button",
+      class: "quiet square delete",
+      "aria-label": `Delete ${name(version).toLowerCase()}`,
+      onclick: () => remove(version),
+    },
+    icon("bin"),
+  );
   return h(
     "li",
     { class: "version" },
-    h("div", { class: "grow" }, h("h3", { tabindex: "-1" }, name(version), " ", h("span", { class: "badge" }, "in use")), h("p", {}, describe(version)), h("p", { class: "soft" }, when(version.created))),
+    h(
+      "div",
+      { class: "grow" },
+      h("h3", { tabindex: "-1" }, name(version), " ", h("span", { class: "badge" }, "in use")),
+      h("p", {}, describe(version)),
+      h("p", { class: "soft" }, when(version.created)),
+    ),
     h("div", { class: "row" }, file, use_, bin),
   );
 }
@@ -87,15 +132,30 @@ function update(element, version) {
 }
 
 function draw() {
-  keyed(parts.list, state.versions.map((version) => ({ ...version, id: String(version.number) })), item, update);
+  keyed(
+    parts.list,
+    state.versions.map((version) => ({ ...version, id: String(version.number) })),
+    item,
+    update,
+  );
   show(parts.list, state.versions.length > 0);
-  say(parts.words, state.versions.length ? "Each is a small file that holds what was learned, and none of your photos. Keep one, give it away, or go back to it." : "Each training makes a version: a small file that holds what was learned, and none of your photos.");
+  say(
+    parts.words,
+    state.versions.length
+      ? "Each is a small file that holds what was learned, and none of your photos. Keep one, give it away, or go back to it."
+      : "Each training makes a version: a small file that holds what was learned, and none of your photos.",
+  );
 }
 
 export function setUpVersions() {
   parts.words = h("p", { class: "soft" });
   parts.list = h("ul", { id: "versions-list", class: "versions card", role: "list", hidden: true });
-  const [button, input] = picker({ label: [icon("upload"), "Upload a version"], accept: ".safetensors", multiple: false, chosen: ([file]) => upload(file) });
+  const [button, input] = picker({
+    label: [icon("upload"), "Upload a version"],
+    accept: ".safetensors",
+    multiple: false,
+    chosen: ([file]) => upload(file),
+  });
   input.id = "upload-file";
   byId("versions-body").append(parts.words, parts.list, h("div", { class: "row" }, button, input));
   on("versions", draw);

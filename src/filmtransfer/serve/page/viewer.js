@@ -15,7 +15,10 @@ import { large } from "./thumbnails.js";
  * classifier takes it for, if that is the matter, and `back(id)` the element that gets the focus afterwards.
  */
 export function view({ photos, at, mistake = () => null, back }) {
-  let place = Math.max(0, photos().findIndex((photo) => photo.id === at));
+  let place = Math.max(
+    0,
+    photos().findIndex((photo) => photo.id === at),
+  );
   const now = () => photos()[place] ?? null;
   const frame = h("div", { class: "frame" });
   const where = h("p", { class: "soft" });
@@ -24,9 +27,18 @@ export function view({ photos, at, mistake = () => null, back }) {
   const suggestion = h("button", { type: "button", class: "primary wide" });
   const remove = h("button", { type: "button", class: "danger" }, icon("bin"), "Remove photo");
   const move = h("button", { type: "button" }, icon("move"), "Move");
-  const previous = h("button", { type: "button", class: "square", "aria-label": "Previous photo" }, icon("back"));
+  const previous = h(
+    "button",
+    { type: "button", class: "square", "aria-label": "Previous photo" },
+    icon("back"),
+  );
   const next = h("button", { type: "button", class: "square", "aria-label": "Next photo" }, icon("next"));
-  const mover = h("div", { class: "field" }, h("label", { for: "move-to" }, "Move to another class"), h("div", { class: "row fixed" }, select, move));
+  const mover = h(
+    "div",
+    { class: "field" },
+    h("label", { for: "move-to" }, "Move to another class"),
+    h("div", { class: "row fixed" }, select, move),
+  );
   const walk = h("div", { class: "row between" }, previous, where, next);
   const body = h("div", { class: "stack" }, frame, walk, why, suggestion, mover);
   const close = h("button", { type: "button" }, "Close");
@@ -42,7 +54,12 @@ export function view({ photos, at, mistake = () => null, back }) {
     say(title, name);
     frame.replaceChildren(large(photo.id, `Photo ${place + 1} of ${all.length}, ${name}`));
     say(where, `${place + 1} of ${all.length}`);
-    say(why, said ? `You say ${name}. The classifier says ${said.name}, and is ${percent(said.p)} sure. If you were right, keep it: it teaches the difference.` : "");
+    say(
+      why,
+      said
+        ? `You say ${name}. The classifier says ${said.name}, and is ${percent(said.p)} sure. If you were right, keep it: it teaches the difference.`
+        : "",
+    );
     show(why, Boolean(said));
     const target = said && others.find((row) => row.name === said.name);
     suggestion.replaceChildren(icon("move"), `Move it to ${said?.name}`);
