@@ -15,7 +15,7 @@ import typer
 
 from .. import __version__
 from ..errors import FitError
-from . import backbones, bench, demo, evaluate, federate, predict, show, train
+from . import backbones, bench, bench_orbit, demo, evaluate, federate, predict, show, train
 from .printing import Printer
 
 
@@ -51,6 +51,8 @@ app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("show")(show.show)
 app.command("backbones")(backbones.backbones)
+bench.app.command("orbit")(bench_orbit.orbit)
+bench.app.add_typer(bench_orbit.cnaps_app, name="cnaps")
 app.add_typer(bench.app, name="bench")
 app.add_typer(federate.app, name="federate")
 

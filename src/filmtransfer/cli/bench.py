@@ -134,7 +134,7 @@ def run(
         return LocalWorkers(workers, root, threads)
 
     # Ray tells of the death of a machine on stdout, which belongs to the result.
-    with _progress(printer) as watch, redirect_stdout(sys.stderr):
+    with progress(printer) as watch, redirect_stdout(sys.stderr):
         made = sweep(what.runs(), folder / "results.jsonl", make_workers, watch)
     for note in made.notes:
         printer.note(note)
@@ -212,7 +212,7 @@ def _choices(
 
 
 @contextmanager
-def _progress(printer: Printer) -> Iterator[Callable[[Any], None]]:
+def progress(printer: Printer) -> Iterator[Callable[[Any], None]]:
     """A bar over the whole sweep with the time left, and a line for every run that ends."""
     with progress_line() as show:
 
