@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -40,10 +41,15 @@ PER_USER = {
     "FiT-ProtoNets": "dC + |ψ|",
     "BiT": "(d + 1)C + |θ|",
 }
+ORBIT = (17, 158)  # users and objects of its test part
 LEGEND = (
     "Percent over all videos of all tasks of all users, ± 1.96 standard errors over these videos (the paper's interval; "
-    "the one over users is in the second table). In brackets: the published number on ORBIT, ours less it, and whether "
-    "it lies within the two intervals together (✓) or not (✗). Parameters in millions."
+    "the one over users is in the second table). Parameters in millions. "
+)
+COMPARED = "In brackets: the published number, ours less it, and whether it lies within the two intervals together (✓) or not (✗)."
+ELSEWHERE = (
+    "These are not the {} users and {} objects of ORBIT's test part: the published rows say how it went there, and cannot "
+    "be compared with ours."
 )
 BY_USER = "Percent over a user's videos; below, the mean over users ± 1.96 standard errors over users."
 
@@ -68,10 +74,12 @@ def orbit_runs(
     for name, value in (("users", users), ("tasks", tasks)):
         if value is not None and value < 1:
             raise UsageError(f"{name} cannot be {value}.", "It is a whole number of at least 1.")
+    protocol = Protocol.of(settings or {})
     names = user_names(root, mode)[:users]
     found = [read_user(root, name, mode, rate) for name in names]
     notes = [f"{user.name}: {note}" for user in found for note in user.notes]
-    places = [(user.name, asked) for user in found for asked in _asked(user, notes)]
+    places = [(user, asked) for user in found for asked in _asked(user, protocol, notes)]
+    known = {user.name: _fingerprint(user) for user in found}
     if not places:
         raise InputError(
             f"No user of {root} can be asked for anything.", notes[-1] if notes else "Two objects are needed."
@@ -84,25 +92,36 @@ def orbit_runs(
         common["rate"] = rate
     made = []
     for task in range(tasks):
-        for user_name, asked in places:
+        for user, asked in places:
             for word in methods:
                 title, own = METHODS[word]
                 chosen = {**common, **own, **(settings or {}), "method": title}
-                chosen |= {"user": user_name, "task": task, "videos": asked}
+                chosen |= {"user": user.name, "task": task, "videos": asked, "data": known[user.name]}
                 if word == "cnaps" and cnaps is not None:
                     chosen |= {"cnaps": str(cnaps.resolve()), "cnaps_sha256": _digest(cnaps)}
                 made.append(Run(chosen))
     return made, notes
 
 
-def _asked(user: User, notes: list[str]) -> list[str]:
+def _asked(user: User, protocol: Protocol, notes: list[str]) -> list[str]:
     """The kinds of videos that a user can be asked for."""
     if len(user.objects) < 2:
         notes.append(f"{user.name} has fewer than two objects that can be learned: left out.")
         return []
-    kinds = [kind for kind in ASKED if any(divide(thing, kind, Protocol())[1] for thing in user.objects)]
+    kinds = [kind for kind in ASKED if any(divide(thing, kind, protocol)[1] for thing in user.objects)]
     notes += [f"{user.name} has no {kind} video to be asked for." for kind in ASKED if kind not in kinds]
     return kinds
+
+
+def _fingerprint(user: User) -> str:
+    """Another user of the same name, or one with other videos, is another run."""
+    seen = [
+        [thing.name, kind, video.name, len(video.frames)]
+        for thing in user.objects
+        for kind in ASKED
+        for video in getattr(thing, kind)
+    ]
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:12]
 
 
 def _digest(path: Path) -> str:
@@ -133,31 +152,40 @@ _Summaries = Mapping[tuple[str, str, str], Summary]
 
 
 def _table(rows: Sequence[Row], methods: Sequence[str], backbone: str, summaries: _Summaries) -> Table:
+    users = {str(row["settings"]["user"]): int(row["result"]["classes"]) for row in rows}
+    same = (len(users), sum(users.values())) == ORBIT
+    heads: list[tuple[str, str]] = []
     cells: list[list[Cell | Count | None]] = []
     for method in methods:
         line: list[Cell | Count | None] = []
+        printed: list[Published | None] = []
         for kind in ASKED:
             for metric in ("frame", "video"):
                 found = summaries.get((method, kind, metric))
-                theirs = beside_orbit(backbone, method, f"{metric}_accuracy", videos=kind)
+                printed.append(beside_orbit(backbone, method, f"{metric}_accuracy", videos=kind))
+                theirs = printed[-1] if same else None
                 line.append(None if found is None else _cell(found.mean, found.over_videos, theirs))
         own = _of(rows, method)
         by_user = {row["settings"]["user"]: row["result"]["numbers"] for row in own}
         shared, average = own[0]["result"]["shared"], sum(by_user.values()) / len(by_user)
-        line.append(Count(shared / 1e6, 2, beside_orbit(backbone, method, "shared_parameters_m")))
-        line.append(Count(average / 1e6, 2, beside_orbit(backbone, method, "parameters_m")))
+        for name, value in (("shared_parameters_m", shared), ("parameters_m", average)):
+            printed.append(beside_orbit(backbone, method, name))
+            line.append(Count(value / 1e6, 2, printed[-1] if same else None))
+        heads.append((method, PER_USER[method]))
         cells.append(line)
-    users = {row["settings"]["user"] for row in rows}
+        if printed[0] is not None and not same:
+            heads.append((f"{method}, published on ORBIT with {printed[0].backbone}", PER_USER[method]))
+            cells.append([_printed(p) for p in printed])
     tasks = {(row["settings"]["user"], row["settings"]["task"]) for row in rows}
     return Table(
         f"ORBIT, {len(users)} users and {len(tasks)} tasks",
         backbone,
         ("method", "per user"),
-        [(method, PER_USER[method]) for method in methods],
+        heads,
         ("clean: frame", "clean: video", "clutter: frame", "clutter: video", "shared", "average"),
         cells,
         _notes(rows),
-        LEGEND,
+        LEGEND + (COMPARED if same else ELSEWHERE.format(*ORBIT)),
     )
 
 
@@ -222,6 +250,12 @@ def _of(rows: Iterable[Row], method: str, kind: str | None = None) -> list[Row]:
 
 def _cell(mean: float, half: float, theirs: Published | None) -> Cell:
     return Cell(mean, None if math.isnan(half) else half, 1, theirs)
+
+
+def _printed(p: Published | None) -> Cell | Count | None:
+    if p is None:
+        return None
+    return Count(p.value, 2) if p.metric.endswith("_m") else Cell(p.value, p.half, 1)
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:

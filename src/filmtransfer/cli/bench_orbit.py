@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InputError, UsageError
-from .bench import Set, progress
+from .bench import Set, progress, tell_failures
 from .printing import Json, Printer, Threads, duration, percent, progress_bar, size
 from .settings import read_settings
 
@@ -83,8 +83,7 @@ def orbit(
     for file in files:
         if file.suffix == ".md":
             printer.say(file.read_text(encoding="utf-8"))
-    for name, reason in made.failures.items():
-        printer.note(f"{name} failed: {reason}")
+    tell_failures(printer, made.failures)
     if files:
         printer.say(f"Wrote {out}: {', '.join(file.name for file in files)}.")
     printer.document(

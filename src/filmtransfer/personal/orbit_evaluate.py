@@ -26,8 +26,6 @@ from ..training.evaluate import mean_interval
 from .orbit_learn import learn, prepare
 from .orbit_tasks import Protocol, read_clips, read_video, sample_task
 
-PROTOCOL = ("clip_length", "clips_per_video", "videos_per_object", "clean_to_learn", "present_only")
-
 
 @dataclass(frozen=True)
 class Judged:
@@ -43,7 +41,7 @@ class Judged:
 def run(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
     """Do a task, and say how it went."""
     user = _user(str(root), str(settings["user"]), str(settings.get("mode", "test")), settings.get("rate"))
-    protocol = Protocol(**{k: settings[k] for k in PROTOCOL if k in settings})
+    protocol = Protocol.of(settings)
     seed = int(settings.get("seed", 0))
     task = sample_task(user, str(settings["videos"]), int(settings["task"]), seed, protocol)
     method = prepare(settings)

@@ -90,7 +90,9 @@ def prepare(settings: Mapping[str, Any]) -> Method:
         cnaps = CNAPs.load(settings["cnaps"], backbone).to(hardware.device)
     else:
         make_head(head)
-    return Method(head, found.on(backbone), backbone, hardware, cnaps)
+    if found.steps is not None:  # else the HyperRule's, by the number of frames
+        found = found.on(backbone)
+    return Method(head, found, backbone, hardware, cnaps)
 
 
 def learn(method: Method, task: Learned, length: int, classes: int, seed: int) -> Personal:

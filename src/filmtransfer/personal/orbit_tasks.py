@@ -7,15 +7,16 @@ first five, or all but one, are to learn from then).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..data import PixelSpec
 from ..data.orbit import Thing, User, Video
-from ..errors import InputError, choices
+from ..errors import InputError, UsageError, choices
 from ..seeding import generator, integer, permutation
 
 ASKED = ("clean", "clutter")
@@ -30,6 +31,18 @@ class Protocol:
     videos_per_object: int = 15
     clean_to_learn: int = 5  # when clean videos are asked for
     present_only: bool = False  # ask only for frames that are not noted as lacking the object
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Protocol:
+        """With what a run says of it."""
+        chosen = {f.name: settings[f.name] for f in fields(cls) if f.name in settings}
+        for name, value in chosen.items():
+            if name == "present_only":
+                if not isinstance(value, bool):
+                    raise UsageError(f"{name} cannot be {value!r}.", "It is true or false.")
+            elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise UsageError(f"{name} cannot be {value!r}.", "It is a whole number of at least 1.")
+        return cls(**chosen)
 
 
 @dataclass(frozen=True)
