@@ -1,9 +1,10 @@
 """A small set in ORBIT's published layout: coloured shapes that wander about, alone or among others.
 
-    python -m filmtransfer.personal.orbit_sample DIR
+    python -m filmtransfer.personal.orbit_sample DIR            frames, test and train users
+    python -m filmtransfer.personal.orbit_sample DIR --videos   one user's .mp4 files
 
-makes users with a few objects each; clean videos show an object alone, clutter videos among other shapes. It is made to
-try the protocol with, not to measure anything: the objects are easy to tell apart.
+Clean videos show an object alone, clutter videos among other shapes; two and two objects have one colour. It is made to
+try the protocol with, not to measure anything.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw
 
-from ..errors import MissingExtraError
+from ..errors import FitError, MissingExtraError
 from ..seeding import generator
 
 COLOURS = ("crimson", "royalblue", "goldenrod", "seagreen", "mediumorchid", "darkorange")
@@ -127,7 +128,23 @@ def _draw(
             pencil.line([a, b], fill=colour, width=max(2, round(radius / 2)))
 
 
+def main(words: list[str]) -> int:
+    """The command; says what it made."""
+    if len(words) not in (1, 2) or words[1:] not in ([], ["--videos"]) or words[0].startswith("-"):
+        print("usage: python -m filmtransfer.personal.orbit_sample DIR [--videos]", file=sys.stderr)
+        return 2
+    try:
+        if "--videos" in words:
+            make_sample(words[0], users=1, as_videos=True)
+        else:
+            make_sample(words[0])
+            make_sample(words[0], users=2, mode="train", seed=1)
+    except (FitError, OSError) as error:
+        print(f"{words[0]} cannot be made: {error}", file=sys.stderr)
+        return 3
+    print(f"Made {words[0]}.")
+    return 0
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        raise SystemExit("usage: python -m filmtransfer.personal.orbit_sample DIR")
-    print(make_sample(sys.argv[1]))
+    raise SystemExit(main(sys.argv[1:]))
