@@ -98,7 +98,7 @@ def test_the_table_of_some_users_puts_the_published_in_rows_of_their_own():
         "FiT-LDA, published on ORBIT with EfficientNet-B0",
     ]
     text = markdown(table)
-    assert "80.0 ± 0.0 | 100.0 ± 0.0 | 60.0 ± 0.0 | 100.0 ± 0.0 | 3.37 | 0.03" in text
+    assert "80.0 ± 0.0 | 100.0 ± 0.0 | 60.0 ± 0.0 | 100.0 ± 0.0 | 3.371 | 0.030" in text
     assert "81.8 ± 1.8 | 90.6 ± 1.9 | 65.7 ± 1.8 | 70.7 ± 2.3 | 4.01 | 0.03" in text
     assert "cannot be compared" in text
     assert "✗" not in text

@@ -170,7 +170,7 @@ def _table(rows: Sequence[Row], methods: Sequence[str], backbone: str, summaries
         shared, average = own[0]["result"]["shared"], sum(by_user.values()) / len(by_user)
         for name, value in (("shared_parameters_m", shared), ("parameters_m", average)):
             printed.append(beside_orbit(backbone, method, name))
-            line.append(Count(value / 1e6, 2, printed[-1] if same else None))
+            line.append(Count(value / 1e6, 3, printed[-1] if same else None))
         heads.append((method, PER_USER[method]))
         cells.append(line)
         if printed[0] is not None and not same:
@@ -178,7 +178,7 @@ def _table(rows: Sequence[Row], methods: Sequence[str], backbone: str, summaries
             cells.append([_printed(p) for p in printed])
     tasks = {(row["settings"]["user"], row["settings"]["task"]) for row in rows}
     return Table(
-        f"ORBIT, {len(users)} users and {len(tasks)} tasks",
+        f"ORBIT, {_count(len(users), 'user')} and {_count(len(tasks), 'task')}",
         backbone,
         ("method", "per user"),
         heads,
@@ -250,6 +250,10 @@ def _of(rows: Iterable[Row], method: str, kind: str | None = None) -> list[Row]:
 
 def _cell(mean: float, half: float, theirs: Published | None) -> Cell:
     return Cell(mean, None if math.isnan(half) else half, 1, theirs)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _printed(p: Published | None) -> Cell | Count | None:
