@@ -123,7 +123,7 @@ def train(
     weights: Annotated[str | None, typer.Option(help="A weights file for the backbone.")] = None,
     image_size: Annotated[int, typer.Option(help="Side of the images.")] = 96,
     steps: Annotated[int, typer.Option(help="Tasks to train on.")] = 200,
-    learning_rate: Annotated[float, typer.Option(help="Adam's rate.")] = 5e-4,
+    learning_rate: Annotated[float, typer.Option(help="Adam's rate.")] = 1e-4,
     support_size: Annotated[int, typer.Option(help="Support images, or clips, of a task.")] = 50,
     max_query: Annotated[int, typer.Option(help="Query images, or clips, of a task.")] = 50,
     classes: Annotated[int, typer.Option(help="At most so many classes of a set.")] = 60,

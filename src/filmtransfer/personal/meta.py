@@ -53,7 +53,7 @@ class MetaSettings:
     """How it is trained."""
 
     steps: int = 200
-    learning_rate: float = 5e-4
+    learning_rate: float = 1e-4
     support_size: int = 50
     max_query: int = 50
     penalty: float = 1e-3  # on the squares of Δγ and Δβ
