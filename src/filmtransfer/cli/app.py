@@ -15,7 +15,7 @@ import typer
 
 from .. import __version__
 from ..errors import FitError
-from . import backbones, bench, demo, edit, evaluate, federate, predict, serve, show, train, user
+from . import backbones, bench, bench_orbit, demo, edit, evaluate, federate, predict, serve, show, train, user
 from .printing import Printer
 
 
@@ -53,6 +53,8 @@ app.command("show")(show.show)
 app.add_typer(edit.app, name="edit")
 app.command("backbones")(backbones.backbones)
 app.command("serve")(serve.serve)
+bench.app.command("orbit")(bench_orbit.orbit)
+bench.app.add_typer(bench_orbit.cnaps_app, name="cnaps")
 app.add_typer(bench.app, name="bench")
 app.add_typer(federate.app, name="federate")
 app.add_typer(user.app, name="user")

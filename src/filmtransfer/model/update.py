@@ -10,15 +10,11 @@ from __future__ import annotations
 
 import json
 import math
-import struct
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as parse
-from safetensors.torch import save as serialise
 from torch import Tensor
 
 from ..backbones import Backbone, Numbers
@@ -30,6 +26,7 @@ from .adapted import AdaptedModel
 from .body import Body, load_numbers
 from .hardware import Hardware
 from .support import Support
+from .tensors import pack, unpack
 
 FORMAT = 1
 KEY = "filmtransfer"
@@ -171,7 +168,7 @@ class Update:
                 "What was learned is not made of finite numbers; nothing was written.",
                 "Try a smaller learning rate, or fewer steps.",
             )
-        return serialise({k: v.contiguous() for k, v in tensors.items()}, {KEY: self._metadata()})
+        return pack(tensors, KEY, self._metadata())
 
     def save(self, path: str | Path) -> int:
         """Write the file atomically; returns its size in bytes."""
@@ -191,16 +188,7 @@ class Update:
 
     @classmethod
     def from_bytes(cls, content: bytes, source: str = "the update") -> Update:
-        try:
-            tensors = parse(content)
-            (length,) = struct.unpack("<Q", content[:8])
-            header = json.loads(content[8 : 8 + length])
-            meta = json.loads(header.get("__metadata__", {}).get(KEY, "null"))
-        except (SafetensorError, struct.error, ValueError, RecursionError, AttributeError) as error:
-            raise UpdateFileError(
-                f"{source} is not a whole update file ({str(error).splitlines()[0][:120]}).",
-                "Copy it again, or train it again with 'fit train'.",
-            ) from None
+        tensors, meta = unpack(content, KEY, source, "Copy it again, or train it again with 'fit train'.")
         if not isinstance(meta, dict):
             raise UpdateFileError(
                 f"{source} is a safetensors file, but not an update of filmtransfer.",
