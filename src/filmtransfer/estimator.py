@@ -21,6 +21,7 @@ from .data import LabelledImages, LoadedImages, Skipped, largest_side, load, rea
 from .errors import FitWarning, InputError, UsageError
 from .heads import log_prior, make_head
 from .model import AdaptedModel, Hardware, Update
+from .model.hub import find_update
 from .training.adapt import Adapted, adapt
 from .training.batch import Cosine
 from .training.gradient import NonFiniteError
@@ -345,6 +346,13 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         found = backbone or load_backbone(update.backbone, weights, fold=body.folds)
         clf._take(update, update.apply(found, hardware))
         return clf
+
+    @classmethod
+    def from_hub(
+        cls, place: str | Path, *, weights: str | None = None, device: str = "auto"
+    ) -> FewShotClassifier:
+        """A classifier from a folder in the hub's layout (``fit export --hub``) or from ``hf://owner/name``."""
+        return cls.load(find_update(place), weights=weights, device=device)
 
     # Inside
 

@@ -15,7 +15,7 @@ import typer
 
 from .. import __version__
 from ..errors import FitError
-from . import backbones, bench, demo, evaluate, federate, predict, show, train
+from . import backbones, bench, demo, evaluate, export, federate, predict, show, train
 from .printing import Printer
 
 
@@ -51,6 +51,7 @@ app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("show")(show.show)
 app.command("backbones")(backbones.backbones)
+app.command("export")(export.export)
 app.add_typer(bench.app, name="bench")
 app.add_typer(federate.app, name="federate")
 

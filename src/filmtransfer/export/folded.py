@@ -45,12 +45,51 @@ def refuse_folded(model: AdaptedModel) -> None:
         )
 
 
+@torch.no_grad()
 def at_size(network: nn.Module, size: int) -> nn.Module:
-    """A transformer's position embedding at the size of the images, once instead of at every image."""
+    """What depends on the image size alone, once instead of at every image; works in place.
+
+    A transformer's position embedding, and TensorFlow's padding, of which the graph would otherwise be full.
+    """
     if hasattr(network, "set_input_size") and getattr(network, "pos_embed", None) is not None:
-        with torch.no_grad():
-            network.set_input_size(img_size=(size, size))  # type: ignore[operator]
+        network.set_input_size(img_size=(size, size))  # type: ignore[operator]
+    pads: dict[nn.Conv2d, list[int]] = {}
+
+    def look(module: Any, inputs: tuple[torch.Tensor, ...]) -> None:
+        sizes = zip(inputs[0].shape[-2:], module.kernel_size, module.stride, module.dilation, strict=True)
+        wanted = [max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0) for n, k, s, d in sizes]
+        pads[module] = [half for total in wanted[::-1] for half in (total // 2, total - total // 2)]
+
+    same: dict[str, Any] = {
+        name: m
+        for name, m in network.named_modules()
+        if type(m).__name__.endswith(("Conv2dSame", "SameConv2d"))
+    }
+    hooks = [module.register_forward_pre_hook(look) for module in same.values()]
+    network(torch.zeros(1, 3, size, size))
+    for hook in hooks:
+        hook.remove()
+    for name, module in same.items():
+        _put(network, name, _padded(module, pads[module]))
     return network
+
+
+def _padded(same: nn.Conv2d, pads: list[int]) -> nn.Module:
+    """The same convolution with its padding written out."""
+    left, right, top, bottom = pads
+    even = left == right and top == bottom
+    plain = nn.Conv2d(
+        same.in_channels,
+        same.out_channels,
+        same.kernel_size,  # type: ignore[arg-type]
+        same.stride,  # type: ignore[arg-type]
+        (top, left) if even else 0,
+        same.dilation,  # type: ignore[arg-type]
+        same.groups,
+        bias=same.bias is not None,
+    )
+    plain.weight, plain.bias = same.weight, same.bias
+    return plain if even else nn.Sequential(nn.ZeroPad2d((left, right, top, bottom)), plain)
 
 
 def head_of(clf: FewShotClassifier) -> HeadGraph:
@@ -60,7 +99,7 @@ def head_of(clf: FewShotClassifier) -> HeadGraph:
 
 def prior_of(clf: FewShotClassifier) -> torch.Tensor:
     """log π_c (C)."""
-    prior = clf.prior if isinstance(clf.prior, str) else torch.as_tensor(clf.prior, dtype=torch.float64)
+    prior: Any = clf.prior if isinstance(clf.prior, str) else torch.as_tensor(clf.prior, dtype=torch.float64)
     return log_prior(prior, torch.tensor(clf.update_.counts))
 
 
@@ -93,5 +132,9 @@ def _merge_lora(network: nn.Module) -> None:
         layer: Any = module
         if hasattr(layer, "get_base_layer") and hasattr(layer, "merge"):
             layer.merge()
-            parent, _, leaf = name.rpartition(".")
-            setattr(network.get_submodule(parent), leaf, layer.get_base_layer())
+            _put(network, name, layer.get_base_layer())
+
+
+def _put(network: nn.Module, name: str, module: nn.Module) -> None:
+    parent, _, leaf = name.rpartition(".")
+    setattr(network.get_submodule(parent), leaf, module)

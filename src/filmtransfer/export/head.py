@@ -25,6 +25,8 @@ from ..heads import LDA, QDA, GaussianHead, Linear, ProtoNets
 class HeadGraph(nn.Module):
     """Features (B, D) → probabilities (B, C) and logits (B, C)."""
 
+    log_prior: Tensor
+
     def __init__(self, scores: nn.Module, log_prior: Tensor, temperature: float) -> None:
         super().__init__()
         self.scores = scores
@@ -39,6 +41,10 @@ class HeadGraph(nn.Module):
 
 class _Linear(nn.Module):
     """r = W (z − m) + b, s = −w ‖z − m‖²."""
+
+    weight: Tensor
+    bias: Tensor
+    mean: Tensor | None
 
     def __init__(self, weight: Tensor, bias: Tensor, mean: Tensor | None = None, square: float = 0.0) -> None:
         super().__init__()
@@ -57,6 +63,14 @@ class _Linear(nn.Module):
 
 class _Rows(nn.Module):
     """QDA from its centred support rows."""
+
+    mean: Tensor
+    basis: Tensor
+    whiten: Tensor
+    middle: Tensor
+    bias: Tensor
+    own: Tensor
+    offset: Tensor
 
     def __init__(self, state: tuple[Tensor, ...]) -> None:
         super().__init__()
@@ -94,6 +108,11 @@ class _Rows(nn.Module):
 class _Dense(nn.Module):
     """QDA from a Cholesky factor for each class (more rows than features)."""
 
+    mean: Tensor
+    whiten: Tensor
+    offset: Tensor
+    bias: Tensor
+
     def __init__(self, state: tuple[Tensor, ...]) -> None:
         super().__init__()
         means, cholesky, log_det = (t.double() for t in state)
@@ -121,7 +140,8 @@ def head_graph(head: GaussianHead, log_prior: Tensor, temperature: float = 1.0) 
     state = tuple(tensor.detach().cpu() for tensor in head.configured())
     scores: nn.Module
     if isinstance(head, (LDA, Linear)):
-        scores = _Linear(*state)
+        weight, bias = state
+        scores = _Linear(weight, bias)
     elif isinstance(head, ProtoNets):
         means = state[0].double()
         centre = means.mean(0)

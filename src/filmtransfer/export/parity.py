@@ -102,7 +102,15 @@ def run_shared(backbone: bytes, user: bytes) -> Run:
 
 def check(run: Run, clf: FewShotClassifier, tolerance: float = TOLERANCE) -> Parity:
     """Refuse a graph that differs by more than ``tolerance``."""
-    found = compare(run, clf, probes(clf.model_.pixels.size))
+    try:
+        found = compare(run, clf, probes(clf.model_.pixels.size))
+    except FitError:
+        raise
+    except Exception as error:  # onnxruntime has a kind for each of its status codes
+        raise ParityError(
+            f"onnxruntime cannot run the graph ({' '.join(str(error).split())[:160]}): nothing was written.",
+            "Please report this, with the output of 'fit show' on the update.",
+        ) from None
     if not found.largest <= tolerance:
         raise ParityError(
             f"{found.line()}, more than {tolerance:.0e}: nothing was written.",

@@ -47,6 +47,9 @@ class SharedBackbone(nn.Module):
 class User(nn.Module):
     """What one user needs beside the backbone."""
 
+    gamma: Tensor
+    beta: Tensor
+
     def __init__(self, head: HeadGraph, gamma: Tensor, beta: Tensor) -> None:
         super().__init__()
         self.head = head
@@ -65,9 +68,7 @@ def shared_backbone(clf: FewShotClassifier) -> bytes:
     network = at_size(network, clf.model_.pixels.size)
     gamma, beta = (rows.expand(2, -1) for rows in numbers(clf))
     example = {"pixels": blank(clf), "gamma": gamma, "beta": beta}
-    return trace(
-        SharedBackbone(network, clf.model_.pixels), example, ["features"], facts(clf, "shared")
-    )
+    return trace(SharedBackbone(network, clf.model_.pixels), example, ["features"], facts(clf, "shared"))
 
 
 def user_file(clf: FewShotClassifier) -> bytes:
@@ -110,7 +111,8 @@ class SharedSession:
             theirs.get(key) != self._facts[key] for key in ("backbone", "pixels", "features")
         ):
             raise UpdateFileError(
-                f"{name} is not a user of this backbone.", "Export both from the same backbone and image size."
+                f"{name} is not a user of this backbone.",
+                "Export both from the same backbone and image size.",
             )
         head = session(content, self._threads)
         zeros = np.zeros((1, self._facts["features"]), np.float32)
@@ -124,9 +126,7 @@ class SharedSession:
         if strange := [user for user in users if user not in self._users]:
             raise InputError(f"There is no user {strange[0]}.", f"There are: {', '.join(self._users)}.")
         rows = [np.stack([self._users[user][i] for user in users]) for i in (1, 2)]
-        (features,) = self._session.run(
-            ["features"], {"pixels": pixels, "gamma": rows[0], "beta": rows[1]}
-        )
+        (features,) = self._session.run(["features"], {"pixels": pixels, "gamma": rows[0], "beta": rows[1]})
         answers: list[Mapping[str, np.ndarray]] = []
         for user, row in zip(users, features, strict=True):
             found = self._users[user][0].run(list(OUTPUTS[:2]), {"features": row[None]})
