@@ -109,7 +109,7 @@ def _hub(printer: Printer, file: str, folder: Path, push: str | None, public: bo
     if push is not None:
         check_online(f"{repository(push)[0]} cannot be written")  # before anything is
     update = open_file(file)
-    written = write_hub(update, folder)
+    written = write_hub(update, folder, push)
     for path in written:
         printer.say(f"{path}: {size(path.stat().st_size)}")
     address = None

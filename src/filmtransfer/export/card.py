@@ -19,8 +19,10 @@ LICENCES = {"Apache-2.0": "apache-2.0", "MIT": "mit"}
 SHOWN = 60  # classes in the table
 
 
-def card(update: Update, folder: Folder, title: str = "", notes: list[str] | None = None) -> str:
-    """README.md for a folder; ``notes`` are lines about how it was made (parity, int8)."""
+def card(
+    update: Update, folder: Folder, title: str = "", notes: list[str] | None = None, place: str = ""
+) -> str:
+    """README.md for a folder; ``notes`` are lines about how it was made (parity, int8), ``place`` is where it will be."""
     entry, known = entry_for(update.backbone), _numbers(update)
     name = title or question(update.classes)
     lines = [
@@ -32,7 +34,7 @@ def card(update: Update, folder: Folder, title: str = "", notes: list[str] | Non
         "",
         "## How to use it",
         "",
-        *(_use_hub() if folder == "hub" else _use_web()),
+        *(_use_hub(place) if folder == "hub" else _use_web()),
         "",
         "## Classes",
         "",
@@ -129,7 +131,7 @@ def estimate(update: Update) -> tuple[float, str] | None:
         value = update.results.get(key)
         value = value.get("accuracy") if isinstance(value, dict) else value
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1:
-            return float(value), "accuracy, estimated on held-out training photos"
+            return float(value), "accuracy, estimated on the training photos, each left out in turn"
     return None
 
 
@@ -142,17 +144,17 @@ def _accuracy(update: Update) -> list[str]:
     return [f"- {found[0]:.1%} {found[1]}."]
 
 
-def _use_hub() -> list[str]:
+def _use_hub(place: str) -> list[str]:
     return [
         "```python",
         "from filmtransfer import FewShotClassifier",
         "",
-        'clf = FewShotClassifier.from_hub("hf://OWNER/NAME")  # or this folder\'s path',
+        f"clf = FewShotClassifier.from_hub({json.dumps(place or 'path/of/this/folder')})",
         'print(clf.predict(["photo.jpg"]), clf.predict_proba(["photo.jpg"]))',
         "```",
         "",
-        "or `fit predict update.safetensors photo.jpg`. `pip install filmtransfer` brings both; the backbone comes from "
-        "where the file says.",
+        "or `fit predict update.safetensors photo.jpg`. The backbone is not in this folder: it comes from where it came "
+        "from at training, and its weights have to be the same.",
     ]
 
 

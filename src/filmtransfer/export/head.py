@@ -9,7 +9,7 @@ ProtoNets have a linear r. QDA on the rows' side (heads/qda.py) works in float64
 of large numbers; here it is rewritten so that there are none. With the singular values X = U S Vᵀ of the centred rows and
 Λ = e₃ + a·S², the classes' common covariance is whitened by v = Λ^(−½) Vᵀ(z − m), and with E_c = half_c (U S Λ^(−½))_c
 
-    −2 logit_c = ‖z − m‖²/e₃ − ‖Vᵀ(z − m)‖²/e₃ + ‖v‖² − 2 v·v_c + ‖v_c‖² − ‖E_c (v − v_c)‖² + log|Σ_c|
+    −2 logit_c = ‖(I − VVᵀ)(z − m)‖²/e₃ + ‖v‖² − 2 v·v_c + ‖v_c‖² − ‖E_c (v − v_c)‖² + log|Σ_c|
 
 which is the same head to rounding (all matrices are computed in float64 and then written as float32).
 """
@@ -101,8 +101,9 @@ class _Rows(nn.Module):
         v = within * self.whiten
         own = (v @ self.own - self.offset).reshape(-1, self.classes, self.rows)
         relative = v @ self.middle + self.bias + (own * own).sum(2) / 2
-        outside = (z * z).sum(1, keepdim=True) - (within * within).sum(1, keepdim=True)
-        return relative, -(outside / self.ridge + (v * v).sum(1, keepdim=True)) / 2
+        outside = z - within @ self.basis.mT  # what of z no support row shows
+        distance = (outside * outside).sum(1, keepdim=True) / self.ridge + (v * v).sum(1, keepdim=True)
+        return relative, -distance / 2
 
 
 class _Dense(nn.Module):

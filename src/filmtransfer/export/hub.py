@@ -16,7 +16,7 @@ from .. import __version__
 from ..errors import InputError, UnavailableError
 from ..files import write_atomically
 from ..model import Update
-from ..model.hub import CONFIG, UPDATE, check_online, repository
+from ..model.hub import CONFIG, SCHEME, UPDATE, check_online, repository
 from .card import card
 from .folder import make_folder
 
@@ -40,13 +40,13 @@ def config(update: Update) -> dict[str, Any]:
     }
 
 
-def write_hub(update: Update, folder: str | Path) -> list[Path]:
-    """Write the three files; whatever else is in the folder stays."""
+def write_hub(update: Update, folder: str | Path, name: str | None = None) -> list[Path]:
+    """Write the three files; whatever else is in the folder stays. ``name`` is what it will be called on the hub."""
     place = make_folder(folder)
     contents = {
         UPDATE: update.to_bytes(),
         CONFIG: (json.dumps(config(update), indent=2, ensure_ascii=False) + "\n").encode(),
-        README: card(update, "hub").encode(),
+        README: card(update, "hub", place=f"{SCHEME}{name}" if name else "").encode(),
     }
     for name, content in contents.items():
         write_atomically(place / name, content)

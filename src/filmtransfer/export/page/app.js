@@ -21,7 +21,7 @@ start().catch((error) => {
 async function start() {
   model = await (await need("model.json")).json();
   runtime = await import("./ort/ort.wasm.bundle.min.mjs");
-  runtime.env.wasm.wasmPaths = new URL("./ort/", document.baseURI).href;
+  runtime.env.wasm.wasmPaths = { wasm: new URL("./ort/ort-wasm-simd-threaded.wasm", document.baseURI).href };
   runtime.env.wasm.numThreads = 1; // threads need headers that a plain host does not send
   session = await runtime.InferenceSession.create(await download("model.onnx", model.bytes), {
     executionProviders: ["wasm"],
