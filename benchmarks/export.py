@@ -29,7 +29,6 @@ from filmtransfer.export.int8 import measure, quantise
 from filmtransfer.export.parity import answers, compare, run_folded, run_shared
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Update
-
 from sets import task
 
 RESULTS = Path(__file__).parent / "results"
@@ -38,7 +37,9 @@ SETS, INT8_SIZE = ("cifar10", "oxford_pets", "eurosat"), 128
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True)
     torch.set_num_threads(1)
     found: dict[str, Any] = {"size": SIZE, "parity": [], "int8": []}

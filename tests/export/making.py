@@ -15,6 +15,8 @@ from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body, Update
 
 import timm  # isort: skip  (behind filmtransfer, which makes it importable)
+from timm.layers import GroupNormAct, StdConv2d  # isort: skip
+from timm.models.resnetv2 import ResNetV2  # isort: skip
 
 SIDE = 64
 CLASSES = ["cup", "keys", "plant"]
@@ -29,13 +31,30 @@ def small(architecture: str, **settings: Any) -> Backbone:
     """A network of timm's with fewer blocks, whose norms have seen a batch."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model: nn.Module = timm.create_model(architecture, num_classes=0, **settings)
+        model: nn.Module = (
+            _bit(**settings)
+            if architecture == "resnetv2_50x1_bit"
+            else timm.create_model(architecture, num_classes=0, **settings)
+        )
         for norm in model.modules():
             if isinstance(norm, nn.BatchNorm2d):
                 norm.momentum = None
         with torch.no_grad():
             model.train()(torch.randn(4, 3, SIDE, SIDE))
     return assemble(Entry(architecture, architecture, "none"), model.eval())
+
+
+def _bit(**settings: Any) -> nn.Module:
+    """BiT with what makes it BiT: standardised weights, GroupNorm first, zeros around its max-pool."""
+    made: nn.Module = ResNetV2(
+        num_classes=0,
+        preact=True,
+        stem_type="fixed",
+        conv_layer=StdConv2d,
+        norm_layer=GroupNormAct,
+        **settings,
+    )
+    return made
 
 
 def classifier(

@@ -7,7 +7,15 @@ import pytest
 import torch
 
 from filmtransfer import InputError, UpdateFileError, UsageError
-from filmtransfer.export import SharedSession, compare, folded, probes, shared_backbone, user_file, write_folded
+from filmtransfer.export import (
+    SharedSession,
+    compare,
+    folded,
+    probes,
+    shared_backbone,
+    user_file,
+    write_folded,
+)
 from filmtransfer.export import parity as parity_module
 from filmtransfer.export.graph import facts_of, session
 from filmtransfer.export.head import head_graph
@@ -70,8 +78,8 @@ def test_the_temperature_is_in_the_graph():
 
 
 FAMILIES = {
-    "resnetv2": ("resnetv2_50x1_bit", {"layers": (1, 1), "channels": (64, 128), "stem_chs": 32}),
-    "efficientnet": ("efficientnet_lite0", {"channel_multiplier": 0.5, "depth_multiplier": 0.5}),
+    "resnetv2": ("resnetv2_50x1_bit", {"layers": (1, 1), "channels": (128, 256), "stem_chs": 32}),
+    "efficientnet": ("mobilenetv2_050", {}),
     "efficientnetv2": ("tf_efficientnetv2_b0", {"channel_multiplier": 0.5, "depth_multiplier": 0.3}),
     "convnext": ("convnext_atto", {"depths": (1, 1, 1, 1), "dims": (8, 16, 24, 32)}),
     "vision_transformer": (
@@ -111,7 +119,10 @@ def test_all_weights_none_and_late_film():
 
 
 def test_two_users_in_one_batch_are_their_folded_graphs():
-    users = {"ana": classifier(lite0(), "lda"), "ben": classifier(lite0(), "qda", seed=7, body=Body(film_from=4))}
+    users = {
+        "ana": classifier(lite0(), "lda"),
+        "ben": classifier(lite0(), "qda", seed=7, body=Body(film_from=4)),
+    }
     backbone = shared_backbone(users["ana"])
     assert backbone == shared_backbone(users["ben"])  # nothing of a user is in it
     made = SharedSession(backbone)

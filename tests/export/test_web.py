@@ -24,10 +24,16 @@ from tests.export.making import classifier, lite0
 
 pytestmark = pytest.mark.xdist_group("export-web")
 AXE = Path(sys.prefix) / "share" / "axe.min.js"
-OPTIONS = (
-    "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync "
-    "--no-first-run --use-fake-device-for-media-stream --use-fake-ui-for-media-stream"
-).split()
+OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--use-fake-device-for-media-stream",
+    "--use-fake-ui-for-media-stream",
+]
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -83,7 +89,9 @@ def test_the_page_names_the_same_classes_as_python(page, site):
     for card, path, row in zip(cards, paths, expected, strict=True):
         assert card.get_attribute("data-class") == clf.classes_[row.argmax()]
         found = np.array(json.loads(card.get_attribute("data-probabilities")))
-        assert np.abs(found - row).max() < (1e-5 if path.suffix == ".png" else 0.02)  # decoders of JPEG differ
+        assert np.abs(found - row).max() < (
+            1e-5 if path.suffix == ".png" else 0.02
+        )  # decoders of JPEG differ
 
 
 def test_the_camera_gives_an_answer(page):
@@ -138,7 +146,11 @@ def test_under_its_own_rules_it_runs_too(browser, site):
 def test_the_browser_scales_as_pillow_does(page, interpolation):
     """Bit for bit, larger and smaller, squashed and cropped."""
     rng = np.random.default_rng(0)
-    for (height, width), size, fit in (((75, 120), 32, "squash"), ((20, 13), 32, "crop"), ((64, 90), 48, "crop")):
+    for (height, width), size, fit in (
+        ((75, 120), 32, "squash"),
+        ((20, 13), 32, "crop"),
+        ((64, 90), 48, "crop"),
+    ):
         rgb = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
         spec = PixelSpec(size, (0, 0, 0), (1, 1, 1), interpolation, fit)  # type: ignore[arg-type]
         rgba = np.dstack([rgb, np.full((height, width), 255, np.uint8)])

@@ -88,15 +88,22 @@ function resample(image, width, height, name) {
   return now;
 }
 
+/* Steps are added up, not multiplied: so are Pillow's, and their rounding decides at the borders. */
+function places(before, after) {
+  const step = before / after;
+  const found = [];
+  for (let i = 0, at = step * 0.5; i < after; i++, at += step) found.push(Math.trunc(at));
+  return found;
+}
+
 function nearest(image, width, height) {
   const data = new Uint8ClampedArray(width * height * 4);
-  for (let y = 0; y < height; y++) {
-    const line = Math.trunc(((y + 0.5) * image.height) / height);
-    for (let x = 0; x < width; x++) {
-      const from = (line * image.width + Math.trunc(((x + 0.5) * image.width) / width)) * 4;
-      for (let c = 0; c < 3; c++) data[(y * width + x) * 4 + c] = image.data[from + c];
-    }
-  }
+  const columns = places(image.width, width);
+  places(image.height, height).forEach((line, y) => {
+    columns.forEach((column, x) => {
+      for (let c = 0; c < 3; c++) data[(y * width + x) * 4 + c] = image.data[(line * image.width + column) * 4 + c];
+    });
+  });
   return { data, width, height };
 }
 
