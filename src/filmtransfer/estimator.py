@@ -21,6 +21,7 @@ from .data import LabelledImages, LoadedImages, Skipped, read_squares
 from .errors import FitWarning, InputError, UsageError
 from .heads import log_prior, make_head
 from .model import AdaptedModel, Hardware, Support, Update
+from .model.hub import find_update
 from .model.support import digest_of, name_of
 from .training import edit
 from .training.adapt import Adapted, adapt
@@ -408,6 +409,13 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         clf.judgement_ = None
         clf._take(update, update.apply(found, hardware))
         return clf
+
+    @classmethod
+    def from_hub(
+        cls, place: str | Path, *, weights: str | None = None, device: str = "auto"
+    ) -> FewShotClassifier:
+        """A classifier from a folder in the hub's layout (``fit export --hub``) or from ``hf://owner/name``."""
+        return cls.load(find_update(place), weights=weights, device=device)
 
     # Inside
 

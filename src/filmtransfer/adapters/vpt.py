@@ -31,7 +31,7 @@ class Prompted(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.prompts is not None and self.size:
-            x = torch.cat([x, self.prompts[: self.size].expand(len(x), -1, -1)], dim=1)
+            x = torch.cat([x, self.prompts[: self.size].expand(x.shape[0], -1, -1)], dim=1)
         x = self.block(x)
         return x[:, : x.shape[1] - self.drop]
 

@@ -213,7 +213,7 @@ def _load_hub(model: nn.Module, entry: Entry) -> None:
     if not cached_on_disk(entry):
         if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
             raise UnavailableError(f"{entry.name} is not on this machine and HF_HUB_OFFLINE is set.", ways)
-        if not _hub_answers():
+        if not hub_answers():
             raise UnavailableError(
                 f"{entry.name} is not on this machine and the hub cannot be reached.", ways
             )
@@ -233,7 +233,7 @@ def _hub_id(entry: Entry) -> str | None:
     return str(where) if where else None
 
 
-def _hub_answers(seconds: float = 3.0) -> bool:
+def hub_answers(seconds: float = 3.0) -> bool:
     """A look at the hub's door: its client would otherwise try again for most of a minute."""
     address = urlparse(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
     if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):

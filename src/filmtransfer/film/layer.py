@@ -88,7 +88,8 @@ def _beside(norm: nn.Module, rows: Tensor, x: Tensor) -> Tensor:
         )
     last = isinstance(norm, nn.LayerNorm) and not _channels_first(norm)
     pixels = [1] * (x.ndim - 2)
-    return rows.reshape([len(x), *pixels, -1] if last else [len(x), -1, *pixels])
+    channels = rows.shape[1]  # the batch is what is left open, so that it stays open in an exported graph
+    return rows.reshape([-1, *pixels, channels] if last else [-1, channels, *pixels])
 
 
 def _channels_first(norm: nn.LayerNorm) -> bool:

@@ -1,0 +1,165 @@
+"""Does what is exported say what torch says, what does int8 lose, and how fast is it?
+
+    python benchmarks/export.py --data FOLDER
+
+Every backbone of the catalogue, folded and shared, at a small image size. Weights are real where the machine has them and random
+elsewhere (with norms that have seen a batch): parity does not ask whether a network is good. Speeds are ratios of
+medians within one run, one thread, batch of 8. int8 is measured on real images with efficientnet_lite0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from filmtransfer import FewShotClassifier
+from filmtransfer.backbones import CATALOGUE, Backbone, assemble, build, entry_for, listing, load_backbone
+from filmtransfer.data import read_squares
+from filmtransfer.export import folded, probes, shared_backbone, user_file
+from filmtransfer.export.int8 import measure, quantise
+from filmtransfer.export.parity import answers, compare, run_folded, run_shared
+from filmtransfer.heads import make_head
+from filmtransfer.model import AdaptedModel, Update
+from sets import task
+
+RESULTS = Path(__file__).parent / "results"
+SIZE, BATCH, ROUNDS = 64, 8, 5
+SETS, INT8_SIZE = ("cifar10", "oxford_pets", "eurosat"), 128
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True)
+    torch.set_num_threads(1)
+    found: dict[str, Any] = {"size": SIZE, "parity": [], "int8": []}
+    data = parser.parse_args().data
+    for name in SETS:
+        found["int8"].append(loss(data, name))
+        save(found)
+    for name in CATALOGUE:
+        found["parity"].append(parity(name))
+        save(found)
+
+
+def save(found: dict[str, Any]) -> None:
+    (RESULTS / "export.json").write_text(json.dumps(found, indent=1) + "\n")
+    (RESULTS / "export.md").write_text(page(found))
+    print((found["parity"] or found["int8"])[-1], flush=True)
+
+
+def parity(name: str) -> dict[str, Any]:
+    """Largest differences, sizes and speeds of one backbone."""
+    backbone, weights = network(name)
+    clf = classifier(backbone)
+    pixels = probes(clf.model_.pixels.size)
+    whole = folded(clf)
+    run = run_folded(whole)
+    own, other = user_file(clf), shared_backbone(clf)
+    ours, theirs = interleaved(lambda: run(pixels.numpy()), lambda: answers(clf, pixels))
+    return {
+        "backbone": name,
+        "weights": weights,
+        "size": clf.model_.pixels.size,
+        "folded": compare(run, clf, pixels).largest,
+        "shared": compare(run_shared(other, own), clf, pixels).largest,
+        "folded_bytes": len(whole),
+        "shared_bytes": len(other),
+        "user_bytes": len(own),
+        "torch_over_onnxruntime": theirs / ours,
+    }
+
+
+def network(name: str) -> tuple[Backbone, str]:
+    entry = entry_for(name)
+    if listing(name).usable:
+        return load_backbone(name), "real"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = build(entry)
+        for norm in model.modules():
+            if isinstance(norm, nn.BatchNorm2d):
+                norm.momentum = None  # a plain average
+        with torch.no_grad():
+            model.train()(torch.randn(8, 3, SIZE, SIZE))
+    return assemble(entry, model.eval()), "random"
+
+
+def classifier(backbone: Backbone, ways: int = 3) -> FewShotClassifier:
+    """FiLM that has moved, and an LDA head on images that can be told apart."""
+    model = AdaptedModel(backbone, make_head("lda"), SIZE)
+    stream = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.moving().values():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=stream))
+    model.configure(probes(model.pixels.size, 4 * ways, seed=1), torch.arange(4 * ways) % ways)
+    update = Update.of(model, list("abc"), settings={}, results={}, seed=0, versions={})
+    clf = FewShotClassifier(backbone=backbone.name)
+    clf._take(update, model)
+    return clf
+
+
+def interleaved(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[float, float]:
+    """Median seconds of both, in turns, so that a busy machine slows both alike."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(ROUNDS):
+        for run, kept in zip((first, second), times, strict=True):
+            began = time.perf_counter()
+            run()
+            kept.append(time.perf_counter() - began)
+    return statistics.median(times[0]), statistics.median(times[1])
+
+
+def loss(data: Path, name: str) -> dict[str, Any]:
+    """int8 calibrated on the 10 shots, measured on images it has not seen."""
+    few = task(data, name, 10, 0, 300)
+    clf = FewShotClassifier(steps=0, image_size=INT8_SIZE).fit_images(few.learn)
+    learn, held_out = (
+        np.stack([s.numpy() for s in read_squares(part.sources, clf.model_.pixels, part.names())[0]])  # type: ignore[union-attr]
+        for part in (few.learn, few.held_out)
+    )
+    whole = folded(clf)
+    small = quantise(whole, [{"pixels": learn[i : i + 16]} for i in range(0, min(len(learn), 128), 16)])
+    runs = run_folded(whole), run_folded(small)
+    fast, slow = interleaved(lambda: runs[1](held_out[:BATCH]), lambda: runs[0](held_out[:BATCH]))
+    measured = measure(*runs, held_out, np.array(few.held_out.labels), (len(whole), len(small)))
+    return {"set": name, **measured.to_dict(), "float_over_int8": slow / fast}
+
+
+def page(found: dict[str, Any]) -> str:
+    lines = [
+        "| backbone | weights | folded | shared | folded file | shared file | user's file | torch / onnxruntime time |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in found["parity"]:
+        sizes = " | ".join(f"{row[k] / 1e6:.1f} MB" for k in ("folded_bytes", "shared_bytes"))
+        lines.append(
+            f"| {row['backbone']} | {row['weights']} | {row['folded']:.1e} | {row['shared']:.1e} | {sizes} "
+            f"| {row['user_bytes'] / 1e3:.0f} KB | {row['torch_over_onnxruntime']:.1f}× |"
+        )
+    lines += [
+        "",
+        "| int8, efficientnet_lite0 | accuracy float | int8 | same class | probabilities move by | file | float / int8 time |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in found["int8"]:
+        lines.append(
+            f"| {row['set']} ({row['images']} images) | {row['float_accuracy']:.1%} | {row['accuracy']:.1%} "
+            f"| {row['agreement']:.1%} | {row['probability_change']:.3f} "
+            f"| {row['bytes'] / 1e6:.1f} MB of {row['float_bytes'] / 1e6:.1f} | {row['float_over_int8']:.1f}× |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+/* From an image to the square of pixels that the backbone wants, as data/pixels.py makes it.
+
+   A canvas scales images in a way that differs from browser to browser. This is the antialiased scaling that Pillow does,
+   in the same integers: from the same pixels the same square comes out, bit for bit. */
+"use strict";
+
+const BITS = 22; // of the fixed-point weights
+
+const FILTERS = {
+  box: [0.5, (x) => (x > -0.5 && x <= 0.5 ? 1 : 0)],
+  bilinear: [1, (x) => Math.max(0, 1 - Math.abs(x))],
+  hamming: [1, (x) => (x === 0 ? 1 : Math.abs(x) >= 1 ? 0 : sinc(x) * (0.54 + 0.46 * Math.cos(Math.PI * x)))],
+  bicubic: [2, (x) => cubic(Math.abs(x), -0.5)],
+  lanczos: [3, (x) => (x >= -3 && x < 3 ? sinc(x) * sinc(x / 3) : 0)],
+};
+
+function sinc(x) {
+  return x === 0 ? 1 : Math.sin(Math.PI * x) / (Math.PI * x);
+}
+
+function cubic(x, a) {
+  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  if (x < 2) return (((x - 5) * x + 8) * x - 4) * a;
+  return 0;
+}
+
+/* For each place of the result: where its weights begin, and the weights. */
+function weights(before, after, name) {
+  const [reach, filter] = FILTERS[name];
+  const scale = before / after;
+  const stretch = Math.max(scale, 1); // antialiasing: a filter as wide as what it has to sum up
+  const support = reach * stretch;
+  const rows = [];
+  for (let i = 0; i < after; i++) {
+    const centre = (i + 0.5) * scale;
+    const begin = Math.max(0, Math.trunc(centre - support + 0.5));
+    const end = Math.min(before, Math.trunc(centre + support + 0.5));
+    const row = [];
+    let total = 0;
+    for (let j = begin; j < end; j++) {
+      const weight = filter((j - centre + 0.5) * (1 / stretch));
+      row.push(weight);
+      total += weight;
+    }
+    rows.push({ begin, row: row.map((w) => roundAway((w / total) * 2 ** BITS)) });
+  }
+  return rows;
+}
+
+function roundAway(x) {
+  return Math.trunc(x < 0 ? x - 0.5 : x + 0.5);
+}
+
+/* One direction: ``step`` is the distance of neighbours along it, ``lanes`` begin where lines do. */
+function pass(from, to, rows, lanes, step, laneFrom, laneTo, stepTo) {
+  for (let lane = 0; lane < lanes; lane++) {
+    for (let i = 0; i < rows.length; i++) {
+      const { begin, row } = rows[i];
+      let at = lane * laneFrom + begin * step;
+      let red = 1 << (BITS - 1), green = red, blue = red;
+      for (let j = 0; j < row.length; j++, at += step) {
+        red += from[at] * row[j];
+        green += from[at + 1] * row[j];
+        blue += from[at + 2] * row[j];
+      }
+      const target = lane * laneTo + i * stepTo;
+      to[target] = red >> BITS; // to is clamped: below 0 is 0, above 255 is 255
+      to[target + 1] = green >> BITS;
+      to[target + 2] = blue >> BITS;
+    }
+  }
+}
+
+/* RGBA pixels of width × height at another size; the fourth channel is ignored. */
+function resample(image, width, height, name) {
+  if (name === "nearest") return nearest(image, width, height);
+  let now = image;
+  if (now.width !== width) {
+    const data = new Uint8ClampedArray(width * now.height * 4);
+    pass(now.data, data, weights(now.width, width, name), now.height, 4, now.width * 4, width * 4, 4);
+    now = { data, width, height: now.height };
+  }
+  if (now.height !== height) {
+    const data = new Uint8ClampedArray(width * height * 4);
+    pass(now.data, data, weights(now.height, height, name), width, width * 4, 4, 4, width * 4);
+    now = { data, width, height };
+  }
+  return now;
+}
+
+/* Steps are added up, not multiplied: so are Pillow's, and their rounding decides at the borders. */
+function places(before, after) {
+  const step = before / after;
+  const found = [];
+  for (let i = 0, at = step * 0.5; i < after; i++, at += step) found.push(Math.trunc(at));
+  return found;
+}
+
+function nearest(image, width, height) {
+  const data = new Uint8ClampedArray(width * height * 4);
+  const columns = places(image.width, width);
+  places(image.height, height).forEach((line, y) => {
+    columns.forEach((column, x) => {
+      for (let c = 0; c < 3; c++) data[(y * width + x) * 4 + c] = image.data[(line * image.width + column) * 4 + c];
+    });
+  });
+  return { data, width, height };
+}
+
+/* Half to even, as Python rounds. */
+function roundEven(x) {
+  const low = Math.floor(x);
+  return x - low === 0.5 ? low + (low % 2) : Math.round(x);
+}
+
+/* Three planes of bytes (3 · size · size): the whole image squashed, or its middle. */
+function toSquare(image, spec) {
+  const size = spec.size;
+  let now, left = 0, top = 0;
+  if (spec.fit === "crop") {
+    const short = roundEven(size / spec.crop);
+    const scale = short / Math.min(image.width, image.height);
+    const width = Math.max(short, roundEven(image.width * scale));
+    const height = Math.max(short, roundEven(image.height * scale));
+    now = resample(image, width, height, spec.interpolation);
+    left = Math.floor((width - size) / 2);
+    top = Math.floor((height - size) / 2);
+  } else {
+    now = resample(image, size, size, spec.interpolation);
+  }
+  const planes = new Uint8Array(3 * size * size);
+  for (let y = 0; y < size; y++) {
+    for (let x = 0; x < size; x++) {
+      const from = ((y + top) * now.width + x + left) * 4;
+      for (let c = 0; c < 3; c++) planes[c * size * size + y * size + x] = now.data[from + c];
+    }
+  }
+  return planes;
+}

@@ -1,0 +1,146 @@
+"""One backbone for all users: a graph that takes γ and β as inputs, and a small file for each user.
+
+    backbone   pixels (B, 3, S, S), gamma (B, P), beta (B, P)  →  features (B, D)
+    user       features (B, D)  →  probabilities (B, C), logits (B, C), gamma (P), beta (P)
+
+P is the number of channels of all FiLM sites, in the order of the network. Every image has its own row of γ and β, so one batch may
+serve several users. A user's file is a graph too: it needs onnxruntime and none of our code. To read γ and β
+from it, run it on features of zeros.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .. import film
+from ..data.pixels import PixelSpec, normalise
+from ..errors import InputError, UpdateFileError, UsageError
+from ..estimator import FewShotClassifier
+from .folded import at_size, blank, facts, head_of, refuse_folded
+from .graph import OUTPUTS, facts_of, session, trace
+from .head import HeadGraph
+
+
+class SharedBackbone(nn.Module):
+    """The backbone with FiLM's numbers as inputs."""
+
+    def __init__(self, network: nn.Module, pixels: PixelSpec) -> None:
+        super().__init__()
+        self.network, self.pixels = network, pixels
+
+    def forward(self, pixels: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+        begin = 0
+        for layer in film.layers(self.network).values():
+            end = begin + layer.gamma.numel()
+            layer.rows = gamma[:, begin:end], beta[:, begin:end]
+            begin = end
+        features: Tensor = self.network(normalise(pixels, self.pixels))
+        return features
+
+
+class User(nn.Module):
+    """What one user needs beside the backbone."""
+
+    gamma: Tensor
+    beta: Tensor
+
+    def __init__(self, head: HeadGraph, gamma: Tensor, beta: Tensor) -> None:
+        super().__init__()
+        self.head = head
+        self.register_buffer("gamma", gamma)
+        self.register_buffer("beta", beta)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        probabilities, logits = self.head(features)
+        return probabilities, logits, self.gamma.clone(), self.beta.clone()
+
+
+def shared_backbone(clf: FewShotClassifier) -> bytes:
+    """The graph that all users of this backbone (at this image size) share."""
+    network = copy.deepcopy(_with_film(clf)).cpu().eval().requires_grad_(False)
+    film.reset(network)  # nothing of this user is in it
+    network = at_size(network, clf.model_.pixels.size)
+    gamma, beta = (rows.expand(2, -1) for rows in numbers(clf))
+    example = {"pixels": blank(clf), "gamma": gamma, "beta": beta}
+    return trace(SharedBackbone(network, clf.model_.pixels), example, ["features"], facts(clf, "shared"))
+
+
+def user_file(clf: FewShotClassifier) -> bytes:
+    """The user's γ, β and head."""
+    gamma, beta = numbers(clf)
+    example = {"features": torch.zeros(2, clf.model_.backbone.features)}
+    return trace(
+        User(head_of(clf), gamma, beta),
+        example,
+        [*OUTPUTS[:2], "gamma", "beta"],
+        facts(clf, "user"),
+        fixed=["gamma", "beta"],
+    )
+
+
+def numbers(clf: FewShotClassifier) -> tuple[Tensor, Tensor]:
+    """γ and β of all sites in one row each; 1 and 0 where FiLM was not learned."""
+    found = film.layers(_with_film(clf)).values()
+    return (
+        torch.cat([layer.gamma.detach().cpu() for layer in found]),
+        torch.cat([layer.beta.detach().cpu() for layer in found]),
+    )
+
+
+class SharedSession:
+    """A shared backbone in memory, and users who come and go."""
+
+    def __init__(self, backbone: bytes, threads: int | None = None) -> None:
+        self._facts = facts_of(backbone)
+        if self._facts.get("kind") != "shared":
+            raise UpdateFileError("This is not a shared backbone.", "Export one with --shared.")
+        self._session = session(backbone, threads)
+        self._threads = threads
+        self._users: dict[str, tuple[Any, np.ndarray, np.ndarray]] = {}
+
+    def add(self, name: str, content: bytes) -> None:
+        """A user's file; it has to be made for this backbone."""
+        theirs = facts_of(content)
+        if theirs.get("kind") != "user" or any(
+            theirs.get(key) != self._facts[key] for key in ("backbone", "pixels", "features")
+        ):
+            raise UpdateFileError(
+                f"{name} is not a user of this backbone.",
+                "Export both from the same backbone and image size.",
+            )
+        head = session(content, self._threads)
+        zeros = np.zeros((1, self._facts["features"]), np.float32)
+        gamma, beta = head.run(["gamma", "beta"], {"features": zeros})
+        self._users[name] = (head, gamma, beta)
+
+    def run(self, pixels: np.ndarray, users: Sequence[str]) -> list[Mapping[str, np.ndarray]]:
+        """For each image its own user's probabilities, logits and features; one pass of the backbone."""
+        if len(pixels) != len(users):
+            raise InputError(f"{len(pixels)} images but {len(users)} users.", "One user per image.")
+        if strange := [user for user in users if user not in self._users]:
+            raise InputError(f"There is no user {strange[0]}.", f"There are: {', '.join(self._users)}.")
+        rows = [np.stack([self._users[user][i] for user in users]) for i in (1, 2)]
+        (features,) = self._session.run(["features"], {"pixels": pixels, "gamma": rows[0], "beta": rows[1]})
+        answers: list[Mapping[str, np.ndarray]] = []
+        for user, row in zip(users, features, strict=True):
+            found = self._users[user][0].run(list(OUTPUTS[:2]), {"features": row[None]})
+            answers.append({"probabilities": found[0][0], "logits": found[1][0], "features": row})
+        return answers
+
+
+def _with_film(clf: FewShotClassifier) -> nn.Module:
+    body = clf.model_.body
+    if body.train == "all" or body.adapter != "film":
+        what = "all weights" if body.train == "all" else body.adapter
+        raise UsageError(
+            f"This update learned {what}: there is no backbone that others share.",
+            "Leave out --shared: folded, it can be exported.",
+        )
+    refuse_folded(clf.model_)
+    return clf.model_.network

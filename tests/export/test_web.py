@@ -1,0 +1,172 @@
+"""The page in a real browser says what Python says, asks nobody else, and can be used by everyone."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from filmtransfer import UpdateFileError
+from filmtransfer.data import PixelSpec, to_square
+from filmtransfer.export.web import find_runtime, write_web
+from tests.conftest import picture
+from tests.export.making import classifier, lite0
+
+pytestmark = pytest.mark.xdist_group("export-web")
+AXE = Path(sys.prefix) / "share" / "axe.min.js"
+OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--use-fake-device-for-media-stream",
+    "--use-fake-ui-for-media-stream",
+]
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=OPTIONS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any, Path]]:
+    folder = tmp_path_factory.mktemp("web")
+    clf = classifier(lite0(), prior=[0.5, 0.3, 0.2])
+    write_web(clf, folder / "page")
+    for i in range(4):
+        picture(i, 40 + i, size=90).resize((120, 75)).save(folder / f"{i}.png")
+    picture(1, 7, size=90).save(folder / "4.jpg", quality=92)
+    handler = functools.partial(Quiet, directory=str(folder / "page"))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/", clf, folder
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, site: Any) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, bypass_csp=True)
+    opened = context.new_page()
+    opened.heard = []  # type: ignore[attr-defined]
+    opened.on("console", lambda m: opened.heard.append(f"{m.type}: {m.text}"))  # type: ignore[attr-defined]
+    opened.on("pageerror", lambda e: opened.heard.append(f"error: {e}"))  # type: ignore[attr-defined]
+    opened.on("request", lambda r: opened.heard.append(r.url))  # type: ignore[attr-defined]
+    opened.goto(site[0])
+    opened.wait_for_selector("html[data-ready]", timeout=120_000)
+    yield opened
+    context.close()
+
+
+def test_the_page_names_the_same_classes_as_python(page, site):
+    address, clf, folder = site
+    paths = sorted([*folder.glob("*.png"), *folder.glob("*.jpg")])
+    page.set_input_files("#files", [str(path) for path in paths])
+    page.wait_for_selector(f"#results > li:nth-child({len(paths)})", timeout=120_000)
+    cards = page.query_selector_all("#results > li")[::-1]  # the newest is on top
+    expected = clf.predict_proba(paths)
+    for card, path, row in zip(cards, paths, expected, strict=True):
+        assert card.get_attribute("data-class") == clf.classes_[row.argmax()]
+        found = np.array(json.loads(card.get_attribute("data-probabilities")))
+        assert np.abs(found - row).max() < (
+            1e-5 if path.suffix == ".png" else 0.02
+        )  # decoders of JPEG differ
+
+
+def test_the_camera_gives_an_answer(page):
+    before = len(page.query_selector_all("#results > li"))
+    page.click("#camera")
+    page.wait_for_function("document.getElementById('video').videoWidth > 0", timeout=30_000)
+    page.click("#shoot")
+    page.wait_for_selector(f"#results > li:nth-child({before + 1})", timeout=60_000)
+
+
+def test_a_file_that_is_no_image_is_said_so(page, site):
+    bad = site[2] / "notes.txt"
+    bad.write_text("not an image")
+    page.set_input_files("#files", str(bad))
+    page.wait_for_selector("#status.bad", timeout=30_000)
+    assert "notes.txt" in page.text_content("#status")
+
+
+def test_everyone_can_use_it(page):
+    assert AXE.is_file(), "axe-core is missing: 'make test' fetches it to .venv/share/axe.min.js"
+    page.add_script_tag(content=AXE.read_text())
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        found = page.evaluate("axe.run()")["violations"]
+        assert not found, [(v["id"], v["nodes"][0]["html"]) for v in found]
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= 390
+
+
+def test_nothing_is_asked_of_others_and_nothing_complains(page, site):
+    urls = [line for line in page.heard if line.startswith(("http", "ws"))]
+    assert urls
+    assert all(url.startswith(site[0]) for url in urls), urls
+    assert not [line for line in page.heard if line.startswith(("error", "warning"))], page.heard
+
+
+def test_under_its_own_rules_it_runs_too(browser, site):
+    """With the Content-Security-Policy in force, which the tests above set aside for axe."""
+    context = browser.new_context()
+    opened = context.new_page()
+    said: list[str] = []
+    opened.on("console", lambda message: said.append(message.text))
+    opened.goto(site[0])
+    opened.wait_for_selector("html[data-ready]", timeout=120_000)
+    opened.set_input_files("#files", str(site[2] / "0.png"))
+    opened.wait_for_selector("#results > li", timeout=60_000)
+    context.close()
+    assert not said
+
+
+@pytest.mark.parametrize("interpolation", ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"])
+def test_the_browser_scales_as_pillow_does(page, interpolation):
+    """Bit for bit, larger and smaller, squashed and cropped."""
+    rng = np.random.default_rng(0)
+    for (height, width), size, fit in (
+        ((75, 120), 32, "squash"),
+        ((20, 13), 32, "crop"),
+        ((64, 90), 48, "crop"),
+    ):
+        rgb = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        spec = PixelSpec(size, (0, 0, 0), (1, 1, 1), interpolation, fit)  # type: ignore[arg-type]
+        rgba = np.dstack([rgb, np.full((height, width), 255, np.uint8)])
+        found = page.evaluate(
+            "([data, width, height, spec]) => Array.from(toSquare({data, width, height}, spec))",
+            [
+                rgba.flatten().tolist(),
+                width,
+                height,
+                {"size": size, "interpolation": interpolation, "fit": fit, "crop": 0.875},
+            ],
+        )
+        expected = to_square(Image.fromarray(rgb), spec).numpy()
+        assert (np.array(found, dtype=np.uint8) == expected.flatten()).all()
+
+
+def test_a_folder_without_the_runtime_is_refused(tmp_path):
+    with pytest.raises(UpdateFileError, match="does not hold onnxruntime-web"):
+        find_runtime(tmp_path)
