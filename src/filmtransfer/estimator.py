@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -164,9 +164,17 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.fit_images(LabelledImages.from_any(folder))
 
     def fit_images(
-        self, images: LabelledImages, watch: Watch | None = None, profile: Profile | None = None
+        self,
+        images: LabelledImages,
+        watch: Watch | None = None,
+        profile: Profile | None = None,
+        look: Callable[[LoadedImages, Adapted], None] | None = None,
     ) -> Self:
-        """Learn from labelled images; ``watch`` is told of every step, ``profile`` of where time goes."""
+        """Learn from labelled images.
+
+        ``watch`` is told of every step, ``profile`` of where time goes; ``look`` is shown the images and their
+        features at the end.
+        """
         ready = self.prepare(images)
         try:
             adapted = adapt(
@@ -193,6 +201,8 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=3,
             )
         self._adopt(ready.model, ready.loaded, ready.settings, adapted)
+        if look is not None:
+            look(ready.loaded, adapted)
         return self
 
     def prepare(self, images: LabelledImages) -> Prepared:
@@ -328,9 +338,17 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return float(np.mean(self.predict(images) == np.asarray(labels)))
 
     def classify(
-        self, images: Sequence[Any] | np.ndarray, *, strict: bool = False, chunk: int = 256
+        self,
+        images: Sequence[Any] | np.ndarray,
+        *,
+        strict: bool = False,
+        chunk: int = 256,
+        look: Callable[[torch.Tensor, Sequence[Any]], None] | None = None,
     ) -> Classified:
-        """Probabilities of all readable images, and why the others are not; refuses any if strict."""
+        """Probabilities of all readable images, and why the others are not; refuses any if strict.
+
+        ``look`` is shown every chunk's readable images: their pixels (B, 3, S, S) and where they came from.
+        """
         check_is_fitted(self)
         if isinstance(images, (str, Path)):
             raise InputError("Images are given as a list.", f"For one image: [{str(images)!r}].")
@@ -351,7 +369,10 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             found = [i for i, square in enumerate(squares) if square is not None]
             readable += [begin + i for i in found]
             if found:
-                features.append(self.model_.features(torch.stack([s for s in squares if s is not None])))
+                pixels = torch.stack([s for s in squares if s is not None])
+                if look is not None:
+                    look(pixels, [part[i] for i in found])
+                features.append(self.model_.features(pixels))
                 rows.append(self._probabilities(features[-1]))
         if skipped and (strict or not rows):
             raise InputError(
