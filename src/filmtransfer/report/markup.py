@@ -70,7 +70,7 @@ def listed(names: list[str], most: int = 3) -> Markup:
         shown.append(text(f"{len(names) - most} more"))
     if len(shown) < 2:
         return join(*shown)
-    return join(Markup(", ").join(shown[:-1]), " and ", shown[-1])
+    return join(Markup(", ".join(shown[:-1])), " and ", shown[-1])
 
 
 def table(

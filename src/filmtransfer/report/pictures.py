@@ -90,40 +90,47 @@ class Sheet:
     def __init__(self, most: int = MOST) -> None:
         self.most = most
         self.places: dict[bytes, int] = {}
+        self.sizes: list[tuple[int, int]] = []
 
     def place(self, picture: bytes) -> int | None:
         """The number of a picture in the page; none if it is not there and the page is full."""
         if picture and picture not in self.places and len(self.places) < self.most:
+            with Image.open(io.BytesIO(picture)) as image:
+                self.sizes.append(image.size)
             self.places[picture] = len(self.places)
         return self.places.get(picture)
 
-    def show(self, picture: bytes, alt: str, class_: str = "thumb") -> Markup:
-        """A picture where text is; a blank one if the page is full."""
+    def show(self, picture: bytes, alt: str, class_: str = "thumb", *, whole: bool = True) -> Markup:
+        """A picture where text is, whole or cut to a square; a blank one if the page is full."""
         number = self.place(picture)
-        inside = tag("rect", width=SIDE, height=SIDE, class_="blank") if number is None else self.use(number)
-        return tag("svg", inside, class_=class_, viewBox=f"0 0 {SIDE} {SIDE}", role="img", aria_label=alt)
+        if number is None:
+            inside, box = tag("rect", width=SIDE, height=SIDE, class_="blank"), f"0 0 {SIDE} {SIDE}"
+        else:
+            inside, box = tag("use", href=f"#p{number}"), self._box(number, whole)
+        return tag("svg", inside, class_=class_, viewBox=box, role="img", aria_label=alt)
 
-    @staticmethod
-    def use(number: int, **attributes: str | float) -> Markup:
-        """A picture inside a drawing, in a square of 128 units."""
-        return tag("use", href=f"#p{number}", **attributes)
+    def draw(self, number: int, x: float, y: float, side: float) -> Markup:
+        """A picture inside a drawing, cut to a square."""
+        used = tag("use", href=f"#p{number}")
+        return tag("svg", used, x=x, y=y, width=side, height=side, viewBox=self._box(number, False))
+
+    def _box(self, number: int, whole: bool) -> str:
+        width, height = self.sizes[number]
+        if whole:
+            return f"0 0 {width} {height}"
+        side = min(width, height)
+        return f"{(width - side) // 2} {(height - side) // 2} {side} {side}"
 
     def definitions(self) -> Markup:
         """All pictures, to be put into the page once and out of sight."""
-        images = []
-        for picture, number in self.places.items():
-            with Image.open(io.BytesIO(picture)) as image:
-                width, height = image.size
-            data = base64.b64encode(picture).decode()
-            images.append(
-                tag(
-                    "image",
-                    id=f"p{number}",
-                    x=(SIDE - width) / 2,
-                    y=(SIDE - height) / 2,
-                    width=width,
-                    height=height,
-                    href=f"data:image/jpeg;base64,{data}",
-                )
+        images = [
+            tag(
+                "image",
+                id=f"p{number}",
+                width=self.sizes[number][0],
+                height=self.sizes[number][1],
+                href=f"data:image/jpeg;base64,{base64.b64encode(picture).decode()}",
             )
+            for picture, number in self.places.items()
+        ]
         return tag("svg", tag("defs", *images), class_="away", width=0, height=0, aria_hidden="true")

@@ -35,6 +35,11 @@ def count(number: int, one: str, many: str = "") -> str:
     return f"{SMALL[number] if number < 2 else f'{number:,}'} {word}"
 
 
+def times(number: int) -> str:
+    """'once', 'twice', '3 times'."""
+    return {1: "once", 2: "twice"}.get(number, f"{number:,} times")
+
+
 def spelled(number: int) -> str:
     return SMALL[number] if number < len(SMALL) else f"{number:,}"
 

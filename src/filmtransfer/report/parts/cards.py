@@ -17,7 +17,9 @@ def cards(items: list[Markup], class_: str = "cards") -> Markup:
 
 
 def photo(subject: Subject, sheet: Sheet, i: int, class_: str = "thumb") -> Markup:
-    return sheet.show(subject.photos.thumbnails[i], subject.about(i), class_)
+    """Whole where it is to be looked at, a square where it stands for a class or a neighbour."""
+    whole = class_ in ("thumb", "thumb large")
+    return sheet.show(subject.photos.thumbnails[i], subject.about(i), class_, whole=whole)
 
 
 def file_name(name: str) -> Markup:
@@ -40,7 +42,7 @@ def verdict(subject: Subject, judged: Judged, row: int) -> Markup:
     own = percent(float(judged.own[row]))
     return join(
         tag("span", "✗ ", line, class_="wrong-line"),
-        tag("span", "is ", name_of_class(subject.classes[truth]), f" {own}", class_="quiet"),
+        tag("span", "labelled ", name_of_class(subject.classes[truth]), f" {own}", class_="quiet"),
     )
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from ..markup import Markup, join, name_of_class, paragraph, tag
 from ..pictures import Sheet
 from ..subject import Judged, Photos, Subject
-from ..words import count
+from ..words import times
 from . import Section
 from .cards import more, photo
 
@@ -137,7 +137,6 @@ def _pair(subject: Subject, sheet: Sheet, judged: Judged, pair: tuple[int, int, 
             name_of_class(subject.classes[truth]),
             " taken for ",
             name_of_class(subject.classes[said]),
-            ", ",
-            count(len(rows), "time"),
+            f", {times(len(rows))}",
         ),
     )

@@ -74,7 +74,7 @@ def part(subject: Subject) -> Section:
 
 
 def draw(title: str, boxes: list[Box], colour: str) -> Markup:
-    width = max(480, 70 + 14 * len(boxes))
+    width = max(640, 70 + 14 * len(boxes))
     top, ticks = nice(max(max(box.points) for box in boxes))
     y = Scale(0, top, 30 + TALL, 30)
     step = (width - 78) / len(boxes)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from ..markup import Markup, join, listed, name_of_class, paragraph, table, tag
 from ..subject import Judged, Subject
-from ..words import count, percent
-from . import Section
+from ..words import count, percent, times
+from . import Section, suspects
 
-GOOD = 0.85  # the mean probability of a class's own photos, from which on it needs nothing
+GOOD = 0.9  # of its photos recognised: such a class needs nothing …
+SURE = 0.65  # … if they also had this probability on average
 MOST = 12
 TOLD = 3
 
@@ -30,14 +32,19 @@ class Need:
 
     @property
     def wanting(self) -> bool:
-        return self.judged == 0 or self.own < GOOD
+        return self.judged == 0 or self.right < GOOD * self.judged or self.own < SURE
 
 
-def find(judged: Judged, counts: list[int]) -> list[Need]:
-    """All classes, the neediest first: by how probable their own photos were, fewer photos first among equals."""
+def find(judged: Judged, counts: list[int], without: Sequence[int] = ()) -> list[Need]:
+    """All classes, the neediest first: by how probable their own photos were, fewer photos first among equals.
+
+    Rows ``without`` are not counted: a wrong label says nothing of its class.
+    """
+    counted = torch.ones(len(judged), dtype=torch.bool)
+    counted[list(without)] = False
     found = []
     for c, photos in enumerate(counts):
-        rows = judged.truths == c
+        rows = (judged.truths == c) & counted
         total = int(rows.sum())
         if total == 0:
             found.append(Need(c, photos, 0, 0, 0.0, None, 0))
@@ -57,7 +64,8 @@ def part(subject: Subject) -> Section | None:
     judged = subject.judged
     if judged is None:
         return None
-    needs = find(judged, subject.update.counts)
+    doubted = [s.row for s in suspects.find(subject, judged)]
+    needs = find(judged, subject.update.counts, doubted)
     if subject.kind == "test":
         needs = [need for need in needs if need.judged]
     wanting = [need for need in needs if need.wanting]
@@ -88,6 +96,8 @@ def part(subject: Subject) -> Section | None:
             )
         )
     pieces.append(_table(subject, needs))
+    if doubted:
+        pieces.append(paragraph("Photos whose labels look wrong are not counted here.", class_="quiet"))
     return Section("needs", "Photograph more of these", join(*pieces), subject.basis(judged), advice)
 
 
@@ -106,7 +116,7 @@ def _told(subject: Subject, need: Need) -> Markup:
     close = (
         join("; ", rival, " is the nearest rival")
         if need.taken == 0
-        else join(", ", count(need.taken, "time"), " taken for ", rival)
+        else join(f", {times(need.taken)} taken for ", rival)
     )
     advise = join(". Photograph both where they look most alike.")
     return join(tag("strong", name), fared, close, advise)
@@ -125,7 +135,7 @@ def _table(subject: Subject, needs: list[Need]) -> Markup:
             name_of_class(subject.classes[need.label]),
             need.photos,
             f"{need.right} of {need.judged}",
-            _bar(need.own),
+            _bar(need),
             rival,
         ]
 
@@ -140,8 +150,9 @@ def _table(subject: Subject, needs: list[Need]) -> Markup:
     )
 
 
-def _bar(share: float) -> Markup:
-    inside = tag("span", style=f"width:{100 * share:.0f}%", class_="fill" if share >= GOOD else "fill low")
+def _bar(need: Need) -> Markup:
+    share = need.own
+    inside = tag("span", style=f"width:{100 * share:.0f}%", class_="fill low" if need.wanting else "fill")
     return join(
         tag("span", inside, class_="bar", aria_hidden="true"),
         tag("span", percent(share), class_="beside-bar"),

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from ..drawing import COLOURS, SHAPES, Scale, figure, mark
 from ..markup import Markup, join, paragraph, tag
-from ..pictures import SIDE, Sheet
+from ..pictures import Sheet
 from ..subject import Subject
 from ..words import percent
 from . import Section
@@ -166,9 +166,8 @@ def _picture(sheet: Sheet, number: int, x: float, y: float, kind: int, signed: b
     half = PICTURE / 2
     x = min(max(x, half + 4), WIDTH - half - 4)
     y = min(max(y, half + 4), HEIGHT - half - 4)
-    place = f"translate({x - half:.1f} {y - half:.1f}) scale({PICTURE / SIDE:.4f})"
     return join(
-        sheet.use(number, transform=place),
+        sheet.draw(number, x - half, y - half, PICTURE),
         tag("rect", x=x - half, y=y - half, width=PICTURE, height=PICTURE, class_="ring") if wrong else None,
         mark(kind, x - half + 5, y - half + 5, 6.0, "on" if signed else "on other"),
     )

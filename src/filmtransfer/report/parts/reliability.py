@@ -85,9 +85,11 @@ def _verdict(subject: Subject, judged: Judged) -> str:
     if judged.temperature == 1:
         return said + verdict
     change = "less" if judged.temperature > 1 else "more"
-    errors = [percent(calibration_error(p, judged.truths)) for p in (judged.untempered, judged.probabilities)]
     how = f" Its own answers were made {change} sure by a temperature of {judged.temperature:.2f}"
     told = ", chosen on these photos" if subject.kind == "train" else ", chosen at training"
+    if len(judged) < FEW:
+        return f"{said}{verdict}{how}{told}."
+    errors = [percent(calibration_error(p, judged.truths)) for p in (judged.untempered, judged.probabilities)]
     return f"{said}{verdict}{how}{told}: the mean gap between sure and right (ECE) was {errors[0]} before and is {errors[1]} after."
 
 

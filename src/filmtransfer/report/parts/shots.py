@@ -22,7 +22,7 @@ from . import Section
 
 SHOTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
 LINEAR_ITERATIONS = 40  # near enough for a curve
-CLEAR = 0.02  # a rise that is worth photographs
+CLEAR = 0.02  # a rise that is worth photographs, if there are photos enough to see it
 WIDTH, HEIGHT = 480, 300
 
 
@@ -190,13 +190,14 @@ def _verdict(found: Curve) -> str:
     before = max((i for i, k in enumerate(found.shots) if k <= last / 2), default=0)
     k, rise = found.shots[before], end - found.mean[before]
     went = f"From {count(k, 'photo')} of each class to {last}, accuracy went from {percent(found.mean[before])} to {percent(end)}."
+    clear = max(CLEAR, 1 / found.images)
     if end >= 0.995:
         return f"{went} There is nothing left to gain by this measure; harder photos would tell more."
-    if rise > CLEAR:
-        return f"{went} The curve still rises: twice as many photos would probably help again."
-    if rise < -CLEAR:
+    if rise > clear:
+        return f"{went} The curve still rises: twice as many photos may well help again."
+    if rise < -clear:
         return f"{went} More photos did not help: look for wrong labels, or photos that show something else."
-    return f"{went} The curve is flat: more photos of the same kind would hardly help, photos of another kind might."
+    return f"{went} As far as {found.images} photos can tell, the curve is flat by now: more of the same kind would help little, photos of another kind may."
 
 
 def draw(found: Curve) -> Markup:

@@ -18,9 +18,9 @@ def part(subject: Subject, others: list[Section]) -> Markup:
 
 def heading(subject: Subject) -> str:
     return (
-        f"What {subject.title} has learned"
+        f"What “{subject.title}” has learned"
         if subject.kind == "train"
-        else f"How {subject.title} did on new photos"
+        else f"How “{subject.title}” did on the test photos"
     )
 
 

@@ -21,6 +21,7 @@ from .cards import card, cards, file_name, more, photo
 LITTLE = 0.2  # the probability of its own label, at most
 SHARE = 0.8  # of what photos of the other class get for it, at least
 NEIGHBOURS = 5
+NEEDED = 3  # one in so many of its neighbours is of the class it looks like
 MOST = 8
 
 
@@ -47,7 +48,8 @@ def find(subject: Subject, judged: Judged) -> list[Suspect]:
     rows = torch.nonzero(doubted).flatten()
     rows = rows[(judged.sure - judged.own)[rows].argsort(descending=True, stable=True)]
     found = [_look_closer(subject, judged, int(row)) for row in rows]
-    return sorted(found, key=lambda s: -s.neighbours)  # stable: what two ways of looking say comes first
+    found = [s for s in found if NEEDED * s.neighbours >= s.asked]  # two ways of looking say so
+    return sorted(found, key=lambda s: -s.neighbours)
 
 
 def _look_closer(subject: Subject, judged: Judged, row: int) -> Suspect:
@@ -71,11 +73,20 @@ def _look_closer(subject: Subject, judged: Judged, row: int) -> Suspect:
     )
 
 
+def _twice(subject: Subject, i: int) -> bool:
+    """Whether the same pixels stand under another label too: that is said elsewhere."""
+    photos = subject.photos
+    return any(
+        digest == photos.digests[i] and photos.labels[j] != photos.labels[i]
+        for j, digest in enumerate(photos.digests)
+    )
+
+
 def part(subject: Subject, sheet: Sheet) -> Section | None:
     judged = subject.judged
     if judged is None:
         return None
-    found = find(subject, judged)
+    found = [s for s in find(subject, judged) if not _twice(subject, s.photo)]
     title = "Labels to check"
     if not found:
         body = paragraph("No label looks wrong: where the classifier disagreed, it was not sure.")
