@@ -6,7 +6,7 @@ import math
 import platform
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -17,25 +17,23 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .backbones import Backbone, load_backbone
-from .data import LabelledImages, LoadedImages, Skipped, largest_side, load, read_squares, resize
+from .data import LabelledImages, LoadedImages, Skipped, read_squares
 from .errors import FitWarning, InputError, UsageError
 from .heads import log_prior, make_head
 from .model import AdaptedModel, Hardware, Support, Update
 from .model.support import digest_of, name_of
 from .training import edit
 from .training.adapt import Adapted, adapt
-from .training.batch import Cosine
 from .training.explain import explain
 from .training.gradient import NonFiniteError
 from .training.judge import Judgement, judge
 from .training.loop import Watch
-from .training.parallel import World, local_rank
+from .training.parallel import local_rank
+from .training.prepare import Prepared, prepare, remarks
 from .training.presets import ALL_WEIGHTS, Settings, preset
 from .training.profile import Profile
-from .training.subnet import find_subnet
 
 FALSE_ALARM = 0.05  # the share of images of known classes that may be taken for unknown
-UNEQUAL = 3  # say so when the largest class has more than this many times the images of the smallest
 
 
 @dataclass(frozen=True)
@@ -54,17 +52,6 @@ class Reasons:
 
     distances: dict[Any, float]  # by class, nearest first
     nearest: list[tuple[str, Any, float]]  # name, class and distance of photos, nearest first
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Everything that training needs: a bare model, and the images at the sizes it asks for."""
-
-    model: AdaptedModel
-    loaded: LoadedImages
-    pixels: torch.Tensor  # for the head
-    small: torch.Tensor  # for fine-tuning
-    settings: Settings
 
 
 class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -214,41 +201,21 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"The time limit cannot be {self.time_limit}.", "It is a number of seconds above 0."
             )
         hardware = Hardware.choose(self.device, self.precision, self.compile, local_rank())
-        if hardware.device.type == "mps" and World.current().size > 1:
-            raise UsageError(
-                "Apple's GPU cannot be shared by several processes.", "Start one, without torchrun."
-            )
-        body = settings.body()
-        backbone = load_backbone(self.backbone, self.weights, fold=body.folds)
-        settings = settings.on(backbone, len(images))
-        side = largest_side(images.sources)
-        head_size, train_size = (
-            backbone.fit_size(size) for size in (settings.size_for(side), settings.train_size_for(side))
+        ready = prepare(
+            images,
+            settings,
+            head,
+            hardware,
+            backbone=self.backbone,
+            weights=self.weights,
+            seed=self.seed,
+            strict=self.strict,
+            time_limit=self.time_limit,
         )
-        loaded = load(images, replace(backbone.pixels, size=max(train_size, head_size)), strict=self.strict)
-        self._prior_for(loaded)
-        self._warn(loaded)
-        pixels, small = (
-            resize(loaded.pixels, size, backbone.pixels.interpolation) for size in (head_size, train_size)
-        )
-        if settings.search_steps:
-            rule = Cosine(
-                settings.search_steps, settings.learning_rate, settings.batch, settings.weight_decay
-            )
-            subnet = find_subnet(
-                backbone,
-                small,
-                loaded.labels,
-                rule,
-                seed=self.seed,
-                hardware=hardware,
-                time_limit=self.time_limit,
-            )
-            settings = replace(settings, adapter_options={**settings.adapter_options, "subnet": subnet})
-        model = AdaptedModel(
-            backbone, head, head_size, body=settings.body(), seed=self.seed, hardware=hardware
-        )
-        return Prepared(model, loaded, pixels, small, settings)
+        log_prior(_prior(self.prior), torch.tensor(ready.loaded.counts()))
+        for note in remarks(ready.loaded, isinstance(self.prior, str) and self.prior == "uniform"):
+            warnings.warn(note, FitWarning, stacklevel=3)
+        return ready
 
     def settings(self) -> Settings:
         """The preset with what was chosen by hand."""
@@ -494,25 +461,6 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.update_, self.model_ = update, model
         self.classes_ = np.asarray(update.classes)
         self.counts_ = np.asarray(update.counts)
-
-    def _prior_for(self, loaded: LoadedImages) -> None:
-        log_prior(_prior(self.prior), torch.tensor(loaded.counts()))
-
-    def _warn(self, loaded: LoadedImages) -> None:
-        notes = list(loaded.warnings)
-        if loaded.skipped:
-            first = loaded.skipped[0]
-            notes.append(f"{len(loaded.skipped)} images left out, the first: {first.name}: {first.reason}.")
-        counts = loaded.counts()
-        if max(counts) > UNEQUAL * min(counts) and isinstance(self.prior, str) and self.prior == "uniform":
-            notes.append(
-                f"Classes have from {min(counts)} to {max(counts)} images, but are taken as equally likely. "
-                "If they are not, use prior='empirical'."
-            )
-        if max(counts) == 1:
-            notes.append("Every class has one image: the head is built, but there is no fine-tuning.")
-        for note in notes:
-            warnings.warn(note, FitWarning, stacklevel=4)
 
 
 def _support(loaded: LoadedImages, adapted: Adapted) -> Support:

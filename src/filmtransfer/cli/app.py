@@ -15,7 +15,7 @@ import typer
 
 from .. import __version__
 from ..errors import FitError
-from . import backbones, bench, demo, evaluate, federate, predict, show, train
+from . import backbones, bench, demo, edit, evaluate, federate, predict, show, train
 from .printing import Printer
 
 
@@ -50,6 +50,7 @@ app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("show")(show.show)
+app.add_typer(edit.app, name="edit")
 app.command("backbones")(backbones.backbones)
 app.add_typer(bench.app, name="bench")
 app.add_typer(federate.app, name="federate")

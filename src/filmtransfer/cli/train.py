@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..errors import UsageError
 from .printing import Device, Json, Printer, Threads, percent, progress_bar, size
 
 
@@ -94,6 +95,8 @@ def train(
     page = None if no_report else report_to or beside(out)
     if page is not None:
         check_writable(page)
+        if page.resolve() == out.resolve():
+            raise UsageError("The report would take the place of the update.", "Give it another name.")
     prepare(threads, local_size())
     clf = FewShotClassifier(
         backbone, head, "auto" if steps is None else steps, seed,
@@ -143,6 +146,7 @@ def report(printer: Printer, clf: Any, out: Path, written: int, clock: Any, page
     }
     took = kept[update.results["share"]] if history.steps and update.head != "linear" else ""
     printer.say(f"Fine-tuned {history.steps} steps in {history.seconds:.0f} s{why}.{took}")
+    printer.say(estimated(update.results.get("estimate")))
     printer.say(f"Wrote {out}: {size(written)}, {update.numbers():,} numbers.")
     if page is not None:
         printer.say(f"Wrote {page}: what to improve, and how good it is. Open it in a browser.")
@@ -164,6 +168,18 @@ def report(printer: Printer, clf: Any, out: Path, written: int, clock: Any, page
             "skipped": [{"image": s.name, "reason": s.reason} for s in clf.skipped_],
             **({"profile": clock.to_dict()} if clock.on else {}),
         }
+    )
+
+
+def estimated(estimate: dict[str, Any] | None) -> str:
+    """How good it will be on new images like these, as far as the training images can tell."""
+    if estimate is None:
+        return "No estimate of its accuracy: no class has a photo to spare. Try it with 'fit evaluate'."
+    figure = f"{percent(estimate['accuracy'])} (95% interval {percent(estimate['low'])} to {percent(estimate['high'])})"
+    if not estimate["unseen"]:
+        return f"Accuracy on left-out photos {figure}; fine-tuning has seen them, so new photos will do less well."
+    return (
+        f"Estimated accuracy on new photos {figure}, from {estimate['images']} photos left out of training."
     )
 
 

@@ -252,6 +252,14 @@ def find_images(place: Path) -> list[Path]:
     return sorted(found)
 
 
+def images_in(places: Sequence[Path]) -> list[Path]:
+    """The images that are named, and those in the folders that are named."""
+    found = [path for place in places for path in (find_images(place) if place.is_dir() else [place])]
+    if not found:
+        raise InputError("No images there.", "Name image files, or folders that hold some.")
+    return found
+
+
 def _alike(classes: Sequence[Any]) -> list[str]:
     """A warning for classes whose names differ only in case or in how accents are written."""
     groups: dict[str, list[str]] = {}

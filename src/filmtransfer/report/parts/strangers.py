@@ -107,6 +107,6 @@ def draw(found: Strangers) -> Markup:
         line(at, 30, at, 244, "threshold"),
         words(at + (-6 if right else 6), 24, "← stranger | known →", anchor="middle", class_="tick"),
         words(18, 60, f"known ({len(found.known):,})", class_="title k0 ink"),
-        words(18, 226, f"strangers ({len(found.scores):,})", class_="title k1 ink"),
+        words(WIDTH - 18, 226, f"strangers ({len(found.scores):,})", anchor="end", class_="title k1 ink"),
         bottom(x, 244, span, "how near the nearest class is (cosine)"),
     )

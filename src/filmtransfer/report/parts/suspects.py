@@ -18,7 +18,7 @@ from ..words import count, percent, sentence
 from . import Section
 from .cards import card, cards, file_name, more, photo
 
-LITTLE = 0.2  # the probability of its own label, at most
+LITTLE = 0.1  # the probability of its own label, at most
 SHARE = 0.8  # of what photos of the other class get for it, at least
 NEIGHBOURS = 5
 NEEDED = 3  # one in so many of its neighbours is of the class it looks like
@@ -91,10 +91,11 @@ def part(subject: Subject, sheet: Sheet) -> Section | None:
     if not found:
         body = paragraph("No label looks wrong: where the classifier disagreed, it was not sure.")
         return Section("suspects", title, body, subject.basis(judged))
+    how = "Built without them, the classifier" if subject.kind == "train" else "The classifier"
     intro = paragraph(
-        "Built without them, the classifier gives these photos’ labels hardly a chance and calls them something else "
-        "as surely as it calls that class’s own photos. Some will be wrong labels, some only hard photos. Only you can tell: "
-        "look, and move the file to another folder if it is wrong."
+        f"{how} gives these photos’ labels hardly a chance and calls them something else about as surely as it calls that "
+        "class’s own photos. Some will be wrong labels, some only hard photos. Only you can tell: look, and move the file "
+        "to another folder if it is wrong."
     )
     items = []
     for s in found[:MOST]:
@@ -136,8 +137,8 @@ def part(subject: Subject, sheet: Sheet) -> Section | None:
     body = join(intro, cards(items), more(len(found) - MOST, "photos with doubtful labels"))
     names = listed(list(dict.fromkeys(subject.classes[s.label] for s in found)))
     advice = join(
-        text(sentence(count(len(found), "label looks", "labels look"))),
-        " wrong, among ",
+        text(sentence(count(len(found), "label"))),
+        " may be wrong, among ",
         names,
         ". Check ",
         "it." if len(found) == 1 else "them.",
