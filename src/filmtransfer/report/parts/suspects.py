@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from ..markup import join, listed, name_of_class, paragraph, tag, text
@@ -22,6 +23,7 @@ LITTLE = 0.1  # the probability of its own label, at most
 SHARE = 0.8  # of what photos of the other class get for it, at least
 NEIGHBOURS = 5
 NEEDED = 3  # one in so many of its neighbours is of the class it looks like
+LOOKED = 40  # of the most doubted, more closely
 MOST = 8
 
 
@@ -46,17 +48,17 @@ def find(subject: Subject, judged: Judged) -> list[Suspect]:
         usual[c] = judged.own[judged.truths == c].median()
     doubted = ~judged.right & (judged.own <= LITTLE) & (judged.sure >= SHARE * usual[judged.said])
     rows = torch.nonzero(doubted).flatten()
-    rows = rows[(judged.sure - judged.own)[rows].argsort(descending=True, stable=True)]
-    found = [_look_closer(subject, judged, int(row)) for row in rows]
+    rows = rows[(judged.sure - judged.own)[rows].argsort(descending=True, stable=True)][:LOOKED]
+    unit = F.normalize(subject.photos.features.float(), dim=1)
+    found = [_look_closer(subject, judged, unit, int(row)) for row in rows]
     found = [s for s in found if NEEDED * s.neighbours >= s.asked]  # two ways of looking say so
     return sorted(found, key=lambda s: -s.neighbours)
 
 
-def _look_closer(subject: Subject, judged: Judged, row: int) -> Suspect:
+def _look_closer(subject: Subject, judged: Judged, unit: Tensor, row: int) -> Suspect:
     i, labels = int(judged.index[row]), subject.photos.labels
     label, looks = int(judged.truths[row]), int(judged.said[row])
-    features = F.normalize(subject.photos.features.float(), dim=1)
-    near = features @ features[i]
+    near = unit @ unit[i]
     near[i] = -2
     same = torch.tensor([d == subject.photos.digests[i] for d in subject.photos.digests])
     near[same] = -2  # a copy of it under another label proves nothing
