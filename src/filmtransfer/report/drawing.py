@@ -27,8 +27,9 @@ class Scale:
 
 
 def figure(width: int, height: int, label: str, *children: Markup | None, class_: str = "figure") -> Markup:
-    """A drawing; ``label`` says what it shows to whoever cannot see it."""
-    return tag("svg", *children, viewBox=f"0 0 {width} {height}", class_=class_, role="img", aria_label=label)
+    """A drawing; ``label`` says what it shows to whoever cannot see it, without one it is an ornament."""
+    said: dict[str, str] = {"role": "img", "aria_label": label} if label else {"aria_hidden": "true"}
+    return tag("svg", *children, viewBox=f"0 0 {width} {height}", class_=class_, **said)
 
 
 def words(x: float, y: float, child: str, *, anchor: str = "start", class_: str | None = None) -> Markup:

@@ -116,7 +116,9 @@ def _table(subject: Subject, sheet: Sheet, confusion: Tensor, shown: list[int]) 
         rows.append(tag("tr", tag("th", tag("span", face(c), name, class_="who"), scope="row"), *cells))
     corner = tag("td", tag("span", "is ↓  called →", class_="quiet"))
     inside = tag("table", tag("thead", tag("tr", corner, *heads)), tag("tbody", *rows), class_="matrix")
-    return tag("div", inside, class_="wide", role="region", aria_label="Who is taken for whom", tabindex=0)
+    return tag(
+        "div", inside, class_="wide", role="region", aria_label="Table of who is taken for whom", tabindex=0
+    )
 
 
 def _cell(number: int, total: int, right: bool) -> Markup:

@@ -58,7 +58,7 @@ def part(subject: Subject) -> Section:
         rows.append(["changed after training", count(len(update.edits), "time")])
     settings = [[key, _word(value)] for key, value in sorted(update.settings.items()) if value is not None]
     pieces: list[Markup] = [
-        table(["", ""], rows, "Sizes and settings", class_="facts"),
+        table(["", ""], rows, "Table of sizes and settings", class_="facts"),
         tag(
             "details",
             tag("summary", "All settings"),
