@@ -125,6 +125,7 @@ if __name__ == "__main__":
         "README.md",
         "docs/presets.md",
         "docs/performance.md",
+        "docs/trust.md",
         "docs/benchmarks.md",
         "docs/federated.md",
     ):

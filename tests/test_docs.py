@@ -35,7 +35,7 @@ def environment() -> dict[str, str]:
     return os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
-@pytest.mark.parametrize("file", ["README.md", "docs/tutorial.md", "docs/howto.md", "docs/federated.md"])
+@pytest.mark.parametrize("file", ["README.md", "docs/tutorial.md", "docs/howto.md", "docs/trust.md", "docs/federated.md"])
 def test_every_block_runs(file, workplace):
     """In order, in one folder with photos/; make's own blocks are what runs this test."""
     text = (ROOT / file).read_text()
@@ -80,6 +80,7 @@ def test_the_reference_is_the_codes_own():
         ("docs/presets.md", "splits"),
         ("docs/performance.md", "engine"),
         ("docs/performance.md", "film_from"),
+        ("docs/trust.md", "trust"),
         ("docs/benchmarks.md", "observations"),
         ("docs/benchmarks.md", "few_shot_small/table"),
         ("docs/benchmarks.md", "few_shot_small/table_2"),

@@ -350,9 +350,9 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @torch.no_grad()
     def _probabilities(self, features: torch.Tensor) -> np.ndarray:
-        logits = self.model_.head.logits(features).cpu().double()
-        logits = logits + log_prior(_prior(self.prior), torch.tensor(self.update_.counts))
-        out: np.ndarray = torch.softmax(logits / self.update_.temperature, 1).numpy()
+        logits = self.model_.head.logits(features).cpu().double() / self.update_.temperature
+        prior = log_prior(_prior(self.prior), torch.tensor(self.update_.counts))
+        out: np.ndarray = torch.softmax(logits + prior, 1).numpy()
         return out
 
     # Editing: exact, in milliseconds, without training; needs keep_statistics

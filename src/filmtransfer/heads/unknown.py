@@ -28,19 +28,19 @@ FEWEST = 3  # scores, below which no spread can be told
 class Unknown:
     """The classes' directions, and how near to them images of known classes came that were not among them."""
 
-    directions: Tensor  # (C, D), float16: their rounding is a hundredth of the spread of the scores
+    directions: Tensor  # (C, D), int8 of any length: the rounding is a hundredth of the spread of the scores
     known: Tensor  # (n), ascending
 
     @classmethod
     def of(cls, features: Tensor, labels: Tensor, known: Tensor) -> Unknown:
         """From support features (N, D), labels in 0 … C−1, and the scores of left-out images."""
-        return cls(
-            directions(features, labels).cpu().to(torch.float16), torch.sort(known.cpu().float()).values
-        )
+        found = directions(features, labels).cpu()
+        longest = found.abs().max(1, keepdim=True).values.clamp(min=torch.finfo(found.dtype).tiny)
+        return cls((127 * found / longest).round().to(torch.int8), torch.sort(known.cpu().float()).values)
 
     def scores(self, features: Tensor) -> Tensor:
         """s(z) (B): how near the nearest class is; 1 is its very direction."""
-        return nearness(self.directions.to(features), features)
+        return nearness(F.normalize(self.directions.to(features), dim=1), features)
 
     def threshold(self, false_alarm: float) -> float:
         """The score below which a share ``false_alarm`` of images of known classes is expected.
@@ -65,7 +65,7 @@ class Unknown:
     def fits(self, classes: int, features: int) -> bool:
         return (
             tuple(self.directions.shape) == (classes, features)
-            and self.directions.dtype == torch.float16
+            and self.directions.dtype == torch.int8
             and self.known.ndim == 1
             and self.known.dtype == torch.float32
         )

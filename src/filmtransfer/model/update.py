@@ -56,7 +56,7 @@ class Update:
     versions: dict[str, str] = field(default_factory=dict)
     support: Support | None = None
     unknown: Unknown | None = None
-    temperature: float = 1.0  # of the probabilities: softmax((logits + log prior) / temperature)
+    temperature: float = 1.0  # of the probabilities: softmax(logits / temperature + log prior)
     edits: list[dict[str, Any]] = field(default_factory=list)  # what was changed after training, oldest first
 
     @classmethod
@@ -332,6 +332,7 @@ class Update:
                     **({"edits": self.edits} if self.edits else {}),
                 },
                 sort_keys=True,
+                separators=(",", ":"),
             )
         except TypeError:
             raise InputError(

@@ -8,7 +8,6 @@ fine-tuned with it, if it was: that can be undone by training again only.)
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -188,7 +187,7 @@ def _rebuild(
     settings, given = dict(update.settings), update.settings.get("prior", "uniform")
     if isinstance(given, list):
         settings["prior"] = given = priors or _grown(given, len(classes))
-    fresh = copy.deepcopy(head)
+    fresh = head.fresh()
     place = next(iter(head.configured())).device
     fresh.configure(support.features.to(place), support.labels)
     shares: Prior = torch.tensor(given) if isinstance(given, list) else given

@@ -2,8 +2,8 @@
 
 Images are left out of the head one by one (leave_out.py). Those that fine-tuning has seen would flatter it, so the
 estimate counts only those that it has not, and its interval says how few they are. From the same logits comes the
-temperature T of the probabilities, softmax((logits + log prior) / T): the one that makes the right classes of the left-out
-images most probable,
+temperature T of the probabilities, softmax(logits / T + log prior): the one that makes the right classes of the left-out
+images most probable, under equal priors (a prior says how often classes come, not how sure the features are),
 
     min_T  Σ_n −log p_T(y_n | x_n) + log(1 + (log T / σ)²)
 
@@ -25,7 +25,7 @@ from ..heads.unknown import FEWEST
 from .evaluate import Evaluation, evaluate
 from .leave_out import LeftOut, leave_out
 
-SPREAD = 0.4  # σ, chosen on eight sets (docs/log.md)
+SPREAD = 0.2  # σ, chosen on eight sets (docs/log.md)
 COLDEST, HOTTEST = 0.02, 1e5
 
 
@@ -63,16 +63,17 @@ def judge(
     honest = left.of(unseen.cpu())
     used = honest if len(honest.index) >= FEWEST else left
     truths, classes = labels.cpu()[used.index], left.logits.shape[1]
-    logits = used.logits + log_prior.cpu()
-    chosen = temperature(logits, truths)
+    prior = log_prior.cpu()
+    chosen = temperature(used.logits, truths)
+    before, after = used.logits + prior, used.logits / chosen + prior
     unknown = Unknown.of(features, labels, used.scores) if len(used.index) >= FEWEST else None
     return Judgement(
         left,
         used,
         used is honest,
-        evaluate(logits.argmax(1), truths, classes),
+        evaluate(after.argmax(1), truths, classes),
         chosen,
-        (log_loss(logits, truths), log_loss(logits / chosen, truths)),
+        (log_loss(before, truths), log_loss(after, truths)),
         unknown,
     )
 

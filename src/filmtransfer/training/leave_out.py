@@ -6,7 +6,6 @@ needs N_c heads, not N. A head takes milliseconds. Where classes are large, seve
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 
 import torch
@@ -39,7 +38,7 @@ def leave_out(head: GaussianHead, features: Tensor, labels: Tensor, *, seed: int
     """Labels are 0 … C−1; the head's covariance weights are used, its state is not touched."""
     features, labels = features.cpu(), labels.cpu()
     rounds = _rounds(labels, LINEAR_ROUNDS if head.name == "linear" else ROUNDS, seed)
-    fresh = copy.deepcopy(head).cpu()
+    fresh = head.fresh().cpu()
     logits = torch.full((len(labels), int(labels.max()) + 1), torch.nan, dtype=torch.float64)
     scores = torch.full((len(labels),), torch.nan, dtype=torch.float64)
     for number in range(int(rounds.max()) + 1):
