@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -152,13 +152,25 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.fit_images(LabelledImages.from_any(folder))
 
     def fit_images(
-        self, images: LabelledImages, watch: Watch | None = None, profile: Profile | None = None
+        self,
+        images: LabelledImages,
+        watch: Watch | None = None,
+        profile: Profile | None = None,
+        look: Callable[[LoadedImages, Adapted], None] | None = None,
     ) -> Self:
-        """Learn from labelled images; ``watch`` is told of every step, ``profile`` of where time goes."""
-        return self.fit_prepared(self.prepare(images), watch, profile)
+        """Learn from labelled images.
+
+        ``watch`` is told of every step, ``profile`` of where time goes; ``look`` is shown the images and their
+        features at the end.
+        """
+        return self.fit_prepared(self.prepare(images), watch, profile, look)
 
     def fit_prepared(
-        self, ready: Prepared, watch: Watch | None = None, profile: Profile | None = None
+        self,
+        ready: Prepared,
+        watch: Watch | None = None,
+        profile: Profile | None = None,
+        look: Callable[[LoadedImages, Adapted], None] | None = None,
     ) -> Self:
         """Learn from images that ``prepare`` has read."""
         try:
@@ -186,6 +198,8 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=4,
             )
         self._adopt(ready.model, ready.loaded, ready.settings, adapted)
+        if look is not None:
+            look(ready.loaded, adapted)
         return self
 
     def prepare(self, images: LabelledImages, backbone: Backbone | None = None) -> Prepared:
@@ -303,9 +317,17 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return float(np.mean(self.predict(images) == np.asarray(labels)))
 
     def classify(
-        self, images: Sequence[Any] | np.ndarray, *, strict: bool = False, chunk: int = 256
+        self,
+        images: Sequence[Any] | np.ndarray,
+        *,
+        strict: bool = False,
+        chunk: int = 256,
+        look: Callable[[torch.Tensor, Sequence[Any]], None] | None = None,
     ) -> Classified:
-        """Probabilities of all readable images, and why the others are not; refuses any if strict."""
+        """Probabilities of all readable images, and why the others are not; refuses any if strict.
+
+        ``look`` is shown every chunk's readable images: their pixels (B, 3, S, S) and where they came from.
+        """
         check_is_fitted(self)
         if isinstance(images, (str, Path)):
             raise InputError("Images are given as a list.", f"For one image: [{str(images)!r}].")
@@ -326,7 +348,10 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             found = [i for i, square in enumerate(squares) if square is not None]
             readable += [begin + i for i in found]
             if found:
-                features.append(self.model_.features(torch.stack([s for s in squares if s is not None])))
+                pixels = torch.stack([s for s in squares if s is not None])
+                if look is not None:
+                    look(pixels, [part[i] for i in found])
+                features.append(self.model_.features(pixels))
                 rows.append(self._probabilities(features[-1]))
         if skipped and (strict or not rows):
             raise InputError(
