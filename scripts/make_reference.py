@@ -126,6 +126,9 @@ if __name__ == "__main__":
         "docs/presets.md",
         "docs/performance.md",
         "docs/trust.md",
+        "docs/scale.md",
+        "docs/export.md",
+        "docs/orbit.md",
         "docs/benchmarks.md",
         "docs/federated.md",
     ):
