@@ -37,7 +37,7 @@ def serve(
         Path | None, typer.Option(help="File with the admin's token; else one is made in the folder.")
     ] = None,
     max_photo_mb: Annotated[float, typer.Option(help="The largest photo.")] = 20,
-    rate: Annotated[str, typer.Option(help="Requests of one user, as in 600/minute.")] = "1200/minute",
+    rate: Annotated[str, typer.Option(help="Requests of one user, as in 600/minute.")] = "3000/minute",
     cache_mb: Annotated[int, typer.Option(help="Memory for classifiers in use.", min=1)] = 256,
     certificate: Annotated[Path | None, typer.Option(help="TLS certificate (PEM).")] = None,
     key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
