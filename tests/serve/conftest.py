@@ -64,10 +64,10 @@ class Tried:
 class Running:
     """uvicorn in a thread, on a port of its own."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Any, listen: Listen | None = None) -> None:
         self.socket = socket.socket()
         self.socket.bind(("127.0.0.1", 0))
-        self.server = uvicorn.Server(configuration(app, Listen()))
+        self.server = uvicorn.Server(configuration(app, listen or Listen()))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]})
         self.stopping = app.state.service.stopping
 

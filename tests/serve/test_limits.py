@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 from dataclasses import replace
 
+import httpx
 import pytest
 
 from filmtransfer.errors import UsageError
+from filmtransfer.federated.keys import make_keys
 from filmtransfer.serve.errors import Refusal
 from filmtransfer.serve.limits import LINGER_BYTES, Rates
+from filmtransfer.serve.run import Listen
 from filmtransfer.serve.settings import read_rate
-from tests.serve.conftest import SETTINGS, encoded, tried
+from tests.serve.conftest import SETTINGS, Running, encoded, tried
 
 JPEG = {"Content-Type": "image/jpeg"}
 FILE = {"Content-Type": "application/octet-stream"}
@@ -243,6 +247,20 @@ def test_a_rate_that_cannot_be_read(rate):
     with pytest.raises(UsageError, match="600/minute"):
         read_rate(rate)
     assert read_rate("600/minute") == read_rate("600") == 600
+
+
+def test_over_tls(service, tmp_path):
+    make_keys(tmp_path)  # an authority of our own, and a certificate for this machine
+    listen = Listen(certificate=tmp_path / "server.crt", key=tmp_path / "server.key", host="0.0.0.0")
+    listen.check()
+    with Running(service.app, listen) as url:
+        trusted = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+        place = url.replace("http:", "https:")
+        found = httpx.get(f"{place}/healthz", verify=trusted, trust_env=False)
+        assert found.json()["status"] == "ok"
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(f"{url}/healthz", trust_env=False)
+    service.app.state.service.stopping.clear()
 
 
 def test_a_quota_that_is_full(service):

@@ -30,17 +30,24 @@ def serve(
     ] = "efficientnet_lite0",
     weights: Annotated[Path | None, typer.Option(help="Weights file for the backbone.")] = None,
     workers: Annotated[int, typer.Option(help="Processes that train.", min=0, max=64)] = 1,
+    lease: Annotated[
+        float, typer.Option(help="Seconds after which a dead worker's training goes to another.", min=1)
+    ] = 60,
     admin_token_file: Annotated[
         Path | None, typer.Option(help="File with the admin's token; else one is made in the folder.")
     ] = None,
     max_photo_mb: Annotated[float, typer.Option(help="The largest photo.")] = 20,
-    rate: Annotated[str, typer.Option(help="Requests of one user, as in 600/minute.")] = "1200/minute",
+    rate: Annotated[str, typer.Option(help="Requests of one user, as in 600/minute.")] = "3000/minute",
     cache_mb: Annotated[int, typer.Option(help="Memory for classifiers in use.", min=1)] = 256,
     certificate: Annotated[Path | None, typer.Option(help="TLS certificate (PEM).")] = None,
     key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
     insecure_http: Annotated[
         bool, typer.Option("--insecure-http", help="Without TLS, also for other machines.")
     ] = False,
+    ray: Annotated[
+        str | None, typer.Option(help="Replicas on Ray: auto, local, or HOST:PORT of a cluster.")
+    ] = None,
+    replicas: Annotated[int, typer.Option(help="How many, with --ray.", min=1, max=1000)] = 2,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
     threads: Threads = None,
     as_json: Json = False,
@@ -63,6 +70,7 @@ def serve(
         backbone=backbone,
         weights=weights,
         workers=workers,
+        lease=lease,
         admin_token_file=admin_token_file,
         cache_mb=cache_mb,
         settings=Settings(max_photo_bytes=round(max_photo_mb * 1e6), rate=read_rate(rate)),
@@ -75,5 +83,10 @@ def serve(
         printer.say(f"Everything is kept in {about['folder']}; Ctrl-C ends it.")
         printer.document(about)
 
-    run.serve(plan, printer.say, ready)
+    if ray is None:
+        run.serve(plan, printer.say, ready)
+    else:
+        from ..serve.ray import serve_on_ray
+
+        serve_on_ray(plan, ray, replicas, printer.say, ready)
     printer.say("Ended.")

@@ -11,14 +11,14 @@ from io import BytesIO
 from typing import Any
 
 from fastapi import Request
-from PIL import Image
+from PIL import Image, ImageFile
 
 from ..data.pixels import MAX_PIXELS, decode
 from ..errors import InputError
 from .errors import Refusal
 
 Image.init()  # Pillow loads most of its readers late
-FORMATS = [
+FORMATS: list[str] = [
     name
     for name in ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "HEIF", "AVIF", "PPM")
     if name in Image.OPEN  # not every build of Pillow has them all
@@ -88,7 +88,7 @@ def unusable(error: InputError) -> InputError:
     )
 
 
-def _opened(content: bytes) -> Image.Image:
+def _opened(content: bytes) -> ImageFile.ImageFile:
     try:
         if not content:
             raise InputError("the file is empty")

@@ -28,6 +28,7 @@ from ..personal.batcher import Batcher
 from ..personal.cache import Cache
 from ..personal.mixed import Engine
 from ..personal.store import Place, Store
+from ..personal.worker import LEASE
 from ..processes import interruptible, is_loopback, only_one
 from ..training.process import usable_cores
 from .app import create_app
@@ -105,6 +106,7 @@ class Plan:
     backbone: str = "efficientnet_lite0"
     weights: Path | None = None
     workers: int = 1
+    lease: float = LEASE
     admin_token_file: Path | None = None
     cache_mb: int = 256
     settings: Settings = field(default_factory=Settings)
@@ -116,13 +118,12 @@ def serve(plan: Plan, say: Say, ready: Callable[[dict[str, Any]], None]) -> None
     plan.listen.check()
     with interruptible(), only_one(plan.folder, "fit serve"), ExitStack() as stack:
         listener = stack.enter_context(plan.listen.socket())
+        engine = Engine(load_backbone(plan.backbone, plan.weights))
         where = place(plan)
         store = Store.open(where.database, where.objects)
         stack.callback(store.close)
         admin = admin_token(plan)
         link_token = own_token(store, plan.folder)
-        say(f"Loading {plan.backbone} …")
-        engine = Engine(load_backbone(plan.backbone, plan.weights))
         batcher = Batcher(engine)
         stack.callback(batcher.close)
         settings = replace(plan.settings, admin=hash_token(admin))
@@ -198,6 +199,7 @@ def place(plan: Plan) -> Place:
 def worker_words(plan: Plan, where: Place) -> list[str]:
     threads = max(1, usable_cores() // (plan.workers + 1))
     words = ["--database", where.database, "--backbone", plan.backbone, "--threads", str(threads)]
+    words += ["--lease", str(plan.lease)]
     words += ["--objects", where.objects] if where.objects else []
     return [*words, "--weights", str(plan.weights)] if plan.weights else words
 

@@ -18,7 +18,7 @@ class Settings:
     max_update_bytes: int = 64_000_000
     max_json_bytes: int = 64_000
     max_image_size: int = 512  # pixels that an uploaded classifier may look at, each way
-    rate: int = 1200  # requests a minute of one token; an address may make AT_ONE_ADDRESS times as many
+    rate: int = 3000  # requests a minute of one token; an address may make AT_ONE_ADDRESS times as many
     uploads: int = 16  # photos and files that are received at the same time; each is held in memory
     decoders: int = 2  # images decoded at the same time; one may need 300 MB
     streams: int = 8  # event streams that one user may have open

@@ -181,9 +181,9 @@ class Version(BaseModel):
 
     @classmethod
     def of(cls, row: rows.Version) -> Version:
-        told = {name: row.summary.get(name) for name in ("stage", "accuracy", "low", "high")}
-        plain = {name: getattr(row, name) for name in ("number", "created", "bytes", "source", "current")}
-        return cls(**plain, **told, classes=row.summary.get("classes", {}))
+        told: dict[str, Any] = {name: row.summary.get(name) for name in ("stage", "accuracy", "low", "high")}
+        told |= {name: getattr(row, name) for name in ("number", "created", "bytes", "source", "current")}
+        return cls(**told, classes=row.summary.get("classes", {}))
 
 
 class Versions(BaseModel):
@@ -224,19 +224,15 @@ class Me(BaseModel):
 
 
 class ClassChance(BaseModel):
-    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
-
-    name: str = Field(alias="class")
+    name: str = Field(serialization_alias="class")
     p: float
 
 
 class Prediction(BaseModel):
     """``class`` is null when the image shows none of the classes."""
 
-    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
-
     version: int
-    name: str | None = Field(alias="class")
+    name: str | None = Field(serialization_alias="class")
     unknown: bool
     known: float
     probabilities: list[ClassChance]
@@ -245,7 +241,10 @@ class Prediction(BaseModel):
 # Errors in /openapi.json
 
 
-def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+Responses = dict[int | str, dict[str, Any]]
+
+
+def errors(*statuses: int) -> Responses:
     """The errors that a route may answer with, beside those that all may."""
     meanings = {
         400: "It cannot be read or used as it is.",
@@ -265,4 +264,4 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-GUARDED = (401, 403, 422, 503)
+GUARDED = (400, 401, 403, 404, 422, 503)

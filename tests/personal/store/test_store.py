@@ -318,6 +318,19 @@ def test_a_training_that_is_given_back_waits_again(store: Store, ann: str):
         assert store.training(ann, asked.id).state == "waiting"
 
 
+def test_old_trainings_are_forgotten(store: Store, ann: str):
+    bob = store.create_user("Bob")[0].id
+    kept = store.ask_training(bob, {})
+    asked = []
+    for _ in range(22):
+        asked.append(store.ask_training(ann, {}).id)
+        store.cancel_training(ann, asked[-1])
+    assert [t.id for t in store.trainings(ann)] == asked[:1:-1]
+    assert [t.id for t in store.trainings(bob)] == [kept.id]
+    with pytest.raises(NotFoundError):
+        store.events(ann, asked[0])
+
+
 def test_deleting_a_user_leaves_others_alone(store: Store, ann: str, tmp_path: Path):
     bob, token = store.create_user("Bob")
     kept = {}

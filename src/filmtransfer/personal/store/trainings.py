@@ -10,7 +10,7 @@ import json
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from ...errors import choices
@@ -22,6 +22,7 @@ from .schema import events, trainings
 from .users import find_user, lock_user
 
 TAKES = 3  # workers that may die of one training before it counts as failed
+KEPT = 20  # trainings of one user, the newest
 ENDS = ("done", "failed", "cancelled")
 
 
@@ -40,6 +41,7 @@ class Trainings:
                         id=made.id, user_id=user, state=made.state, options=said, created=made.created, message="", takes=0
                     )
                 )  # fmt: skip
+                _forget_old(connection, user)
         except IntegrityError:
             raise ConflictError(
                 "A training waits or runs already.", "Wait for its end, or cancel it first."
@@ -141,6 +143,13 @@ def _find(connection: Connection, user: str, id: str, lock: bool = False) -> Row
     if row is None:
         raise no_such("training")
     return row
+
+
+def _forget_old(connection: Connection, user: str) -> None:
+    """Trainings of long ago go with their events, or these would outgrow all else."""
+    of_user = trainings.c.user_id == user
+    kept = select(trainings.c.seq).where(of_user).order_by(trainings.c.seq.desc()).limit(KEPT)
+    connection.execute(delete(trainings).where(of_user & trainings.c.seq.not_in(kept)))
 
 
 def _end(connection: Connection, row: Row[Any], state: State, message: str) -> None:

@@ -23,8 +23,12 @@ ENDINGS = {
     "image/gif": "gif",
     "image/heic": "heic",
 }
-ANY_IMAGE = {200: {"content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}}
-A_JPEG = {200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}}
+ANY_IMAGE: shapes.Responses = {
+    200: {"content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}
+}
+A_JPEG: shapes.Responses = {
+    200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}
+}
 
 
 @router.get("/photos")

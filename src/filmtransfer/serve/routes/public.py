@@ -26,10 +26,10 @@ KINDS = {
     "woff2": "font/woff2",
     "webmanifest": "application/manifest+json",
 }
-A_FILE = {200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}}
+A_FILE: shapes.Responses = {200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}}
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
-A_TEXT = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
-A_PAGE = {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}
+A_TEXT: shapes.Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+A_PAGE: shapes.Responses = {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}
 
 
 @router.get("/healthz", responses=errors(503))
@@ -54,7 +54,7 @@ def metrics(service: TheService) -> Response:
     return Response(told.text(), media_type=METRICS)
 
 
-@router.get("/", response_class=Response, responses={**A_PAGE, **errors()})
+@router.get("/", response_class=Response, responses={**A_PAGE, **errors(404)})
 def page(request: Request) -> Response:
     """The page."""
     return _file("index.html", request)

@@ -17,7 +17,7 @@ from .bodies import json_only
 
 router = APIRouter(prefix="/api/trainings", tags=["trainings"], responses=errors(*GUARDED))
 
-STREAM = {
+STREAM: shapes.Responses = {
     200: {
         "description": "Events: progress {step, steps, loss, accuracy, seconds_left}, version {number, stage, accuracy, "
         "low, high, bytes}, end {state, message}.",
