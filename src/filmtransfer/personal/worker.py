@@ -115,9 +115,7 @@ class Worker:
                 raise Stopped
             for judged in summary["photos"]:
                 judged["id"] = chosen[judged["index"]].id
-            version = self.store.publish(
-                training.user, content, "trained", summary, training.id, worker=self.name
-            )
+            version = self.store.publish(training.user, content, "trained", summary, training.id, self.name)
             said = {name: summary[name] for name in ("stage", "accuracy", "low", "high", "bytes")}
             self.store.tell(training.id, self.name, "version", {"number": version.number} | said)
 

@@ -225,7 +225,7 @@ def admin_token(plan: Plan) -> str:
 def own_token(store: Store, folder: Path) -> str | None:
     """The token of "me", the one user of a service that has no other; made when there is none at all."""
     file = folder / ME
-    if not store.users():
+    if not store.users(limit=1):
         _, token = store.create_user("me")
         write_atomically(file, f"{token}\n".encode(), private=True)
         return token

@@ -44,6 +44,7 @@ def test_users_and_tokens(store: Store):
     assert ann.name == "Ann"
     assert ann.created.tzinfo is UTC
     assert store.users() == [ann, bob]
+    assert store.users(limit=1) == [ann]
     assert store.user(bob.id) == bob
     assert bob.quota.classes == 2
     assert store.user_of(token) == ann

@@ -70,8 +70,9 @@ class Store:
     def user(self, user: str) -> User:
         return self._users.one(user)
 
-    def users(self) -> list[User]:
-        return self._users.all()
+    def users(self, limit: int | None = None) -> list[User]:
+        """In the order of making; there may be a million, so say how many are wanted."""
+        return self._users.all(limit)
 
     def used(self, user: str) -> Used:
         return self._users.used(user)

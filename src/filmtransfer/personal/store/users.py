@@ -49,9 +49,10 @@ class Users:
         with self.database.read() as connection:
             return _user(find_user(connection, user))
 
-    def all(self) -> list[User]:
+    def all(self, limit: int | None) -> list[User]:
         with self.database.read() as connection:
-            return [_user(row) for row in connection.execute(select(users).order_by(users.c.seq))]
+            rows = select(users).order_by(users.c.seq).limit(limit)
+            return [_user(row) for row in connection.execute(rows)]
 
     def used(self, user: str) -> Used:
         with self.database.read() as connection:
