@@ -50,6 +50,22 @@ def test_health_page_and_description(service):
     assert anyone.get("/docs").status_code == 404
 
 
+def test_the_page_and_its_files(service):
+    anyone = service.client(None)
+    page = anyone.get("/")
+    assert page.status_code == 200
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    names = re.findall(r'(?:src|href)="/?assets/([^"]+)"', page.text)
+    assert names
+    kinds = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8", "svg": "image/svg+xml"}
+    for name in names:
+        file = anyone.get(f"/assets/{name}")
+        assert file.status_code == 200, name
+        assert file.headers["content-type"] == kinds[name.rpartition(".")[2]]
+        again = anyone.get(f"/assets/{name}", headers={"If-None-Match": file.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+
+
 def test_users_are_the_admins(admin):
     made = admin.post("/api/users", json={"name": "Carla", "quota": {"photos": 3}})
     assert made.status_code == 201
@@ -167,7 +183,9 @@ def test_command_python_and_http_give_the_same_prediction(anna, update_file, tmp
         assert asked.status_code == 200
         found = asked.json()
         assert found["version"] == version["number"]
-        assert found["class"] == CLASSES[kind]
+        assert found["probabilities"][0]["class"] == CLASSES[kind]
+        assert found["class"] == clf.predict([photo], reject=True)[0]  # None: none of these
+        assert found["unknown"] == (found["class"] is None)
         http = {one["class"]: one["p"] for one in found["probabilities"]}
         assert list(http.values()) == sorted(http.values(), reverse=True)
         python = dict(zip(clf.classes_, clf.predict_proba([photo])[0], strict=True))

@@ -136,6 +136,10 @@ def test_from_a_name_to_an_answer_and_back_to_nothing(link: str, opened: Opener,
     page.get_by_role("button", name="Use again version 1").click()
     expect(polite).to_contain_text("Version 1 is in use now.")
 
+    page.get_by_role("button", name="Train again").click()
+    page.get_by_role("button", name="Stop training").click()
+    expect(polite).to_contain_text("Training was stopped.", timeout=PATIENCE)
+
     page.get_by_role("button", name="Delete everything").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete everything").click()
     expect(page.get_by_role("heading", name="Everything is deleted")).to_be_focused()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from ...conftest import picture
 from .conftest import Opener
 from .fake import TOKEN, Fake, Running
 from .states import ask, fill, jpeg, pictures, said, train
@@ -252,3 +254,36 @@ def test_many_photos_are_folded(opened: Opener, service: Running, fake: Fake) ->
     expect(plates).to_have_count(18)
     page.get_by_role("button", name="Show fewer of plate").click()
     expect(plates).to_have_count(15)
+
+
+def test_a_folder_that_is_dropped_becomes_a_class(
+    opened: Opener, service: Running, fake: Fake, tmp_path: Path
+) -> None:
+    folder = tmp_path / "old cup" / "more"
+    folder.mkdir(parents=True)
+    for i in range(3):
+        picture(0, i).save(folder.parent / f"{i}.png")
+    picture(0, 9).save(folder / "9.png")
+    (folder / "notes.txt").write_text("not a photo")
+    page = opened(service.url)
+    place = page.locator("#photos-title").bounding_box()
+    assert place is not None
+    browser = page.context.new_cdp_session(page)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        data = {"items": [], "files": [str(folder.parent)], "dragOperationsMask": 1}
+        browser.send(
+            "Input.dispatchDragEvent", {"type": kind, "x": place["x"] + 5, "y": place["y"] + 5, "data": data}
+        )
+    expect(page.get_by_role("heading", name="old cup", exact=True)).to_be_visible()
+    expect(page.locator(".class .tile")).to_have_count(4)
+    assert len(fake.photos) == 4
+
+
+def test_a_photo_is_dragged_to_another_class(opened: Opener, service: Running, fake: Fake) -> None:
+    cup, plate = fake.add_class("cup", pictures(0, 2)), fake.add_class("plate", pictures(1, 2))
+    page = opened(service.url)
+    page.get_by_role("button", name="Photo 1 of 2, cup").drag_to(page.get_by_role("region", name="plate"))
+    heard(page, "Photo moved to plate.")
+    expect(page.get_by_role("button", name="Photo 3 of 3, plate")).to_be_visible()
+    assert [photo["class_id"] for photo in fake.photos.values()].count(cup) == 1
+    assert [photo["class_id"] for photo in fake.photos.values()].count(plate) == 3
