@@ -80,7 +80,7 @@ def page(browser: Browser, site: Any) -> Iterator[Page]:
 
 
 def test_the_page_names_the_same_classes_as_python(page, site):
-    address, clf, folder = site
+    _, clf, folder = site
     paths = sorted([*folder.glob("*.png"), *folder.glob("*.jpg")])
     page.set_input_files("#files", [str(path) for path in paths])
     page.wait_for_selector(f"#results > li:nth-child({len(paths)})", timeout=120_000)
