@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import ssl
+import threading
 from dataclasses import replace
 
 import httpx
@@ -86,14 +88,44 @@ def test_few_uploads_at_a_time(service, anna, shelf):
     bodies = service.app.middleware_stack
     while type(bodies).__name__ != "Bodies":
         bodies = bodies.app
-    bodies.receiving += SETTINGS.uploads
+    bodies.receiving["others"] += SETTINGS.uploads
     try:
         answer = anna.post(f"/api/classes/{shelf}/photos", content=encoded(0, 4), headers=JPEG)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert anna.get("/api/me").status_code == 200
     finally:
-        bodies.receiving -= SETTINGS.uploads
-    assert bodies.receiving == 0  # whatever came before
+        del bodies.receiving["others"]
+    me = anna.get("/api/me").json()["id"]
+    bodies.receiving[me] += SETTINGS.uploads // 2  # half of the room is for the others
+    try:
+        assert anna.post(f"/api/classes/{shelf}/photos", content=b"", headers=JPEG).status_code == 503
+    finally:
+        del bodies.receiving[me]
+    assert not bodies.receiving  # whatever came before
+
+
+def test_a_sender_that_falls_silent_or_goes_away(engine, tmp_path, caplog):
+    settings = replace(SETTINGS, silence=0.2)
+    for found in tried(tmp_path, engine, settings):
+        found.add_user("anna")
+        anna = found.client("anna")
+        shelf = anna.post("/api/classes", json={"name": "x"}).json()["id"]
+        head = (
+            f"POST /api/classes/{shelf}/photos HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {found.tokens['anna']}\r\n"
+            "Content-Type: image/jpeg\r\nContent-Length: 1000\r\n\r\nsome"
+        ).encode()
+        address = (anna.base_url.host, anna.base_url.port)
+        with socket.create_connection(address) as line:
+            line.sendall(head)
+            assert line.recv(1000).startswith(b"HTTP/1.1 408")
+        with caplog.at_level(logging.INFO, "filmtransfer.serve"):
+            socket.create_connection(address).close()
+            with socket.create_connection(address) as line:
+                line.sendall(head)
+            while "went away" not in caplog.text and "408" not in caplog.text:
+                threading.Event().wait(0.01)
+        assert "a bug" not in caplog.text
+        assert anna.get("/api/photos").json() == {"photos": []}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 
 import anyio
@@ -59,7 +59,7 @@ class Bodies:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
         self.settings = settings
-        self.receiving = 0
+        self.receiving: Counter[str] = Counter()  # uploads under way, by user
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -68,15 +68,23 @@ class Bodies:
         if _announced(scope) > limit:
             return await refuse(answer_to(_too_large(limit), close=True), scope, receive, send)
         if limit == self.settings.max_json_bytes:
-            return await self.counted(limit, scope, receive, send)
-        if self.receiving >= self.settings.uploads:
+            await self.counted(limit, scope, receive, send)
+            return None
+        who = getattr(scope.get("state", {}).get("user"), "id", "")
+        if (
+            self.receiving.total() >= self.settings.uploads
+            or self.receiving[who] >= self.settings.uploads / 2
+        ):
             busy = Refusal(503, "busy", "Too many uploads at once.", "Try again in a moment.", retry=1)
-            return await refuse(answer_to(busy, close=True), scope, receive, send)
-        self.receiving += 1
+            await refuse(answer_to(busy, close=True), scope, receive, send)
+            return None
+        self.receiving[who] += 1
         try:
-            return await self.counted(limit, scope, receive, send)
+            await self.counted(limit, scope, receive, send)
         finally:
-            self.receiving -= 1
+            self.receiving[who] -= 1
+            if not self.receiving[who]:
+                del self.receiving[who]
 
     def limit(self, scope: Scope) -> int:
         if scope["method"] == "POST":
@@ -87,31 +95,38 @@ class Bodies:
         return self.settings.max_json_bytes
 
     async def counted(self, limit: int, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand the body on, and step in when it becomes too large, whatever the application makes of that."""
-        came = 0
-        began = False
+        """Hand the body on, and step in when it is too large or too slow, whatever the application makes of that."""
+        came, whole, began = 0, False, False
+        refusal: Refusal | None = None
+        deadline = anyio.current_time() + self.settings.body_seconds
 
         async def counting() -> Message:
-            nonlocal came
-            message = await receive()
+            nonlocal came, whole, refusal
+            if whole:  # what comes now is the client's going away, which may take its time
+                return await receive()
+            message: Message = {}
+            with anyio.move_on_after(min(self.settings.silence, deadline - anyio.current_time())):
+                message = await receive()
             came += len(message.get("body", b""))
-            if came > limit:
-                raise _too_large(limit)
+            whole = not message.get("more_body", False)
+            if came > limit or not message:
+                refusal = _too_large(limit) if message else _too_slow()
+                raise refusal
             return message
 
-        async def unless_too_large(message: Message) -> None:
+        async def unless_refused(message: Message) -> None:
             nonlocal began
-            if came <= limit or began:
+            if refusal is None or began:
                 began = True
                 await send(message)
 
         try:
-            await self.app(scope, counting, unless_too_large)
+            await self.app(scope, counting, unless_refused)
         except Exception:
-            if came <= limit:
+            if refusal is None:
                 raise
-        if came > limit and not began:
-            await refuse(answer_to(_too_large(limit), close=True), scope, receive, send)
+        if refusal is not None and not began:
+            await refuse(answer_to(refusal, close=True), scope, receive, send)
 
 
 async def refuse(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
@@ -136,6 +151,10 @@ async def refuse(response: Response, scope: Scope, receive: Receive, send: Send)
 
 def _too_large(limit: int) -> Refusal:
     return Refusal(413, "too_large", f"This is larger than {limit / 1e6:g} MB.", "Send something smaller.")
+
+
+def _too_slow() -> Refusal:
+    return Refusal(408, "too_slow", "The body did not come in time.", "Send it again.")
 
 
 def _announced(scope: Scope) -> int:

@@ -19,7 +19,11 @@ class Settings:
     max_json_bytes: int = 64_000
     max_image_size: int = 512  # pixels that an uploaded classifier may look at, each way
     rate: int = 3000  # requests a minute of one token; an address may make AT_ONE_ADDRESS times as many
-    uploads: int = 16  # photos and files that are received at the same time; each is held in memory
+    uploads: int = (
+        16  # photos and files received at the same time, half of them of one user; each is held in memory
+    )
+    silence: float = 20.0  # seconds that a sender may pause within a body
+    body_seconds: float = 300.0  # and how long all of it may take
     decoders: int = 2  # images decoded at the same time; one may need 300 MB
     streams: int = 8  # event streams that one user may have open
     poll: float = 0.5  # seconds between two looks for a training's news

@@ -251,6 +251,7 @@ def errors(*statuses: int) -> Responses:
         401: "No token, or an unknown one.",
         403: "The wrong kind of token.",
         404: "It is not there.",
+        408: "The body did not come in time.",
         409: "It does not go together with what is there.",
         413: "Too large.",
         415: "The wrong content type.",
@@ -260,7 +261,8 @@ def errors(*statuses: int) -> Responses:
         507: "The quota or the storage is full.",
     }
     return {
-        status: {"model": Error, "description": meanings[status]} for status in sorted({*statuses, 413, 429})
+        status: {"model": Error, "description": meanings[status]}
+        for status in sorted({*statuses, 408, 413, 429})
     }
 
 

@@ -7,6 +7,7 @@ import secrets
 import time
 
 from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .errors import answer
@@ -69,6 +70,8 @@ class Watch:
 
         try:
             await self.app(scope, receive, marked)
+        except ClientDisconnect:  # in the middle of its own body
+            log.info("%s went away", name)
         except Exception:
             log.exception("%s a bug", name)
             if not answered:
