@@ -133,7 +133,7 @@ def test_from_a_name_to_an_answer_and_back_to_nothing(link: str, opened: Opener,
     assert mine.predict([picture(1, 199)])[0] == "bars"  # Python says what the page said
     page.set_input_files("#upload-file", file)
     expect(polite).to_contain_text("mine.safetensors is version 3 now, and in use.")
-    page.get_by_role("button", name="Use again version 1").click()
+    page.get_by_role("button", name="Use version 1").click()
     expect(polite).to_contain_text("Version 1 is in use now.")
 
     page.get_by_role("button", name="Train again").click()

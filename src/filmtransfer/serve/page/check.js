@@ -11,6 +11,7 @@ import { view } from "./viewer.js";
 
 const WIDE = 8; // classes up to which a table can be read
 const SHOWN = 6; // photos in one cell
+const narrow = matchMedia("(max-width: 34rem)"); // where a table would hide its mistakes beside the screen
 let drawn = null;
 
 /** The mistakes whose photo is still there, in the class it was in. */
@@ -157,7 +158,11 @@ function draw() {
       : `${off} of ${count(all, "photo")} ${off === 1 ? "is" : "are"} taken for another class. Open one to move it, if it is in the wrong place; more photos of its kind help too.`;
   body.replaceChildren(
     h("p", { class: "soft" }, words),
-    ...(state.check.classes.length <= WIDE ? [table(wrong)] : wrong.length ? [groups(wrong)] : []),
+    ...(state.check.classes.length <= WIDE && !narrow.matches
+      ? [table(wrong)]
+      : wrong.length
+        ? [groups(wrong)]
+        : []),
   );
   if (focused) focusOn(document.querySelector(`[data-mistake="${focused}"]`));
 }
@@ -182,6 +187,7 @@ async function refresh() {
 }
 
 export function setUpCheck() {
+  narrow.addEventListener("change", draw);
   on("versions", refresh);
   on("check photos classes versions", draw);
 }

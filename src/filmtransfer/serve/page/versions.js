@@ -84,11 +84,11 @@ function item(version) {
     {
       type: "button",
       class: "use",
-      "aria-label": `Use again ${name(version).toLowerCase()}`,
+      "aria-label": `Use ${name(version).toLowerCase()}`,
       onclick: () => use(version),
     },
     icon("restore"),
-    "Use again",
+    "Use",
   );
   const file = h(
     "button",
