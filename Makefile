@@ -6,13 +6,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 AXE := $(VENV)/share/axe.min.js
+ORT := $(VENV)/share/onnxruntime-web/ort.wasm.bundle.min.mjs
 
 .PHONY: demo test check format docs accuracy clean
 
 demo: $(STAMP)
 	$(BIN)/fit demo --out demo-output
 
-test: $(STAMP) $(AXE)
+test: $(STAMP) $(AXE) $(ORT)
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: $(STAMP)
@@ -41,6 +42,10 @@ $(STAMP): pyproject.toml constraints.txt
 # What the pages are checked with for people who cannot see or use a mouse.
 $(AXE): $(STAMP)
 	mkdir -p $(@D) && cd $(@D) && npm pack --silent axe-core@4.14.0 && tar -xzf axe-core-*.tgz package/axe.min.js && mv package/axe.min.js axe.min.js && rm -rf package axe-core-*.tgz && touch axe.min.js
+
+# What an exported page runs its model with.
+$(ORT): $(STAMP)
+	mkdir -p $(@D) && cd $(@D) && npm pack --silent onnxruntime-web@1.30.0 && tar -xzf onnxruntime-web-*.tgz --strip-components=2 package/dist/ort.wasm.bundle.min.mjs package/dist/ort-wasm-simd-threaded.wasm && rm -f onnxruntime-web-*.tgz && touch ort.wasm.bundle.min.mjs
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output

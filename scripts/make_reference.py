@@ -125,6 +125,10 @@ if __name__ == "__main__":
         "README.md",
         "docs/presets.md",
         "docs/performance.md",
+        "docs/trust.md",
+        "docs/scale.md",
+        "docs/export.md",
+        "docs/orbit.md",
         "docs/benchmarks.md",
         "docs/federated.md",
     ):

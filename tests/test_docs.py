@@ -35,7 +35,9 @@ def environment() -> dict[str, str]:
     return os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
-@pytest.mark.parametrize("file", ["README.md", "docs/tutorial.md", "docs/howto.md", "docs/federated.md"])
+@pytest.mark.parametrize(
+    "file", ["README.md", "docs/tutorial.md", "docs/howto.md", "docs/trust.md", "docs/federated.md", "docs/serve.md", "docs/export.md", "docs/orbit.md"]
+)
 def test_every_block_runs(file, workplace):
     """In order, in one folder with photos/; make's own blocks are what runs this test."""
     text = (ROOT / file).read_text()
@@ -80,6 +82,11 @@ def test_the_reference_is_the_codes_own():
         ("docs/presets.md", "splits"),
         ("docs/performance.md", "engine"),
         ("docs/performance.md", "film_from"),
+        ("docs/trust.md", "trust"),
+        ("docs/scale.md", "serving_million"),
+        ("docs/export.md", "export"),
+        ("docs/orbit.md", "cnaps"),
+        ("docs/orbit.md", "orbit_sample/table"),
         ("docs/benchmarks.md", "observations"),
         ("docs/benchmarks.md", "few_shot_small/table"),
         ("docs/benchmarks.md", "few_shot_small/table_2"),

@@ -347,7 +347,7 @@ def test_noah_searches_before_it_trains(tmp_path):
         "vit_tiny_patch16_224", "linear", steps=1, adapter="noah", search_steps=1, weights=str(tmp_path / "vit.safetensors"),
         image_size=32, train_size=32,
     )  # fmt: skip
-    import filmtransfer.estimator as estimator
+    import filmtransfer.training.prepare as preparation
 
     searched = []
 
@@ -355,11 +355,11 @@ def test_noah_searches_before_it_trains(tmp_path):
         searched.append(find(*words, **more, population=2, generations=1))
         return searched[0]
 
-    find, estimator.find_subnet = estimator.find_subnet, shorter
+    find, preparation.find_subnet = preparation.find_subnet, shorter
     try:
         clf.fit(IMAGES[:6], LABELS[:6])
     finally:
-        estimator.find_subnet = find
+        preparation.find_subnet = find
     assert clf.update_.settings["adapter_options"]["subnet"] == searched[0]
     with pytest.raises(UsageError, match="noah"):
         FewShotClassifier(search_steps=5).fit(IMAGES, LABELS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import platform
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -17,21 +17,24 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .backbones import Backbone, load_backbone
-from .data import LabelledImages, LoadedImages, Skipped, largest_side, load, read_squares, resize
+from .data import LabelledImages, LoadedImages, Skipped, read_squares
 from .errors import FitWarning, InputError, UsageError
 from .heads import log_prior, make_head
-from .model import AdaptedModel, Hardware, Update
+from .model import AdaptedModel, Hardware, Support, Update
 from .model.hub import find_update
+from .model.support import digest_of, name_of
+from .training import edit
 from .training.adapt import Adapted, adapt
-from .training.batch import Cosine
+from .training.explain import explain
 from .training.gradient import NonFiniteError
+from .training.judge import Judgement, judge
 from .training.loop import Watch
-from .training.parallel import World, local_rank
+from .training.parallel import local_rank
+from .training.prepare import Prepared, prepare, remarks
 from .training.presets import ALL_WEIGHTS, Settings, preset
 from .training.profile import Profile
-from .training.subnet import find_subnet
 
-UNEQUAL = 3  # say so when the largest class has more than this many times the images of the smallest
+FALSE_ALARM = 0.05  # the share of images of known classes that may be taken for unknown
 
 
 @dataclass(frozen=True)
@@ -41,17 +44,15 @@ class Classified:
     readable: list[int]
     probabilities: np.ndarray
     skipped: list[Skipped]
+    features: torch.Tensor
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """Everything that training needs: a bare model, and the images at the sizes it asks for."""
+class Reasons:
+    """Why an image was taken for what it was: how far each class is, and the nearest photos it was learned from."""
 
-    model: AdaptedModel
-    loaded: LoadedImages
-    pixels: torch.Tensor  # for the head
-    small: torch.Tensor  # for fine-tuning
-    settings: Settings
+    distances: dict[Any, float]  # by class, nearest first
+    nearest: list[tuple[str, Any, float]]  # name, class and distance of photos, nearest first
 
 
 class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -151,10 +152,27 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.fit_images(LabelledImages.from_any(folder))
 
     def fit_images(
-        self, images: LabelledImages, watch: Watch | None = None, profile: Profile | None = None
+        self,
+        images: LabelledImages,
+        watch: Watch | None = None,
+        profile: Profile | None = None,
+        look: Callable[[LoadedImages, Adapted], None] | None = None,
     ) -> Self:
-        """Learn from labelled images; ``watch`` is told of every step, ``profile`` of where time goes."""
-        ready = self.prepare(images)
+        """Learn from labelled images.
+
+        ``watch`` is told of every step, ``profile`` of where time goes; ``look`` is shown the images and their
+        features at the end.
+        """
+        return self.fit_prepared(self.prepare(images), watch, profile, look)
+
+    def fit_prepared(
+        self,
+        ready: Prepared,
+        watch: Watch | None = None,
+        profile: Profile | None = None,
+        look: Callable[[LoadedImages, Adapted], None] | None = None,
+    ) -> Self:
+        """Learn from images that ``prepare`` has read."""
         try:
             adapted = adapt(
                 ready.model,
@@ -177,55 +195,39 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "Fine-tuning stopped at features that are not finite, of "
                 f"{_these(ready.loaded.names, adapted.history.not_finite)}. The last good numbers are kept.",
                 FitWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         self._adopt(ready.model, ready.loaded, ready.settings, adapted)
+        if look is not None:
+            look(ready.loaded, adapted)
         return self
 
-    def prepare(self, images: LabelledImages) -> Prepared:
-        """Look at every choice, load the backbone and read the images; nothing is learned yet."""
+    def prepare(self, images: LabelledImages, backbone: Backbone | None = None) -> Prepared:
+        """Look at every choice, load the backbone (if it is not given) and read the images; nothing is learned yet."""
         settings = self.settings()
         head = make_head(self.head, **(self.head_options or {}))  # a wrong name is said before any work
         if self.time_limit is not None and not 0 < self.time_limit < math.inf:
             raise UsageError(
                 f"The time limit cannot be {self.time_limit}.", "It is a number of seconds above 0."
             )
-        hardware = Hardware.choose(self.device, self.precision, self.compile, local_rank())
-        if hardware.device.type == "mps" and World.current().size > 1:
-            raise UsageError(
-                "Apple's GPU cannot be shared by several processes.", "Start one, without torchrun."
-            )
-        body = settings.body()
-        backbone = load_backbone(self.backbone, self.weights, fold=body.folds)
-        settings = settings.on(backbone, len(images))
-        side = largest_side(images.sources)
-        head_size, train_size = (
-            backbone.fit_size(size) for size in (settings.size_for(side), settings.train_size_for(side))
+        place = self.device if backbone is None or self.device != "auto" else str(backbone.device)
+        hardware = Hardware.choose(place, self.precision, self.compile, local_rank())
+        ready = prepare(
+            images,
+            settings,
+            head,
+            hardware,
+            name=self.backbone,
+            weights=self.weights,
+            backbone=backbone,
+            seed=self.seed,
+            strict=self.strict,
+            time_limit=self.time_limit,
         )
-        loaded = load(images, replace(backbone.pixels, size=max(train_size, head_size)), strict=self.strict)
-        self._prior_for(loaded)
-        self._warn(loaded)
-        pixels, small = (
-            resize(loaded.pixels, size, backbone.pixels.interpolation) for size in (head_size, train_size)
-        )
-        if settings.search_steps:
-            rule = Cosine(
-                settings.search_steps, settings.learning_rate, settings.batch, settings.weight_decay
-            )
-            subnet = find_subnet(
-                backbone,
-                small,
-                loaded.labels,
-                rule,
-                seed=self.seed,
-                hardware=hardware,
-                time_limit=self.time_limit,
-            )
-            settings = replace(settings, adapter_options={**settings.adapter_options, "subnet": subnet})
-        model = AdaptedModel(
-            backbone, head, head_size, body=settings.body(), seed=self.seed, hardware=hardware
-        )
-        return Prepared(model, loaded, pixels, small, settings)
+        log_prior(_prior(self.prior), torch.tensor(ready.loaded.counts()))
+        for note in remarks(ready.loaded, isinstance(self.prior, str) and self.prior == "uniform"):
+            warnings.warn(note, FitWarning, stacklevel=3)
+        return ready
 
     def settings(self) -> Settings:
         """The preset with what was chosen by hand."""
@@ -266,11 +268,47 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """p(y=c | image) (N, C), classes in the order of ``classes_``."""
         return self.classify(images, strict=True).probabilities
 
-    def predict(self, images: Sequence[Any]) -> np.ndarray:
-        """The most probable class of each image."""
-        best = self.predict_proba(images).argmax(1)  # first: it says so if this is not fitted
-        chosen: np.ndarray = self.classes_[best]
+    def predict(
+        self, images: Sequence[Any], *, reject: bool = False, false_alarm: float = FALSE_ALARM
+    ) -> np.ndarray:
+        """The most probable class of each image.
+
+        With ``reject``, None for images of none of the classes; ``false_alarm`` is the share of images of known
+        classes that may be taken for unknown.
+        """
+        found = self.classify(images, strict=True)
+        chosen: np.ndarray = self.classes_[found.probabilities.argmax(1)]
+        if reject:
+            chosen = chosen.astype(object)
+            chosen[self.rejected(found, false_alarm)] = None
         return chosen
+
+    def rejected(self, found: Classified, false_alarm: float = FALSE_ALARM) -> np.ndarray:
+        """Which of the classified images are of none of the classes (N) bool."""
+        unknown = self.update_.unknown
+        if unknown is None:
+            raise InputError(
+                "This classifier cannot tell what is unknown: no class had a second photo to measure by, "
+                "or it was made by an earlier version.",
+                "Train it with at least two photos of some classes.",
+            )
+        scores: np.ndarray = unknown.scores(found.features.cpu()).numpy()
+        return scores < unknown.threshold(false_alarm)
+
+    def explain(self, images: Sequence[Any], photos: int = 3) -> list[Reasons]:
+        """Why each image is taken for what it is: distances to the classes and the nearest support photos."""
+        return self.reasons(self.classify(images, strict=True), photos)
+
+    def reasons(self, found: Classified, photos: int = 3) -> list[Reasons]:
+        """The reasons for images that were classified before."""
+        support, classes = edit.kept_support(self.update_, "explained"), self.update_.classes
+        return [
+            Reasons(
+                {classes[c]: one.distances[c] for c in np.argsort(one.distances)},
+                [(support.names[i], classes[int(support.labels[i])], far) for i, far in one.nearest],
+            )
+            for one in explain(self.model_.head, support, found.features, photos)
+        ]
 
     def score(self, images: Sequence[Any], labels: Sequence[Any]) -> float:
         """Accuracy on labelled images."""
@@ -279,9 +317,17 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return float(np.mean(self.predict(images) == np.asarray(labels)))
 
     def classify(
-        self, images: Sequence[Any] | np.ndarray, *, strict: bool = False, chunk: int = 256
+        self,
+        images: Sequence[Any] | np.ndarray,
+        *,
+        strict: bool = False,
+        chunk: int = 256,
+        look: Callable[[torch.Tensor, Sequence[Any]], None] | None = None,
     ) -> Classified:
-        """Probabilities of all readable images, and why the others are not; refuses any if strict."""
+        """Probabilities of all readable images, and why the others are not; refuses any if strict.
+
+        ``look`` is shown every chunk's readable images: their pixels (B, 3, S, S) and where they came from.
+        """
         check_is_fitted(self)
         if isinstance(images, (str, Path)):
             raise InputError("Images are given as a list.", f"For one image: [{str(images)!r}].")
@@ -291,6 +337,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         readable: list[int] = []
         skipped: list[Skipped] = []
         rows: list[np.ndarray] = []
+        features: list[torch.Tensor] = []
         for begin in range(0, len(sources), chunk):  # so that memory does not grow with the folder
             part = list(sources[begin : begin + chunk])
             names = [
@@ -301,19 +348,59 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             found = [i for i, square in enumerate(squares) if square is not None]
             readable += [begin + i for i in found]
             if found:
-                rows.append(self._probabilities(torch.stack([s for s in squares if s is not None])))
+                pixels = torch.stack([s for s in squares if s is not None])
+                if look is not None:
+                    look(pixels, [part[i] for i in found])
+                features.append(self.model_.features(pixels))
+                rows.append(self._probabilities(features[-1]))
         if skipped and (strict or not rows):
             raise InputError(
                 f"{len(skipped)} of {len(sources)} images cannot be used, the first: "
                 f"{skipped[0].name}: {skipped[0].reason}."
             )
-        return Classified(readable, np.concatenate(rows), skipped)
+        return Classified(readable, np.concatenate(rows), skipped, torch.cat(features))
 
-    def _probabilities(self, pixels: torch.Tensor) -> np.ndarray:
-        logits = self.model_.logits(pixels).cpu().double()
-        logits = logits + log_prior(_prior(self.prior), torch.tensor(self.update_.counts))
-        out: np.ndarray = torch.softmax(logits, 1).numpy()
+    @torch.no_grad()
+    def _probabilities(self, features: torch.Tensor) -> np.ndarray:
+        logits = self.model_.head.logits(features).cpu().double() / self.update_.temperature
+        prior = log_prior(_prior(self.prior), torch.tensor(self.update_.counts))
+        out: np.ndarray = torch.softmax(logits + prior, 1).numpy()
         return out
+
+    # Editing: exact, in milliseconds, without training; needs keep_statistics
+
+    def add(self, images: Sequence[Any], label: Any) -> Self:
+        """Add photos to a class, or make a new class of them."""
+        check_is_fitted(self)
+        edit.kept_support(self.update_)
+        found = self.classify(images, strict=True)
+        names = [name_of(source, f"added {i}") for i, source in enumerate(images)]
+        digests = [digest_of(source) for source in images]
+        return self._edited(
+            edit.add_photos(self.update_, self.model_.head, label, found.features, names, digests)
+        )
+
+    def forget(self, images: Sequence[Any]) -> Self:
+        """Forget photos, given as they were at training, or by name ("cup/1.jpg")."""
+        check_is_fitted(self)
+        which = [i for source in images for i in edit.find_photos(self.update_, *_called(source))]
+        return self._edited(edit.forget_photos(self.update_, self.model_.head, which))
+
+    def remove_class(self, label: Any) -> Self:
+        """Forget a class and all of its photos."""
+        check_is_fitted(self)
+        return self._edited(edit.remove_class(self.update_, self.model_.head, label))
+
+    def merge_classes(self, labels: Sequence[Any], into: Any) -> Self:
+        """Make one class of several."""
+        check_is_fitted(self)
+        return self._edited(edit.merge_classes(self.update_, self.model_.head, labels, into))
+
+    def rename_class(self, label: Any, to: Any) -> Self:
+        """Give a class another name; this needs no statistics."""
+        check_is_fitted(self)
+        self._take(edit.rename_class(self.update_, label, to), self.model_)
+        return self
 
     # The file
 
@@ -344,6 +431,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         body = update.learns()
         clf.train, clf.adapter, clf.adapter_options = body.train, body.adapter, dict(body.options)
         found = backbone or load_backbone(update.backbone, weights, fold=body.folds)
+        clf.judgement_ = None
         clf._take(update, update.apply(found, hardware))
         return clf
 
@@ -358,43 +446,58 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _adopt(self, model: AdaptedModel, loaded: LoadedImages, settings: Settings, adapted: Adapted) -> None:
         chosen = settings.to_dict() | {"preset": self.preset, "prior": _plain(self.prior)}
-        keep = (adapted.features, loaded.labels) if self.keep_statistics else None
+        prior = log_prior(_prior(self.prior), torch.tensor(loaded.counts()))
+        judgement = judge(
+            model.head, adapted.features, loaded.labels, adapted.unseen(), prior, seed=self.seed
+        )
+        results = adapted.results()
+        if judgement is not None:
+            results["estimate"] = judgement.results()
         update = Update.of(
             model,
             loaded.classes,
             settings=chosen,
-            results=adapted.results(),
+            results=results,
             seed=self.seed,
             versions=versions(),
-            support=keep,
+            support=_support(loaded, adapted) if self.keep_statistics else None,
+            unknown=None if judgement is None else judgement.unknown,
+            temperature=1.0 if judgement is None else judgement.temperature,
         )
         self.history_ = adapted.history
         self.skipped_ = loaded.skipped
+        self.judgement_: Judgement | None = judgement
         self._take(update, model)
+
+    def _edited(self, edited: edit.Edited) -> Self:
+        self.model_.head = edited.head
+        self.prior = edited.update.settings.get("prior", "uniform")
+        self.judgement_ = edited.judgement
+        self._take(edited.update, self.model_)
+        return self
 
     def _take(self, update: Update, model: AdaptedModel) -> None:
         self.update_, self.model_ = update, model
         self.classes_ = np.asarray(update.classes)
         self.counts_ = np.asarray(update.counts)
 
-    def _prior_for(self, loaded: LoadedImages) -> None:
-        log_prior(_prior(self.prior), torch.tensor(loaded.counts()))
 
-    def _warn(self, loaded: LoadedImages) -> None:
-        notes = list(loaded.warnings)
-        if loaded.skipped:
-            first = loaded.skipped[0]
-            notes.append(f"{len(loaded.skipped)} images left out, the first: {first.name}: {first.reason}.")
-        counts = loaded.counts()
-        if max(counts) > UNEQUAL * min(counts) and isinstance(self.prior, str) and self.prior == "uniform":
-            notes.append(
-                f"Classes have from {min(counts)} to {max(counts)} images, but are taken as equally likely. "
-                "If they are not, use prior='empirical'."
-            )
-        if max(counts) == 1:
-            notes.append("Every class has one image: the head is built, but there is no fine-tuning.")
-        for note in notes:
-            warnings.warn(note, FitWarning, stacklevel=4)
+def _support(loaded: LoadedImages, adapted: Adapted) -> Support:
+    """What an update keeps of its images: features and how to find them again, no pixels."""
+    return Support(
+        adapted.features.cpu(),
+        loaded.labels,
+        adapted.unseen(),
+        [name_of(s, name) for s, name in zip(loaded.sources, loaded.names, strict=True)],
+        [digest_of(s) for s in loaded.sources],
+    )
+
+
+def _called(source: Any) -> tuple[str, str | None]:
+    """How to find a photo: by name, and by content where it is at hand."""
+    if isinstance(source, (str, Path)):
+        return name_of(source, ""), digest_of(source) if Path(source).is_file() else None
+    return "this image", digest_of(source)
 
 
 def _these(names: Sequence[str], images: Sequence[int]) -> str:

@@ -66,7 +66,7 @@ def test_the_file_says_what_it_is(lda, tmp_path):
 
 
 def test_a_head_is_rebuilt_from_the_kept_features(lda):
-    features, labels = lda.update_.support
+    features, labels = lda.update_.support.features, lda.update_.support.labels
     head = lda.model_.head
     with torch.no_grad():
         weight, bias = head.build(features, labels)

@@ -81,6 +81,7 @@ class Table:
     column_heads: Sequence[str]
     cells: Sequence[Sequence[Cell | Count | None]]
     notes: Sequence[str] = ()
+    legend: str = ""  # how to read a cell, where its interval is not one over seeds
 
     @property
     def caption(self) -> str:
@@ -98,6 +99,8 @@ class Table:
                 f"Ours: {self.backbone}; published: {', '.join(theirs)}. "
                 "The backbones differ, so a difference says little about the method."
             )
+        if self.legend:
+            return " ".join([*parts, self.legend])
         if seeds:
             count = " to ".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))
             parts.append(f"Percent, the mean of {count} {'seed' if count == '1' else 'seeds'}.")

@@ -40,7 +40,7 @@ KEYS = OTHERS | federations.FIELDS
 ALWAYS = ("dataset", "method", "seed")  # every run has them
 BACKBONE = "efficientnet_lite0"  # where a recipe names none
 # Where and how fast it is computed does not make it another run.
-BESIDE = {"device", "micro_batch", "cache_mb", "timeout"}
+BESIDE = {"device", "micro_batch", "cache_mb", "timeout", "cnaps"}  # a file is known by its digest
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,8 @@ class Run:
         s = self.settings
         if federations.is_federated(s):
             return federations.name(s)
+        if is_orbit(s):
+            return f"{s['user']} task {s['task']} {s['videos']} {s['method']}"
         shots = f" {s['shots']} shots" if "shots" in s else ""
         split = f" {s['split']}" if "split" in s else ""
         return f"{s['dataset']}{shots} {s['method']}{split} seed {s['seed']}"
@@ -120,6 +122,11 @@ class Recipe:
         _methods_known(sweep, self.settings, self.methods, "The method")
         fixed = {k: v for k, v in chosen.items() if k not in sweep}
         return Recipe(**{**vars(self), "sweep": sweep, "settings": {**self.settings, **fixed}})
+
+
+def is_orbit(settings: Mapping[str, Any]) -> bool:
+    """Whether it is a task of ORBIT (bench/orbit.py), which no recipe stands for."""
+    return settings.get("protocol") == "orbit"
 
 
 def known() -> list[str]:

@@ -25,7 +25,7 @@ from ..estimator import FewShotClassifier
 from ..seeding import generator, permutation
 from .curve import accuracy_curve
 from .federations import is_federated
-from .recipe import CHOICES, Run
+from .recipe import CHOICES, Run, is_orbit
 
 PROTOCOLS = ("few-shot", "vtab", "federated")
 
@@ -46,6 +46,10 @@ def run(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
         from ..federated.simulate import run as simulate  # needs flwr
 
         return simulate(settings, root)
+    if is_orbit(settings):
+        from ..personal.orbit_evaluate import run as personalise
+
+        return personalise(settings, root)
     task = draw(settings, root)
     clf = FewShotClassifier(
         **{k: v for k, v in settings.items() if k in CHOICES}, seed=int(settings.get("seed", 0))

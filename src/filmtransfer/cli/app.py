@@ -15,7 +15,21 @@ import typer
 
 from .. import __version__
 from ..errors import FitError
-from . import backbones, bench, demo, evaluate, export, federate, predict, show, train
+from . import (
+    backbones,
+    bench,
+    bench_orbit,
+    demo,
+    edit,
+    evaluate,
+    export,
+    federate,
+    predict,
+    serve,
+    show,
+    train,
+    user,
+)
 from .printing import Printer
 
 
@@ -50,10 +64,15 @@ app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("show")(show.show)
+app.add_typer(edit.app, name="edit")
 app.command("backbones")(backbones.backbones)
+app.command("serve")(serve.serve)
+bench.app.command("orbit")(bench_orbit.orbit)
+bench.app.add_typer(bench_orbit.cnaps_app, name="cnaps")
 app.command("export")(export.export)
 app.add_typer(bench.app, name="bench")
 app.add_typer(federate.app, name="federate")
+app.add_typer(user.app, name="user")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -134,7 +134,7 @@ def run(
         return LocalWorkers(workers, root, threads)
 
     # Ray tells of the death of a machine on stdout, which belongs to the result.
-    with _progress(printer) as watch, redirect_stdout(sys.stderr):
+    with progress(printer) as watch, redirect_stdout(sys.stderr):
         made = sweep(what.runs(), folder / "results.jsonl", make_workers, watch)
     for note in made.notes:
         printer.note(note)
@@ -172,11 +172,7 @@ def _tell(printer: Printer, what: Any, made: Any, files: list[Path], folder: Pat
             printer.say(file.read_text(encoding="utf-8"))
     if files:
         printer.say(f"Wrote {folder}: {', '.join(file.name for file in files)}.")
-    by_reason: dict[str, list[str]] = {}
-    for run_name, reason in made.failures.items():
-        by_reason.setdefault(reason, []).append(run_name)
-    for reason, names in by_reason.items():
-        printer.note(f"{len(names)} runs failed ({names[0]}{', …' if len(names) > 1 else ''}): {reason}")
+    tell_failures(printer, made.failures)
     missing = len(what.runs()) - len(made.rows) - len(made.failures)
     if missing:
         printer.note(f"{missing} of {len(what.runs())} runs are not on file yet: fit bench run {what.name}")
@@ -190,6 +186,15 @@ def _tell(printer: Printer, what: Any, made: Any, files: list[Path], folder: Pat
             "rows": made.rows,
         }
     )
+
+
+def tell_failures(printer: Printer, failures: dict[str, str]) -> None:
+    """Each reason once."""
+    by_reason: dict[str, list[str]] = {}
+    for run_name, reason in failures.items():
+        by_reason.setdefault(reason, []).append(run_name)
+    for reason, names in by_reason.items():
+        printer.note(f"{len(names)} runs failed ({names[0]}{', …' if len(names) > 1 else ''}): {reason}")
 
 
 def _choices(
@@ -212,7 +217,7 @@ def _choices(
 
 
 @contextmanager
-def _progress(printer: Printer) -> Iterator[Callable[[Any], None]]:
+def progress(printer: Printer) -> Iterator[Callable[[Any], None]]:
     """A bar over the whole sweep with the time left, and a line for every run that ends."""
     with progress_line() as show:
 

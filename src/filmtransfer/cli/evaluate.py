@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ..errors import InputError
+from ..errors import InputError, UsageError
 from .printing import Device, Json, Printer, Threads, percent
 
 
@@ -16,6 +16,13 @@ def evaluate(
     folder: Annotated[Path, typer.Argument(help="Labelled images: a folder per class, or a CSV.")],
     weights: Annotated[str | None, typer.Option(help="Weights file, if the backbone needs one.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse unreadable images.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Write a report (HTML).")] = None,
+    strangers: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder of images of none of the classes, to see how many are told; for the report."
+        ),
+    ] = None,
     device: Device = "auto",
     threads: Threads = None,
     as_json: Json = False,
@@ -25,10 +32,16 @@ def evaluate(
 
     from ..data import LabelledImages
     from ..estimator import FewShotClassifier
+    from ..files import check_writable
+    from ..report import Album
     from ..training.evaluate import evaluate as compare
     from ..training.process import prepare
 
     printer = Printer(as_json)
+    if report is not None:
+        check_writable(report)
+    elif strangers is not None:
+        raise UsageError("--strangers belongs to a report.", "Say where it goes: --report FILE")
     prepare(threads)
     clf = FewShotClassifier.load(file, weights=weights, device=device)
     images = LabelledImages.from_any(folder)
@@ -41,7 +54,8 @@ def evaluate(
         )
     for note in images.warnings:
         printer.note(note)
-    found = clf.classify(images.sources, strict=strict)
+    album = Album()
+    found = clf.classify(images.sources, strict=strict, look=album.see if report is not None else None)
     skipped = found.skipped
     truth = torch.tensor([known[str(images.classes[images.labels[i]])] for i in found.readable])
     result = compare(torch.from_numpy(found.probabilities.argmax(1)), truth, len(known))
@@ -60,8 +74,12 @@ def evaluate(
     printer.table(["class", "images", "right", "most often taken for"], rows, right=(1, 2))
     for miss in skipped:
         printer.note(f"left out: {miss.name}: {miss.reason}")
+    if report is not None:
+        _write_report(report, clf, file, album, truth, found, strangers)
+        printer.say(f"Wrote {report}. Open it in a browser.")
     printer.document(
         {
+            **({} if report is None else {"report": str(report)}),
             "accuracy": result.accuracy,
             "interval": [result.low, result.high],
             "images": result.images,
@@ -70,3 +88,20 @@ def evaluate(
             "skipped": [{"image": s.name, "reason": s.reason} for s in skipped],
         }
     )
+
+
+def _write_report(
+    report: Path, clf: Any, file: Path, album: Any, truth: Any, found: Any, strangers: Path | None
+) -> None:
+    """The report on the test images, and on strangers if there are any."""
+    from ..data.images import find_images
+    from ..report import Album, of_strangers, of_test, write_report
+
+    others = None
+    if strangers is not None:
+        sources = find_images(strangers)
+        if not sources:
+            raise InputError(f"No images in {strangers}.", "Give a folder of images of none of the classes.")
+        seen = Album()
+        others = of_strangers(clf, seen, clf.classify(sources, look=seen.see), found)
+    write_report(report, of_test(clf, album, truth, found, file, others))

@@ -18,6 +18,9 @@ def show(
     plot: Annotated[
         Path | None, typer.Option(help="Write box plots of |γ−1| and |β| by layer (PNG).")
     ] = None,
+    photos: Annotated[
+        bool, typer.Option("--photos", help="List the photos whose statistics it keeps.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show what an update file holds, or a backbone's counts."""
@@ -25,7 +28,7 @@ def show(
     if (file is None) == (backbone is None):
         raise UsageError("Give an update file or --backbone NAME.", "For example: fit show pets.safetensors")
     if file is not None:
-        _show_file(printer, file, plot)
+        _show_file(printer, file, plot, photos)
     elif plot is not None:
         raise UsageError("--plot shows the FiLM numbers of an update file.", "Give the file.")
     else:
@@ -84,7 +87,7 @@ def _print_counts(printer: Printer, table: list[dict[str, Any]]) -> None:
     )
 
 
-def _show_file(printer: Printer, file: Path, plot: Path | None) -> None:
+def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool) -> None:
     from ..backbones import numbers
     from ..files import check_writable, write_atomically
     from ..model import Update
@@ -123,6 +126,9 @@ def _show_file(printer: Printer, file: Path, plot: Path | None) -> None:
         if update.covariance_weights is None
         else update.covariance_weights.exp().tolist(),
         "keeps_statistics": update.support is not None,
+        "tells_unknown": update.unknown is not None,
+        "temperature": update.temperature,
+        "edits": update.edits,
         "pixels": vars(update.pixels),
         "settings": update.settings,
         "results": update.results,
@@ -142,6 +148,9 @@ def _show_file(printer: Printer, file: Path, plot: Path | None) -> None:
             ["covariance weights e", _weights(update.head, facts["covariance_weights"])],
             ["image size", f"{update.pixels.size} px"],
             ["statistics kept", "yes" if update.support is not None else "no"],
+            ["tells unknown images", "yes" if update.unknown is not None else "no"],
+            ["temperature", f"{update.temperature:g}"],
+            ["edits", len(update.edits)],
             ["settings", ", ".join(f"{k}={v}" for k, v in update.settings.items() if v is not None)],
             ["results", ", ".join(f"{k}={v}" for k, v in update.results.items())],
             ["seed", update.seed],
@@ -150,6 +159,8 @@ def _show_file(printer: Printer, file: Path, plot: Path | None) -> None:
     )
     printer.say()
     printer.table(["class", "images"], list(facts["classes"].items()), right=(1,))
+    if photos:
+        facts["photos"] = _photos(printer, update)
     if plot is not None:
         from ..report.figures import film_by_layer
 
@@ -160,6 +171,23 @@ def _show_file(printer: Printer, file: Path, plot: Path | None) -> None:
         printer.say(f"Wrote {plot}.")
         facts["plot"] = str(plot)
     printer.document(facts)
+
+
+def _photos(printer: Printer, update: Any) -> list[dict[str, Any]]:
+    """The photos that can be forgotten by name, and whether fine-tuning has seen them."""
+    from ..training.edit import kept_support
+
+    support = kept_support(update, "listed")
+    rows = [
+        {"photo": name, "class": update.classes[int(c)], "fine_tuned_on": not bool(unseen)}
+        for name, c, unseen in zip(support.names, support.labels, support.unseen, strict=True)
+    ]
+    printer.say()
+    printer.table(
+        ["photo", "class", "fine-tuned on"],
+        [[r["photo"], r["class"], "yes" if r["fine_tuned_on"] else "no"] for r in rows],
+    )
+    return rows
 
 
 def _sites(file: Path, update: Any, known: Any) -> list[str]:

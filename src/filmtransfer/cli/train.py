@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..errors import UsageError
 from .printing import Device, Json, Printer, Threads, percent, progress_bar, size
 
 
@@ -60,6 +61,13 @@ def train(
         bool,
         typer.Option("--keep-statistics", help="Keep the support features in the file, to edit it later."),
     ] = False,
+    report_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--report", help="The report to write (HTML); by default NAME.report.html beside the update."
+        ),
+    ] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
     device: Device = "auto",
     precision: Annotated[
         str, typer.Option(help="float32, or bfloat16 for the backbone where the hardware can.")
@@ -78,11 +86,17 @@ def train(
     from ..data import LabelledImages
     from ..estimator import FewShotClassifier
     from ..files import check_writable
+    from ..report import Album, of_training, write_report
     from ..training.parallel import launched, local_size
     from ..training.process import prepare
     from ..training.profile import Profile
 
     check_writable(out)
+    page = None if no_report else report_to or beside(out)
+    if page is not None:
+        check_writable(page)
+        if page.resolve() == out.resolve():
+            raise UsageError("The report would take the place of the update.", "Give it another name.")
     prepare(threads, local_size())
     clf = FewShotClassifier(
         backbone, head, "auto" if steps is None else steps, seed,
@@ -90,18 +104,26 @@ def train(
         support_size=support_size, micro_batch=micro_batch, film_from=film_from, cache_mb=cache_mb, prior=prior, weights=weights, time_limit=time_limit, strict=strict,
         keep_statistics=keep_statistics, device=device, precision=precision, compile=compile,
     )  # fmt: skip
-    clock = Profile(on=profile)
+    clock, album = Profile(on=profile), Album()
     with launched() as world:
         first = world.rank == 0
         printer = Printer(as_json, quiet=not first)
         with printer.notes(), progress_bar(quiet=not first) as watch:
-            clf.fit_images(LabelledImages.from_any(folder), watch, clock)
+            look = album.learned if first and page is not None else None
+            clf.fit_images(LabelledImages.from_any(folder), watch, clock, look)
         if first:
             written = clf.save(out)
-            report(printer, clf, out, written, clock)
+            if page is not None:
+                write_report(page, of_training(clf, album, out))
+            report(printer, clf, out, written, clock, page)
 
 
-def report(printer: Printer, clf: Any, out: Path, written: int, clock: Any) -> None:
+def beside(out: Path) -> Path:
+    """Where the report goes: pets.safetensors has pets.report.html."""
+    return out.with_name(f"{out.stem if out.suffix == '.safetensors' else out.name}.report.html")
+
+
+def report(printer: Printer, clf: Any, out: Path, written: int, clock: Any, page: Path | None) -> None:
     """What was learned, in words and as a document."""
     history, update = clf.history_, clf.update_
     images = sum(update.counts)
@@ -124,13 +146,17 @@ def report(printer: Printer, clf: Any, out: Path, written: int, clock: Any) -> N
     }
     took = kept[update.results["share"]] if history.steps and update.head != "linear" else ""
     printer.say(f"Fine-tuned {history.steps} steps in {history.seconds:.0f} s{why}.{took}")
+    printer.say(estimated(update.results.get("estimate")))
     printer.say(f"Wrote {out}: {size(written)}, {update.numbers():,} numbers.")
+    if page is not None:
+        printer.say(f"Wrote {page}: what to improve, and how good it is. Open it in a browser.")
     if clock.on:
         _where_time_goes(printer, clock)
     printer.document(
         {
             "file": str(out),
             "bytes": written,
+            "report": None if page is None else str(page),
             "numbers": update.numbers(),
             "classes": dict(zip([str(c) for c in update.classes], update.counts, strict=True)),
             "backbone": update.backbone,
@@ -142,6 +168,18 @@ def report(printer: Printer, clf: Any, out: Path, written: int, clock: Any) -> N
             "skipped": [{"image": s.name, "reason": s.reason} for s in clf.skipped_],
             **({"profile": clock.to_dict()} if clock.on else {}),
         }
+    )
+
+
+def estimated(estimate: dict[str, Any] | None) -> str:
+    """How good it will be on new images like these, as far as the training images can tell."""
+    if estimate is None:
+        return "No estimate of its accuracy: no class has a photo to spare. Try it with 'fit evaluate'."
+    figure = f"{percent(estimate['accuracy'])} (95% interval {percent(estimate['low'])} to {percent(estimate['high'])})"
+    if not estimate["unseen"]:
+        return f"Accuracy on left-out photos {figure}; fine-tuning has seen them, so new photos will do less well."
+    return (
+        f"Estimated accuracy on new photos {figure}, from {estimate['images']} photos left out of training."
     )
 
 

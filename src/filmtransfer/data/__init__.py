@@ -1,6 +1,15 @@
 """Images and their pixels."""
 
-from .images import LabelledImages, LoadedImages, Skipped, find_images, largest_side, load, read_squares
+from .images import (
+    LabelledImages,
+    LoadedImages,
+    Skipped,
+    find_images,
+    images_in,
+    largest_side,
+    load,
+    read_squares,
+)
 from .pixels import PixelSpec, decode, normalise, resize, to_square
 
 __all__ = [
@@ -10,6 +19,7 @@ __all__ = [
     "Skipped",
     "decode",
     "find_images",
+    "images_in",
     "largest_side",
     "load",
     "normalise",

@@ -47,12 +47,15 @@ class LabelledImages:
     labels: list[int]
     classes: list[Any]
     warnings: list[str] = field(default_factory=list)
+    titles: list[str] = field(default_factory=list)  # what to call each image, if its owner knows better
 
     def __len__(self) -> int:
         return len(self.sources)
 
     def names(self) -> list[str]:
         """What to call each image in a message."""
+        if self.titles:
+            return self.titles
         return [str(s) if isinstance(s, (str, Path)) else f"image {i}" for i, s in enumerate(self.sources)]
 
     @classmethod
@@ -121,7 +124,7 @@ class LabelledImages:
 
     @classmethod
     def from_memory(cls, images: Sequence[Any], labels: Sequence[Any]) -> LabelledImages:
-        """Images (paths, PIL images, uint8 arrays) and labels of any one sortable kind."""
+        """Images (paths, files' bytes, PIL images, uint8 arrays) and labels of any one sortable kind."""
         if len(images) != len(labels):
             raise InputError(f"{len(images)} images but {len(labels)} labels.", "One label per image.")
         if len(images) == 0:
@@ -154,6 +157,7 @@ class LoadedImages:
     skipped: list[Skipped]
     warnings: list[str]
     names: list[str]  # what to call each image in a message
+    sources: list[Any]  # where they came from
 
     def counts(self) -> list[int]:
         return torch.bincount(self.labels, minlength=len(self.classes)).tolist()
@@ -187,7 +191,9 @@ def load(images: LabelledImages, spec: PixelSpec, *, strict: bool = False) -> Lo
     everyone = images.names()
     names = [everyone[i] for i in kept]
     notes += _twins(pixels, labels, names, images.classes)
-    return LoadedImages(pixels, labels, images.classes, skipped, notes, names)
+    return LoadedImages(
+        pixels, labels, images.classes, skipped, notes, names, [images.sources[i] for i in kept]
+    )
 
 
 def read_squares(
@@ -247,6 +253,14 @@ def find_images(place: Path) -> list[Path]:
             if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
         ]
     return sorted(found)
+
+
+def images_in(places: Sequence[Path]) -> list[Path]:
+    """The images that are named, and those in the folders that are named."""
+    found = [path for place in places for path in (find_images(place) if place.is_dir() else [place])]
+    if not found:
+        raise InputError("No images there.", "Name image files, or folders that hold some.")
+    return found
 
 
 def _alike(classes: Sequence[Any]) -> list[str]:

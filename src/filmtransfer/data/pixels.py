@@ -7,6 +7,7 @@ RGB. Normalisation (mean and standard deviation) belongs to the backbone and hap
 from __future__ import annotations
 
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -67,7 +68,7 @@ class PixelSpec:
 
 
 def decode(source: Any, near: int = 0) -> Image.Image:
-    """An upright RGB image from a path, a PIL image or a uint8 array (H, W), (H, W, 3) or (H, W, 4).
+    """An upright RGB image from a path, a file's bytes, a PIL image or a uint8 array (H, W), (H, W, 3) or (H, W, 4).
 
     ``near`` is the side that will be needed: JPEGs are then decoded at a fraction of their size.
     """
@@ -77,10 +78,10 @@ def decode(source: Any, near: int = 0) -> Image.Image:
             return to_rgb(_upright(source))
         if isinstance(source, (np.ndarray, torch.Tensor)):
             return to_rgb(_from_array(np.asarray(source)))
-        path = Path(source)
-        if path.stat().st_size == 0:
+        size = len(source) if isinstance(source, bytes) else Path(source).stat().st_size
+        if size == 0:
             raise InputError("the file is empty")
-        with Image.open(path) as image:
+        with Image.open(_opened(source)) as image:
             _check_size(*image.size)
             if near and image.format == "JPEG":
                 image.draft("RGB", (2 * near, 2 * near))
@@ -159,7 +160,7 @@ def side_of(source: Any) -> int:
     if isinstance(source, (np.ndarray, torch.Tensor)):
         return max(source.shape[:2], default=0)
     try:
-        with Image.open(source) as image:
+        with Image.open(_opened(source)) as image:
             return max(image.size)
     except Exception:  # unreadable: reading it later says why
         return 0
@@ -170,6 +171,11 @@ def normalise(pixels: Tensor, spec: PixelSpec) -> Tensor:
     mean = torch.tensor(spec.mean, device=pixels.device).view(1, 3, 1, 1)
     std = torch.tensor(spec.std, device=pixels.device).view(1, 3, 1, 1)
     return (pixels.float() / 255 - mean) / std
+
+
+def _opened(source: Any) -> Any:
+    """What Pillow opens: a path, or a file's bytes as a file."""
+    return BytesIO(source) if isinstance(source, bytes) else source
 
 
 def _upright(image: Image.Image) -> Image.Image:

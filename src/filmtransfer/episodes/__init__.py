@@ -8,6 +8,7 @@ from torch import Tensor
 from ..seeding import generator
 from .sample import MAX_QUERY, Episode, sample_task, whole_task
 from .split import SPLITS, Split, SplitName, choose_split, halves, trainable, whole
+from .videos import split_videos, video_episodes
 
 
 def episodes(
@@ -36,7 +37,9 @@ __all__ = [
     "episodes",
     "halves",
     "sample_task",
+    "split_videos",
     "trainable",
+    "video_episodes",
     "whole",
     "whole_task",
 ]

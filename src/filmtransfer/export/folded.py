@@ -104,7 +104,7 @@ def prior_of(clf: FewShotClassifier) -> torch.Tensor:
 
 
 def temperature_of(clf: FewShotClassifier) -> float:
-    return float(getattr(clf.update_, "temperature", 1.0))
+    return clf.update_.temperature
 
 
 def facts(clf: FewShotClassifier, kind: str) -> dict[str, Any]:

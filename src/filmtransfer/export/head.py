@@ -2,7 +2,7 @@
 
 A logit is split into what tells classes apart and what is the same for all of them,
 
-    logit_c = r_c(z) + s(z)        p(y=c | z) = softmax((r_c + log π_c) / temperature)
+    logit_c = r_c(z) + s(z)        p(y=c | z) = softmax(r_c / temperature + log π_c)
 
 The shared part s can be hundreds of times larger; left out of the softmax it costs no digits. LDA, the linear head and
 ProtoNets have a linear r. QDA on the rows' side (heads/qda.py) works in float64 because of small differences
@@ -35,7 +35,7 @@ class HeadGraph(nn.Module):
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         relative, shared = self.scores(features)
-        weighed = (relative + self.log_prior) / self.temperature
+        weighed = relative / self.temperature + self.log_prior
         return torch.softmax(weighed, dim=1), relative + shared
 
 

@@ -66,7 +66,7 @@ def answers(clf: FewShotClassifier, pixels: Tensor) -> dict[str, np.ndarray]:
     """What torch says, as ``FewShotClassifier.classify`` does it."""
     features = clf.model_.features(pixels)
     logits = clf.model_.head.logits(features).cpu().double()
-    weighed = (logits + prior_of(clf)) / temperature_of(clf)
+    weighed = logits / temperature_of(clf) + prior_of(clf)
     found = (torch.softmax(weighed, 1), logits, features.cpu().double())
     return {name: tensor.numpy() for name, tensor in zip(OUTPUTS, found, strict=True)}
 

@@ -15,10 +15,12 @@ from .attach import (
     reset,
 )
 from .layer import FiLM
+from .table import Table
 
 __all__ = [
     "FiLM",
     "Numbers",
+    "Table",
     "attach",
     "check",
     "count",

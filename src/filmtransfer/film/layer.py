@@ -57,8 +57,8 @@ class FiLM(nn.Module):
         return _after(self.norm, torch.addcmul(beta, gamma, plain))
 
 
-def _normalise(norm: nn.Module, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The norm's own arithmetic with another affine."""
+def _normalise(norm: nn.Module, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """The norm's own arithmetic with another affine, or with none."""
     if isinstance(norm, nn.BatchNorm2d):
         # Batch statistics are frozen with the backbone: never those of a few support images.
         return F.batch_norm(x, norm.running_mean, norm.running_var, weight, bias, False, 0.0, norm.eps)

@@ -5,6 +5,7 @@ Letters: N support examples, Q query examples, C classes, D features.
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -59,6 +60,14 @@ class GaussianHead(nn.Module, ABC):
     def finite(self) -> bool:
         """Whether the configured head is made of numbers."""
         return all(bool(torch.isfinite(t).all()) for t in self.configured() if t.is_floating_point())
+
+    def fresh(self) -> Self:
+        """A head like this one, covariance weights and all, that has no classes yet."""
+        state, self.state = self.state, None  # it may hang on a graph, which cannot be copied
+        try:
+            return copy.deepcopy(self)
+        finally:
+            self.state = state
 
     def options(self) -> dict[str, Any]:
         """What ``make_head`` needs, beside the name, to make a head like this one."""

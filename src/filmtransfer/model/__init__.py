@@ -3,6 +3,7 @@
 from .adapted import AdaptedModel
 from .body import Body
 from .hardware import Hardware
+from .support import Support
 from .update import Update
 
-__all__ = ["AdaptedModel", "Body", "Hardware", "Update"]
+__all__ = ["AdaptedModel", "Body", "Hardware", "Support", "Update"]

@@ -62,7 +62,7 @@ class Body:
                     "Load it with load_backbone(..., fold=False).",
                 )
             return copy.deepcopy(backbone.module).requires_grad_(True)
-        network = _share(backbone.module)
+        network = share_weights(backbone.module)
         if self.adapter == "film":
             film.attach(network, backbone.sites)
             return film.learn(network, backbone.sites_from(self.film_from) if self.train == "adapter" else [])
@@ -89,7 +89,7 @@ def load_numbers(network: nn.Module, numbers: Mapping[str, Tensor]) -> None:
         parameter.copy_(numbers[name])
 
 
-def _share(network: nn.Module) -> nn.Module:
+def share_weights(network: nn.Module) -> nn.Module:
     """The same weights in a module tree of its own: each model has its FiLM, all have one backbone."""
     weights = [*network.parameters(), *network.buffers()]
     return copy.deepcopy(network, {id(tensor): tensor for tensor in weights})

@@ -1,34 +1,32 @@
 """The update: all that is learned for a task, in one small .safetensors file.
 
 Tensors: ``film/<site>.gamma|beta`` (or ``body/<name>``, where something else than FiLM was learned), ``head/<name>`` in its compact form, ``covariance_weights`` (e),
-and, if kept, ``support/features`` and ``support/labels``: from these the head can be rebuilt with
+``unknown/<name>``, what tells images of none of the classes, and, if kept, ``support/<name>``: from these the head can be rebuilt with
 classes and photos added or taken away. Everything else is one JSON document in the metadata. No time
-and no path is written, so the same training gives the same bytes.
+and no path is written, so the same training gives the same bytes; only edits are dated.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import struct
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as parse
-from safetensors.torch import save as serialise
 from torch import Tensor
 
 from ..backbones import Backbone, Numbers
 from ..data.pixels import INTERPOLATIONS, MAX_SIZE, PixelSpec
 from ..errors import InputError, UpdateFileError, UsageError
 from ..files import write_atomically
-from ..heads import HEADS, make_head
+from ..heads import HEADS, Unknown, make_head
 from .adapted import AdaptedModel
 from .body import Body, load_numbers
 from .hardware import Hardware
+from .support import Support
+from .tensors import pack, unpack
 
 FORMAT = 1
 KEY = "filmtransfer"
@@ -53,7 +51,10 @@ class Update:
     head_options: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     versions: dict[str, str] = field(default_factory=dict)
-    support: tuple[Tensor, Tensor] | None = None
+    support: Support | None = None
+    unknown: Unknown | None = None
+    temperature: float = 1.0  # of the probabilities: softmax(logits / temperature + log prior)
+    edits: list[dict[str, Any]] = field(default_factory=list)  # what was changed after training, oldest first
 
     @classmethod
     def of(
@@ -65,7 +66,9 @@ class Update:
         results: dict[str, Any],
         seed: int,
         versions: dict[str, str],
-        support: tuple[Tensor, Tensor] | None = None,
+        support: Support | None = None,
+        unknown: Unknown | None = None,
+        temperature: float = 1.0,
     ) -> Update:
         """Take everything that was learned out of a configured model."""
         head = model.head
@@ -86,7 +89,9 @@ class Update:
             head_options=head.options(),
             seed=int(seed),
             versions=versions,
-            support=None if support is None else (support[0].cpu(), support[1]),
+            support=support,
+            unknown=unknown,
+            temperature=temperature,
         )
 
     @property
@@ -155,13 +160,15 @@ class Update:
         if self.covariance_weights is not None:
             tensors["covariance_weights/log"] = self.covariance_weights
         if self.support is not None:
-            tensors["support/features"], tensors["support/labels"] = self.support
+            tensors |= self.support.tensors()
+        if self.unknown is not None:
+            tensors |= {f"unknown/{k}": v for k, v in self.unknown.tensors().items()}
         if any(t.is_floating_point() and not bool(torch.isfinite(t).all()) for t in tensors.values()):
             raise InputError(
                 "What was learned is not made of finite numbers; nothing was written.",
                 "Try a smaller learning rate, or fewer steps.",
             )
-        return serialise({k: v.contiguous() for k, v in tensors.items()}, {KEY: self._metadata()})
+        return pack(tensors, KEY, self._metadata())
 
     def save(self, path: str | Path) -> int:
         """Write the file atomically; returns its size in bytes."""
@@ -181,16 +188,7 @@ class Update:
 
     @classmethod
     def from_bytes(cls, content: bytes, source: str = "the update") -> Update:
-        try:
-            tensors = parse(content)
-            (length,) = struct.unpack("<Q", content[:8])
-            header = json.loads(content[8 : 8 + length])
-            meta = json.loads(header.get("__metadata__", {}).get(KEY, "null"))
-        except (SafetensorError, struct.error, ValueError, RecursionError, AttributeError) as error:
-            raise UpdateFileError(
-                f"{source} is not a whole update file ({str(error).splitlines()[0][:120]}).",
-                "Copy it again, or train it again with 'fit train'.",
-            ) from None
+        tensors, meta = unpack(content, KEY, source, "Copy it again, or train it again with 'fit train'.")
         if not isinstance(meta, dict):
             raise UpdateFileError(
                 f"{source} is a safetensors file, but not an update of filmtransfer.",
@@ -238,7 +236,7 @@ class Update:
         def group(name: str) -> dict[str, Tensor]:
             return {k.partition("/")[2]: v for k, v in tensors.items() if k.startswith(f"{name}/")}
 
-        support = group("support")
+        support, unknown = group("support"), group("unknown")
         return cls(
             body=group("film") or group("body"),
             head=meta["head"],
@@ -254,7 +252,10 @@ class Update:
             head_options=options,
             seed=int(meta["seed"]),
             versions=meta["versions"],
-            support=(support["features"], support["labels"]) if support else None,
+            support=Support.read(support, meta.get("support")) if support else None,
+            unknown=Unknown.read(unknown) if unknown else None,
+            temperature=_temperature(meta.get("temperature", 1.0)),
+            edits=_edits(meta.get("edits", [])),
         )
 
     def check(self, features: int) -> None:
@@ -289,14 +290,10 @@ class Update:
         if "labels" in self.head_tensors:
             self._check_labels(self.head_tensors["labels"])
         if self.support is not None:
-            kept, labels = self.support
-            if (
-                tuple(kept.shape) != (rows, features)
-                or tuple(labels.shape) != (rows,)
-                or labels.dtype != torch.int64
-            ):
-                raise UpdateFileError("The kept support features do not fit the classes.", "Train it again.")
-            self._check_labels(labels)
+            self.support.check(rows, features)
+            self._check_labels(self.support.labels)
+        if self.unknown is not None and not self.unknown.fits(classes, features):
+            raise UpdateFileError("What tells unknown images does not fit the classes.", "Train it again.")
 
     def _check_labels(self, labels: Tensor) -> None:
         inside = bool(((labels >= 0) & (labels < len(self.classes))).all())
@@ -318,8 +315,12 @@ class Update:
                     "results": self.results,
                     "seed": self.seed,
                     "versions": self.versions,
+                    **({} if self.temperature == 1 else {"temperature": self.temperature}),
+                    **({} if self.support is None else {"support": self.support.words()}),
+                    **({"edits": self.edits} if self.edits else {}),
                 },
                 sort_keys=True,
+                separators=(",", ":"),
             )
         except TypeError:
             raise InputError(
@@ -352,3 +353,15 @@ def _prior(stored: Any, classes: int) -> None:
         fits = stored in ("uniform", "empirical")
     if not fits:
         raise UpdateFileError("the stored prior does not fit the classes.")
+
+
+def _temperature(stored: Any) -> float:
+    if not isinstance(stored, (int, float)) or not 0 < stored < math.inf:
+        raise UpdateFileError("the temperature has to be a number above 0.")
+    return float(stored)
+
+
+def _edits(stored: Any) -> list[dict[str, Any]]:
+    if not isinstance(stored, list) or not all(isinstance(edit, dict) for edit in stored):
+        raise UpdateFileError("the list of edits is not a list of tables.")
+    return stored

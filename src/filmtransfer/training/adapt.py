@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -30,6 +30,13 @@ class Adapted:
     features: Tensor
     share: float = 0.0  # of the way that fine-tuning went
     scores: dict[float, float] = field(default_factory=dict)
+    held: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))  # left out of fine-tuning
+
+    def unseen(self) -> Tensor:
+        """Which images ψ has not seen ((N) bool): those held out, or all where ψ was not moved."""
+        if self.history.steps == 0 or self.share == 0:
+            return torch.ones(len(self.features), dtype=torch.bool)
+        return torch.isin(torch.arange(len(self.features)), self.held)
 
     def results(self) -> dict[str, Any]:
         return {
@@ -98,7 +105,7 @@ def adapt(
     history.not_finite = kept[history.not_finite].tolist()
     if len(held) == 0 or history.steps == 0:
         share = 1.0 if settings.hold_out == 0 else WITHOUT_ESTIMATE
-        return _deliver(model, start, pixels, labels, history, share)
+        return replace(_deliver(model, start, pixels, labels, history, share), held=held)
     end = snapshot(model)
     try:
         with profile.phase("how far to go, once"):
@@ -108,11 +115,11 @@ def adapt(
     except KeyboardInterrupt:  # impatient, but not to be punished with nothing
         history.stopped = "interrupted"
         interpolate(model, start, end, 1.0)
-        return _deliver(model, start, pixels, labels, history, WITHOUT_ESTIMATE)
+        return replace(_deliver(model, start, pixels, labels, history, WITHOUT_ESTIMATE), held=held)
     if not bool(torch.isfinite(choice.features).all()):
         return _deliver(model, start, pixels, labels, history, 0.0)
     model.build_head(choice.features, labels)
-    return Adapted(history, choice.features, choice.share, choice.scores)
+    return Adapted(history, choice.features, choice.share, choice.scores, held)
 
 
 def _deliver(

@@ -6,10 +6,12 @@ mean negative log-likelihood of its query images, in ψ and e.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import torch
 from torch import Tensor
 
-from ..episodes import choose_split, episodes, trainable
+from ..episodes import Episode, choose_split, episodes, trainable
 from ..errors import InputError
 from ..model import AdaptedModel
 from .cache import Activations
@@ -30,12 +32,14 @@ def finetune(
     watch: Watch | None = None,
     time_limit: float | None = None,
     profile: Profile | None = None,
-    embed: Activations | None = None,
+    embed: Callable[[Tensor], Tensor] | None = None,
+    tasks: Iterator[Episode] | None = None,
     pull: float = 0.0,
 ) -> History:
     """Move the model's ψ and e; the head is left to be built from all images afterwards.
 
-    ``embed`` are activations of these images that somebody has kept; ``pull`` is FedProx's μ.
+    ``embed`` are activations of these images that somebody has kept, or something else that gives the features of
+    what ``labels`` belong to (clips); ``tasks`` are episodes of one's own; ``pull`` is FedProx's μ.
     """
     if len(torch.unique(labels)) < 2:
         raise InputError(
@@ -43,8 +47,10 @@ def finetune(
         )
     if not trainable(labels):
         return History(stopped="one-shot")
-    split = choose_split(settings.split, len(labels))
-    tasks = episodes(labels, split, settings.support_size, seed, settings.max_query)
+    if tasks is None:
+        split = choose_split(settings.split, len(labels))
+        tasks = episodes(labels, split, settings.support_size, seed, settings.max_query)
+    drawn = tasks
     learned, world = model.learned(), World.current()
     optimiser = torch.optim.Adam(learned, lr=settings.learning_rate, weight_decay=settings.weight_decay)
     profile = profile or Profile()
@@ -56,7 +62,7 @@ def finetune(
     def backward() -> StepResult:
         with profile.step():
             return accumulate(
-                features, model.head, next(tasks), settings.micro_batch, world=world, mark=profile.mark
+                features, model.head, next(drawn), settings.micro_batch, world=world, mark=profile.mark
             )
 
     return run_steps(

@@ -1,0 +1,398 @@
+"""Thousands of users on one backbone: mixed batches against other ways, latency, memory, and nobody's answer to another.
+
+    python benchmarks/serving.py --data ../shared/data --users 10000
+
+Writes benchmarks/results/serving.json and serving.md. The alternatives run in turn, several times, and medians are
+taken, because a machine is seldom alone; throughput is counted in processor time of one thread for the same reason.
+``--keep FOLDER`` keeps the users, who take minutes to make, for the next run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import gc
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
+from http.client import HTTPConnection
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import torch
+from torch import Tensor
+
+from filmtransfer import film
+from filmtransfer.backbones import Backbone, load_backbone
+from filmtransfer.backbones.frozen import fold_frozen_norms
+from filmtransfer.heads import log_prior
+from filmtransfer.model import Update
+from filmtransfer.model.body import load_numbers, share_weights
+from filmtransfer.personal.batcher import Batcher
+from filmtransfer.personal.cache import Cache
+from filmtransfer.personal.mixed import Engine, Member
+from filmtransfer.training.process import prepare
+from serving_page import write_page
+from serving_users import Users, make_users, photos, place
+
+FILE = Path(__file__).parent / "results" / "serving.json"
+BACKBONE = "efficientnet_lite0"
+BATCH, ROUNDS, THREADS, CLIENTS, SMALL = 32, 5, 32, 16, 64
+REQUESTS, ASKED = 10_000, 2_000  # requests, and how many of the users they come from
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("--data", type=Path, help="image sets to train and ask with; else drawings")
+    options.add_argument("--users", type=int, default=10_000)
+    options.add_argument("--seconds", type=float, default=60, help="of each measurement over HTTP")
+    options.add_argument("--keep", type=Path, help="where the users are kept for the next run")
+    options.add_argument("--part", choices=PARTS, nargs="+", default=list(PARTS))
+    args = options.parse_args()
+    prepare(1)
+    with tempfile.TemporaryDirectory() as scratch:
+        users = make_users(args.keep or Path(scratch, "users"), args.users, args.data, say)
+        asked = photos(args.data, 64)
+        for part in args.part:
+            load_before = os.getloadavg()[0]
+            result = in_a_process_of_its_own(PARTS[part], users, asked, args.seconds)
+            note(part, result | {"machine load": round(load_before, 1)}, args)
+    write_page(FILE)
+
+
+def in_a_process_of_its_own(run: Part, *what: Any) -> dict[str, Any]:
+    """So that no part inherits another's memory."""
+    with ProcessPoolExecutor(1, get_context("spawn"), initializer=prepare, initargs=(1,)) as pool:
+        return pool.submit(run, *what).result()
+
+
+def note(part: str, result: dict[str, Any], args: argparse.Namespace) -> None:
+    """Add a part to the results file; parts may come from several runs."""
+    say(f"{part} {json.dumps(result)}")
+    FILE.parent.mkdir(exist_ok=True)
+    found = json.loads(FILE.read_text()) if FILE.exists() else {}
+    found |= {
+        "command": f"python benchmarks/serving.py {'--data DIR ' if args.data else ''}--users {args.users}",
+        "machine": {"cores": len(os.sched_getaffinity(0)), "torch": torch.__version__},
+        "users": args.users,
+        "backbone": BACKBONE,
+        part: result,
+    }
+    FILE.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+# (a), (b): throughput
+
+
+class InTurn:
+    """One ordinary model into which the updates are loaded one after the other."""
+
+    def __init__(self, backbone: Backbone, first: bytes, size: int | None = None) -> None:
+        update = Update.from_bytes(first)
+        self.size = size or update.pixels.size
+        self.model = replace(update, pixels=replace(update.pixels, size=self.size)).apply(backbone)
+
+    @torch.no_grad()
+    def __call__(self, content: bytes, pixels: Tensor) -> list[dict[str, float]]:
+        update = Update.from_bytes(content)
+        load_numbers(self.model.network, update.body)
+        self.model.head.restore(update.head_tensors, torch.tensor(update.counts))
+        prior = log_prior(update.settings["prior"], torch.tensor(update.counts))
+        logits = (self.model.logits(pixels).double() + prior) / update.temperature
+        return [dict(zip(update.classes, row, strict=True)) for row in torch.softmax(logits, 1).tolist()]
+
+
+def throughput(users: Users, asked: list[bytes], _: float) -> dict[str, Any]:
+    """Milliseconds of processor time for an image, each way; every image is another user's."""
+    backbone = load_backbone(BACKBONE)
+    engine, store = Engine(backbone), users.open()
+    chosen = random.Random(0).sample(range(len(users.ids)), min(8 * BATCH, len(users.ids)))
+    contents = [store.download(users.ids[i], 1) for i in chosen]
+    store.close()
+    members = [engine.member(content) for content in contents]
+    squares = torch.stack([engine.pixels(photo) for photo in asked])
+    in_turn = InTurn(backbone, contents[0])
+    plain = backbone.module
+    folded = copy.deepcopy(plain)
+    fold_frozen_norms(folded, [], 64)
+    filmed = film.attach(share_weights(plain), backbone.sites)
+    bodies = [Update.from_bytes(content).body for content in contents[:BATCH]]
+    batch = squares[:BATCH].float().div(127.5).sub(1).contiguous(memory_format=torch.channels_last)
+
+    def mixed(turn: int) -> None:
+        own = [(turn * BATCH + i) % len(members) for i in range(BATCH)]
+        engine.answers([members[i] for i in own], squares[:BATCH])
+
+    def one_by_one(turn: int) -> None:
+        for i in range(8):
+            engine.answers([members[(8 * turn + i) % len(members)]], squares[i : i + 1])
+
+    def loaded_in_turn(turn: int) -> None:
+        for i in range(8):
+            in_turn(contents[(8 * turn + i) % len(contents)], squares[i : i + 1])
+
+    def a_model_each(turn: int) -> None:
+        for i in range(2):
+            model = Update.from_bytes(contents[(2 * turn + i) % len(contents)]).apply(
+                load_backbone(backbone.name)
+            )
+            model.logits(squares[i : i + 1])
+
+    def per_sample(_: int) -> None:
+        with film.per_sample(filmed, bodies):
+            filmed(batch)
+
+    ways: dict[str, tuple[Callable[[int], Any], int]] = {
+        "mixed": (mixed, BATCH),
+        "plain": (lambda _: plain(batch), BATCH),
+        "rows": (lambda _: engine._features(squares[:BATCH], engine.spec, [m.film for m in members[:BATCH]]), BATCH),
+        "film layers": (per_sample, BATCH),
+        "folded": (lambda _: folded(batch), BATCH),
+        "one by one": (one_by_one, 8),
+        "in turn": (loaded_in_turn, 8),
+        "a model each": (a_model_each, 2),
+    }  # fmt: skip
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    with torch.no_grad():
+        for turn in range(ROUNDS + 1):  # the first one warms up
+            for name, (run, images) in ways.items():
+                start = time.process_time()
+                run(turn)
+                if turn:
+                    times[name].append((time.process_time() - start) / images * 1000)
+    middle = {name: statistics.median(found) for name, found in times.items()}
+    return {
+        "ms": {name: round(value, 3) for name, value in middle.items()},
+        "all": {name: [round(value, 2) for value in found] for name, found in times.items()},
+        "batch": BATCH,
+        "size": engine.spec.size,
+        "ahead": {
+            name: round(middle[name] / middle["mixed"], 3)
+            for name in ("one by one", "in turn", "a model each")
+        },
+        "of plain": round(
+            statistics.median(p / r for p, r in zip(times["plain"], times["rows"], strict=True)), 3
+        ),
+        "of folded": round(
+            statistics.median(p / r for p, r in zip(times["folded"], times["rows"], strict=True)), 3
+        ),
+    }
+
+
+# (d): memory
+
+
+def memory(users: Users, _asked: list[bytes], _seconds: float) -> dict[str, Any]:
+    """What the process grows by for each user in memory, and what a user's update weighs without statistics."""
+    engine, store, cache = Engine(load_backbone(BACKBONE)), users.open(), Cache(1e6)
+
+    def take(chosen: list[str]) -> list[Member]:
+        return [cache.get((u, 1), lambda u=u: engine.member(store.download(u, 1))) for u in chosen]  # type: ignore[misc]
+
+    take(users.ids[:100])
+    gc.collect()
+    before, held = resident(), cache.nbytes
+    chosen = users.ids[100 : 100 + ASKED]
+    take(chosen)
+    gc.collect()
+    grown = (resident() - before) / len(chosen)
+    update = Update.from_bytes(store.download(chosen[0], 1))
+    stored, plain = len(update.to_bytes()), len(replace(update, support=None).to_bytes())
+    store.close()
+    return {
+        "users": len(chosen),
+        "bytes a user": round(grown),
+        "counted": round((cache.nbytes - held) / len(chosen)),
+        "update": plain,
+        "stored": stored,
+        "ratio": round(grown / plain, 3),
+    }
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+# (e): nobody gets another's answer
+
+
+def right(users: Users, asked: list[bytes], _: float) -> dict[str, Any]:
+    """Many threads at once through cache and batcher, then the same by an ordinary model."""
+    backbone = load_backbone(BACKBONE)
+    engine, store = Engine(backbone, SMALL), users.open()
+    batcher, cache = Batcher(engine, waiting=4 * THREADS), Cache(ASKED / 20)
+    squares = torch.stack([engine.pixels(photo) for photo in asked])
+    chosen = random.Random(1).sample(range(len(users.ids)), min(ASKED, len(users.ids)))
+    wanted = [(chosen[i % len(chosen)], i % len(squares)) for i in range(REQUESTS)]
+    random.Random(2).shuffle(wanted)
+
+    def load_member(user: int) -> Member:
+        member = engine.member(store.download(users.ids[user], 1))
+        return replace(member, spec=engine.spec)  # small images: ten thousand at full size would take long
+
+    def ask(request: tuple[int, int]) -> list[tuple[str, float]]:
+        user, image = request
+        member = cache.get((users.ids[user], 1), lambda: load_member(user))
+        return batcher.submit(member, squares[image]).result().classes
+
+    start = time.monotonic()
+    with ThreadPoolExecutor(THREADS) as pool:
+        answers = list(zip(wanted, pool.map(ask, wanted), strict=True))
+    seconds = time.monotonic() - start
+    batcher.close()
+    say("all asked; now by an ordinary model")
+    in_turn, wrong, largest = InTurn(backbone, store.download(users.ids[0], 1), SMALL), 0, 0.0
+    by_user: dict[int, list[tuple[int, list[tuple[str, float]]]]] = {}
+    for (user, image), answer in answers:
+        by_user.setdefault(user, []).append((image, answer))
+    for user, own in by_user.items():
+        expected = in_turn(store.download(users.ids[user], 1), squares[[image for image, _ in own]])
+        for (_, answer), truth in zip(own, expected, strict=True):
+            if dict(answer).keys() != truth.keys() or not answer[0][0].endswith(f" of {user}"):
+                wrong += 1
+            else:
+                largest = max(largest, *(abs(p - truth[name]) for name, p in answer))
+    store.close()
+    return {
+        "requests": len(answers), "users": len(chosen), "threads": THREADS, "wrong": wrong,
+        "largest difference": largest, "images a pass": round(batcher.images / batcher.passes, 1),
+        "size": SMALL, "requests a second": round(len(answers) / seconds, 1),
+    }  # fmt: skip
+
+
+# (c), (f): over HTTP
+
+
+class Service:
+    """``fit serve`` on the users' store, as a process."""
+
+    def __init__(self, users: Users, scratch: str) -> None:
+        self.users = users
+        database, objects = place(users.folder)
+        words = (
+            f"serve {scratch}/service --workers 0 --port 0 --json --threads 1 --rate 9999999 --cache-mb 4000"
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "filmtransfer", *words.split(), "--database", database, "--objects", objects],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        text = ""
+        while not text.rstrip().endswith("}"):
+            line = self.process.stdout.readline()
+            assert line, "the service did not start"
+            text += line
+        self.address = urlparse(json.loads(text)["url"]).netloc
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+    def ask(self, connection: HTTPConnection, user: int, photo: bytes) -> float:
+        """Seconds until the answer was there and was seen to be this user's."""
+        headers = {"Authorization": f"Bearer {self.users.tokens[user]}", "Content-Type": "image/jpeg"}
+        start = time.perf_counter()
+        connection.request("POST", "/api/predictions", photo, headers)
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+        seconds = time.perf_counter() - start
+        assert response.status == 200, answer
+        assert all(one["class"].endswith(f" of {user}") for one in answer["probabilities"]), answer
+        return seconds
+
+
+def over_http(users: Users, asked: list[bytes], seconds: float) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as scratch, Service(users, scratch) as service:
+        return {"latency": latency(service, asked, seconds), "load": load(service, asked, seconds)}
+
+
+def latency(service: Service, asked: list[bytes], seconds: float) -> dict[str, Any]:
+    """One request at a time, in turn of a user who is in memory and of one who is not."""
+    connection = HTTPConnection(service.address)
+    warm_users = range(50)
+    for user in warm_users:
+        service.ask(connection, user, asked[0])
+    warm, cold = [], []
+    deadline = time.monotonic() + seconds
+    for user in range(50, min(len(service.users.ids), 2050)):
+        photo = asked[user % len(asked)]
+        cold.append(service.ask(connection, user, photo))
+        warm.append(service.ask(connection, user % 50, photo))
+        if time.monotonic() > deadline:
+            break
+    return {"requests": len(warm), "warm": percentiles(warm), "cold": percentiles(cold)}
+
+
+def percentiles(seconds: list[float]) -> dict[str, float]:
+    cuts = statistics.quantiles(seconds, n=100)
+    return {f"p{p}": round(1000 * cuts[p - 1], 2) for p in (50, 90, 99)}
+
+
+def load(service: Service, asked: list[bytes], seconds: float) -> dict[str, Any]:
+    """Many clients at once, each request by another user."""
+    deadline, times, lock = time.monotonic() + seconds, [], threading.Lock()
+
+    def client(number: int) -> None:
+        connection, stream = HTTPConnection(service.address), random.Random(number)
+        while time.monotonic() < deadline:
+            spent = service.ask(connection, stream.randrange(len(service.users.ids)), stream.choice(asked))
+            with lock:
+                times.append(spent)
+
+    start = time.monotonic()
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        list(pool.map(client, range(CLIENTS)))
+    spent = time.monotonic() - start
+    return {
+        "clients": CLIENTS,
+        "requests": len(times),
+        "requests a second": round(len(times) / spent, 1),
+        **percentiles(times),
+    }
+
+
+def loading(users: Users, _asked: list[bytes], _seconds: float) -> dict[str, Any]:
+    """What a user who is not in memory costs: reading the file and making a member of it."""
+    engine, store = Engine(load_backbone(BACKBONE)), users.open()
+    times, work = [], []
+    for user in users.ids[-500:]:
+        start, began = time.perf_counter(), time.process_time()
+        engine.member(store.download(user, 1))
+        times.append(time.perf_counter() - start)
+        work.append(time.process_time() - began)
+    store.close()
+    return {"wall": percentiles(times), "processor": percentiles(work)}
+
+
+Part = Callable[[Users, list[bytes], float], dict[str, Any]]
+PARTS: dict[str, Part] = {
+    "throughput": throughput,
+    "memory": memory,
+    "right": right,
+    "http": over_http,
+    "loading": loading,
+}
+
+
+if __name__ == "__main__":
+    main()

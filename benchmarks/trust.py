@@ -1,0 +1,227 @@
+"""Does it know when it does not know? Strangers, probabilities, the estimate without a test set, and edits.
+
+    python benchmarks/trust.py --data ../shared/data
+
+For each set and seed: up to 16 of its classes are drawn, seven in ten of them are learned from 10 images each, the others
+are near strangers; images of all other sets are far strangers. Every run is a line of results/trust.jsonl (a run that
+is there is not done again), the tables are results/trust.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.metrics import roc_auc_score
+
+from filmtransfer import FewShotClassifier
+from filmtransfer.training.evaluate import mean_interval
+from filmtransfer.training.judge import calibration_error, log_loss
+from filmtransfer.training.process import prepare
+from sets import _read
+
+SETS = ("cifar10", "eurosat", "oxford_pets", "dtd10", "flowers102", "svhn", "fashion_mnist", "quickdraw")
+CLASSES, LEARNED, SHOTS = 16, 0.7, 10
+RESULTS = Path(__file__).parent / "results"
+FALSE_ALARM = 0.05
+
+
+def draw(data: Any, part: int, classes: Sequence[int], each: int, rng: np.random.Generator) -> Any:
+    """Images and places in ``classes`` of up to ``each`` images a class."""
+    images, labels = data[part]
+    chosen = [i for c in classes for i in rng.permutation(np.flatnonzero(labels == c))[:each]]
+    return [images[i] for i in chosen], [list(classes).index(labels[i]) for i in chosen]
+
+
+def run(sets: dict[str, Any], name: str, head: str, seed: int) -> dict[str, Any]:
+    """Train one classifier and ask it everything."""
+    rng = np.random.default_rng([seed, SETS.index(name)])
+    some = rng.permutation(len(sets[name][2]))[:CLASSES]
+    learned = max(2, round(LEARNED * len(some)))
+    classes, others = np.sort(some[:learned]), some[learned:]
+    images, labels = draw(sets[name], 0, classes, SHOTS, rng)
+    tried, truths = draw(sets[name], 1, classes, 30, rng)
+    near, _ = draw(sets[name], 1, others, 40, rng)
+    far = [
+        image
+        for other in SETS
+        if other != name
+        for image in draw(sets[other], 1, range(min(10, len(sets[other][2]))), 3, rng)[0]
+    ]
+    clf = FewShotClassifier(head=head, seed=seed, keep_statistics=True, device="cpu")
+    start = time.monotonic()
+    clf.fit(images, labels)
+    seconds = time.monotonic() - start
+    known, nearer, further = (clf.classify(part) for part in (tried, near, far))
+    truth, update = torch.tensor(truths), clf.update_
+    head_logits = [
+        clf.model_.head.logits(part.features).detach().double() for part in (known, nearer, further)
+    ]
+    before, after = (torch.softmax(head_logits[0] / t, 1) for t in (1.0, update.temperature))
+    scores = {
+        "direction": [update.unknown.scores(part.features) for part in (known, nearer, further)],
+        "density": [logits.max(1).values for logits in head_logits],
+        "softmax": [torch.softmax(logits, 1).max(1).values for logits in head_logits],
+    }
+    estimate = update.results["estimate"]
+    accuracy = float((after.argmax(1) == truth).double().mean())
+    return {
+        "set": name, "head": head, "seed": seed, "classes": int(learned), "seconds": round(seconds, 1),
+        "auroc": {k: [_auroc(s[0], s[1]), _auroc(s[0], s[2])] for k, s in scores.items()},
+        "coverage": {k: _coverage(s[0], (after.argmax(1) == truth), s[1]) for k, s in scores.items()},
+        "rejected": [float(clf.rejected(part, FALSE_ALARM).mean()) for part in (known, nearer, further)],
+        "ece": [calibration_error(before, truth), calibration_error(after, truth)],
+        "log_loss": [log_loss(head_logits[0] / t, truth) for t in (1.0, update.temperature)],
+        "temperature": update.temperature,
+        "accuracy": accuracy, "images": len(truth), "estimate": estimate,
+        "inside": estimate["low"] <= accuracy <= estimate["high"],
+        "edits": _edits(clf, images, labels, near),
+    }  # fmt: skip
+
+
+def _auroc(known: torch.Tensor, strangers: torch.Tensor) -> float:
+    truth = [1] * len(known) + [0] * len(strangers)
+    return float(roc_auc_score(truth, torch.cat([known, strangers]).numpy()))
+
+
+def _coverage(known: torch.Tensor, right: torch.Tensor, strangers: torch.Tensor) -> dict[str, float]:
+    """Of the answers that are given when the least sure images are sent away: how many are right (strangers never are)."""
+    scores = torch.cat([known, strangers])
+    good = torch.cat([right.double(), torch.zeros(len(strangers), dtype=torch.float64)])
+    order = scores.argsort(descending=True)
+    return {
+        str(share): float(good[order[: round(share * len(order))]].mean()) for share in (0.25, 0.5, 0.75, 1.0)
+    }
+
+
+def _edits(clf: FewShotClassifier, images: list[Any], labels: list[int], near: list[Any]) -> dict[str, float]:
+    """Milliseconds of each edit on a copy, without the backbone's share for new photos."""
+    took = {}
+    for name, act in {
+        "forget": lambda c: c.forget(images[:1]),
+        "remove": lambda c: c.remove_class(labels[0]),
+        "merge": lambda c: c.merge_classes([labels[0], labels[-1]], labels[0]),
+        "rename": lambda c: c.rename_class(labels[0], "new"),
+        "add": lambda c: c.add(near[:3], labels[0]),
+    }.items():
+        if name == "remove" and len(clf.update_.classes) < 3:
+            continue
+        update, head, prior = clf.update_, clf.model_.head, clf.prior
+        start = time.perf_counter()
+        act(clf)
+        took[name] = 1000 * (time.perf_counter() - start)
+        clf.model_.head, clf.prior = head, prior
+        clf._take(update, clf.model_)
+    return took
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The tables of docs/trust.md."""
+    heads = list(dict.fromkeys(row["head"] for row in rows))
+    kinds = {
+        "softmax": "maximum softmax probability",
+        "density": "the head's density (largest logit)",
+        "direction": "direction (ours)",
+    }
+
+    def mean(values: list[float], scale: float = 100) -> str:
+        middle, spread = mean_interval([scale * v for v in values])
+        return f"{middle:.1f} ± {spread:.1f}"
+
+    lines = [
+        "| AUROC, percent | runs | strangers of the same set | strangers of other sets | answers right when half are given |",
+        "|---|---|---|---|---|",
+    ]
+    for head in heads:
+        these = [row for row in rows if row["head"] == head]
+        for kind, words in kinds.items():
+            near, far = ([row["auroc"][kind][i] for row in these] for i in (0, 1))
+            half = [row["coverage"][kind]["0.5"] for row in these]
+            lines.append(f"| {head}: {words} | {len(these)} | {mean(near)} | {mean(far)} | {mean(half)} |")
+    lines += [
+        "",
+        f"| at a stated false-alarm rate of {FALSE_ALARM:.0%} | known images rejected | strangers of the same set caught | of other sets |",
+        "|---|---|---|---|",
+    ]
+    for head in heads:
+        these = [row for row in rows if row["head"] == head]
+        lines.append(
+            f"| {head} | " + " | ".join(mean([row["rejected"][i] for row in these]) for i in range(3)) + " |"
+        )
+    lines += [
+        "",
+        "| probabilities | ECE before, percent | after | log-loss before | after | temperatures |",
+        "|---|---|---|---|---|---|",
+    ]
+    for head in heads:
+        these = [row for row in rows if row["head"] == head]
+        heat = sorted(row["temperature"] for row in these)
+        figures = [mean([row["ece"][i] for row in these]) for i in (0, 1)] + [
+            mean([row["log_loss"][i] for row in these], 1).replace(" ± nan", "") for i in (0, 1)
+        ]
+        figures[2:] = [f"{np.mean([row['log_loss'][i] for row in these]):.3f}" for i in (0, 1)]
+        lines.append(f"| {head} | " + " | ".join(figures) + f" | {heat[0]:.2f} to {heat[-1]:.2f} |")
+    lines += [
+        "",
+        "| estimate without a test set | runs | true accuracy inside its 95% interval | mean estimate | mean true accuracy | mean width of the interval |",
+        "|---|---|---|---|---|---|",
+    ]
+    for head in heads:
+        these = [row for row in rows if row["head"] == head]
+        width = np.mean([row["estimate"]["high"] - row["estimate"]["low"] for row in these])
+        guess, truth = (
+            np.mean([row["estimate"]["accuracy"] for row in these]),
+            np.mean([row["accuracy"] for row in these]),
+        )
+        lines.append(
+            f"| {head} | {len(these)} | {sum(row['inside'] for row in these)} | {100 * guess:.1f} | {100 * truth:.1f} | {100 * width:.1f} |"
+        )
+    names = ("add", "forget", "remove", "merge", "rename")
+    lines += [
+        "",
+        "| edits, median ms | " + " | ".join(names) + " | training, median s |",
+        "|---|" + "---|" * 6,
+    ]
+    for head in heads:
+        these = [row for row in rows if row["head"] == head]
+        cells = [f"{np.median([row['edits'][n] for row in these if n in row['edits']]):.1f}" for n in names]
+        lines.append(
+            f"| {head} | " + " | ".join(cells) + f" | {np.median([row['seconds'] for row in these]):.0f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3])
+    parser.add_argument("--heads", nargs="+", default=["lda"])
+    chosen = parser.parse_args()
+    prepare(1)
+    warnings.simplefilter("ignore")
+    file = RESULTS / "trust.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    done = {(row["set"], row["head"], row["seed"]) for row in rows}
+    sets = {name: _read(chosen.data, name) for name in SETS}
+    for seed in chosen.seeds:
+        for head in chosen.heads:
+            for name in SETS:
+                if (name, head, seed) in done:
+                    continue
+                row = run(sets, name, head, seed)
+                rows.append(row)
+                with file.open("a") as lines:
+                    lines.write(json.dumps(row) + "\n")
+                print(name, head, seed, row["auroc"]["direction"], row["inside"], flush=True)
+    (RESULTS / "trust.md").write_text(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Makes docs/page.png: the page after a training on the sample drawings, as a visitor of the service sees it.
+
+python -m scripts.make_page_picture          (needs Chromium and the extras serve and dev; a minute or two)
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from playwright.sync_api import FilePayload, Page, expect, sync_playwright
+
+from filmtransfer.data import LabelledImages
+from filmtransfer.data.sample import sample_drawings
+
+OUT = Path(__file__).parents[1] / "docs" / "page.png"
+CLASSES = ("cat", "fish", "butterfly")
+SHOTS = 10
+INK, PAPERS = (
+    (38, 50, 56),
+    [(250, 244, 230), (236, 242, 238), (244, 236, 232), (235, 240, 246), (247, 247, 242)],
+)
+PATIENCE = 600_000  # ms
+
+
+def main() -> None:
+    learn, others = sample_drawings(SHOTS, seed=0)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        service(Path(folder)) as link,
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = browser.new_page(viewport={"width": 1280, "height": 1320}, color_scheme="light")
+        expect.set_options(timeout=PATIENCE)
+        page.goto(link)
+        for place, name in enumerate(CLASSES):
+            teach(page, place, name, drawings(learn, name))
+        page.get_by_role("button", name="Train", exact=True).click()
+        expect(page.get_by_role("button", name="Train again")).to_be_visible()
+        page.set_input_files("#try-file", drawings(others, CLASSES[0])[16])
+        expect(page.locator(".answer")).to_be_visible()
+        page.mouse.move(2, 2)
+        page.wait_for_timeout(1000)  # bars have come to rest, thumbnails are there
+        page.screenshot(path=OUT)
+        browser.close()
+    print(f"{OUT.name}: {OUT.stat().st_size} bytes")
+
+
+def teach(page: Page, place: int, name: str, files: list[FilePayload]) -> None:
+    """A class by name, and its photos."""
+    page.get_by_label("Name of a new class").fill(name)
+    page.get_by_role("button", name="Add class").click()
+    expect(page.get_by_role("heading", name=name, exact=True)).to_be_visible()
+    page.locator(".class input[type=file]").nth(place).set_input_files(files)
+    expect(page.locator("#polite")).to_contain_text(f"added to {name}.")
+
+
+def drawings(images: LabelledImages, name: str) -> list[FilePayload]:
+    """The drawings of one class as files."""
+    label = images.classes.index(name)
+    chosen: list[Any] = [image for image, y in zip(images.sources, images.labels, strict=True) if y == label]
+    return [as_file(np.asarray(image), f"{name} {i + 1}.png") for i, image in enumerate(chosen)]
+
+
+def as_file(pixels: np.ndarray, name: str) -> FilePayload:
+    """A drawing of 28 pixels as if it were a photo of one: in the middle of a sheet, smooth, ink on tinted paper."""
+    rows, columns = np.nonzero(pixels < 200)
+    inked = pixels[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+    sheet = Image.new("L", (36, 36), 255)
+    sheet.paste(Image.fromarray(inked), ((36 - inked.shape[1]) // 2, (36 - inked.shape[0]) // 2))
+    large = np.asarray(sheet.resize((288, 288), Image.Resampling.BICUBIC), dtype=np.float64)
+    paper = 1 / (1 + np.exp((150 - large) / 16))[..., None]  # 1 where there is no ink
+    tint = np.array(PAPERS[int(pixels.sum()) % len(PAPERS)])
+    data = io.BytesIO()
+    Image.fromarray((paper * tint + (1 - paper) * np.array(INK)).astype(np.uint8)).save(data, "PNG")
+    return {"name": name, "mimeType": "image/png", "buffer": data.getvalue()}
+
+
+@contextmanager
+def service(folder: Path) -> Iterator[str]:
+    """``fit serve`` in a folder of its own, and the link that it prints."""
+    words = [sys.executable, "-m", "filmtransfer", "serve", str(folder / "data"), "--port", "0", "--json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        text = ""
+        for line in process.stdout:
+            text += line
+            if line.rstrip() == "}" or text.rstrip().endswith("}"):
+                break
+        yield json.loads(text)["link"]
+        process.terminate()
+
+
+if __name__ == "__main__":
+    main()

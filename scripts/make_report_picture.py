@@ -1,0 +1,51 @@
+"""docs/report.png: the top of a report on the sample drawings, with a wrong label and a drawing that is there twice.
+
+    python scripts/make_report_picture.py
+
+Needs chromium and playwright.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+from filmtransfer import FewShotClassifier
+from filmtransfer.data import LabelledImages
+from filmtransfer.data.sample import sample_drawings
+from filmtransfer.report import Album, of_training, write_report
+
+TARGET = Path(__file__).parents[1] / "docs" / "report.png"
+CLASSES, SHOTS = 6, 10
+WIDTH, HEIGHT = 1040, 1180
+
+
+def spoiled() -> LabelledImages:
+    """Six classes of drawings; the first drawing of the third gets the second's label, and one is repeated."""
+    learn, _ = sample_drawings(SHOTS, 0)
+    kept = [i for i, label in enumerate(learn.labels) if label < CLASSES]
+    sources, labels = [learn.sources[i] for i in kept], [learn.labels[i] for i in kept]
+    labels[2 * SHOTS] = 1
+    return LabelledImages([*sources, sources[5]], [*labels, labels[5]], learn.classes[:CLASSES])
+
+
+def main() -> None:
+    album = Album()
+    clf = FewShotClassifier(seed=0, steps=0).fit_images(spoiled(), look=album.learned)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
+        update, page = Path(folder, "drawings.safetensors"), Path(folder, "report.html")
+        clf.save(update)
+        write_report(page, of_training(clf, album, update))
+        browser = play.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
+        )
+        view = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
+        view.goto(page.as_uri())
+        view.screenshot(path=str(TARGET))
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

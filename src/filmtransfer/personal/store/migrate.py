@@ -1,0 +1,63 @@
+"""Bring a database to the tables of this version, whoever opens it first.
+
+The whole migration is one transaction under a lock, so of two processes that open a new database at once one makes
+the tables and the other finds them made.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from alembic.config import Config
+from alembic.runtime.environment import EnvironmentContext
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from .database import APPLICATION, Database
+from .errors import StoreDamagedError
+from .schema import metadata
+
+TABLE = "fit_revision"
+FOLDER = Path(__file__).with_name("migrations")
+
+
+def migrate(database: Database) -> None:
+    scripts = ScriptDirectory(str(FOLDER), version_locations=[str(FOLDER)])
+    head = scripts.get_current_head()
+    with database.read() as connection:
+        if _revision(connection) == head:
+            return
+    with database.write() as connection:
+        if database.is_sqlite:
+            connection.execute(text(f"PRAGMA application_id={APPLICATION}"))
+        else:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": APPLICATION})
+        revision = _revision(connection)
+        if revision is not None and revision not in {script.revision for script in scripts.walk_revisions()}:
+            raise StoreDamagedError(
+                f"The database was made by a newer filmtransfer (its tables are of revision {revision}, ours {head}).",
+                "Install that version, or restore a backup from before.",
+            )
+        if revision != head:
+            _upgrade(connection, scripts)
+
+
+def _revision(connection: Connection) -> str | None:
+    context = MigrationContext.configure(connection, opts={"version_table": TABLE})
+    revision: str | None = context.get_current_revision()
+    return revision
+
+
+def _upgrade(connection: Connection, scripts: ScriptDirectory) -> None:
+    """What ``alembic upgrade head`` does, on the connection that holds the lock."""
+
+    def steps(revision: Any, context: Any) -> Any:
+        del context
+        return scripts._upgrade_revs("head", revision)
+
+    environment = EnvironmentContext(Config(), scripts, fn=steps)
+    with environment:
+        environment.configure(connection=connection, target_metadata=metadata, version_table=TABLE)
+        environment.run_migrations()

@@ -1,0 +1,129 @@
+"""Figures as SVG: scales, axes, marks and boxes. Colours are the style sheet's, so that they follow light and dark."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .markup import Markup, join, tag
+
+COLOURS = 8
+SHAPES = 8
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Numbers from low to high, drawn from start to end."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        span = self.high - self.low
+        return self.start + (value - self.low) / span * (self.end - self.start) if span else self.start
+
+
+def figure(width: int, height: int, label: str, *children: Markup | None, class_: str = "figure") -> Markup:
+    """A drawing; ``label`` says what it shows to whoever cannot see it, without one it is an ornament."""
+    said: dict[str, str] = {"role": "img", "aria_label": label} if label else {"aria_hidden": "true"}
+    return tag("svg", *children, viewBox=f"0 0 {width} {height}", class_=class_, **said)
+
+
+def words(x: float, y: float, child: str, *, anchor: str = "start", class_: str | None = None) -> Markup:
+    return tag("text", child, x=x, y=y, text_anchor=anchor, class_=class_)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
+    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
+
+
+def polyline(points: Sequence[tuple[float, float]], class_: str) -> Markup:
+    return tag("polyline", points=_points(points), class_=class_)
+
+
+def polygon(points: Sequence[tuple[float, float]], class_: str) -> Markup:
+    return tag("polygon", points=_points(points), class_=class_)
+
+
+def bottom(scale: Scale, y: float, ticks: Sequence[tuple[float, str]], title: str) -> Markup:
+    """A horizontal axis at height y, its ticks and its title below."""
+    middle = (scale.start + scale.end) / 2
+    return join(
+        line(scale.start, y, scale.end, y, "axis"),
+        *(words(scale(v), y + 19, name, anchor="middle", class_="tick") for v, name in ticks),
+        words(middle, y + 42, title, anchor="middle", class_="title"),
+    )
+
+
+def left(scale: Scale, x: float, far: float, ticks: Sequence[tuple[float, str]], title: str) -> Markup:
+    """A vertical axis at x: grid lines to ``far``, and its title above."""
+    top = min(scale.start, scale.end)
+    return join(
+        *(line(x, scale(v), far, scale(v), "grid") for v, _ in ticks),
+        *(words(x - 8, scale(v) + 5, name, anchor="end", class_="tick") for v, name in ticks),
+        words(x, top - 14, title, class_="title"),
+    )
+
+
+def percents(low: float = 0.0, high: float = 1.0) -> list[tuple[float, str]]:
+    """Ticks of shares."""
+    step = 0.25 if high - low > 0.6 else 0.1
+    first = math.ceil(low / step - 1e-9)
+    return [(i * step, f"{100 * i * step:.0f}%") for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def nice(highest: float) -> tuple[float, list[tuple[float, str]]]:
+    """The end of an axis from 0, and ticks on it."""
+    if not highest > 0:
+        return 1.0, [(0.0, "0")]
+    power = 10.0 ** math.floor(math.log10(highest))
+    step = next(s * power for s in (0.2, 0.5, 1.0, 2.0) if highest / (s * power) <= 5)
+    ticks = [i * step for i in range(math.ceil(highest / step - 1e-9) + 1)]
+    return ticks[-1], [(v, f"{v:g}" if v < 1e4 else f"{v:,.0f}") for v in ticks]
+
+
+def mark(kind: int, x: float, y: float, size: float = 5.0, extra: str = "") -> Markup:
+    """The sign of a class: a colour and a shape, either of which tells it from its neighbours."""
+    shape = (kind + kind // COLOURS) % SHAPES
+    return _shapes[shape](x, y, size, f"mark k{kind % COLOURS} {extra}".strip())
+
+
+def _points(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def _regular(corners: Sequence[tuple[float, float]]) -> Callable[[float, float, float, str], Markup]:
+    def draw(x: float, y: float, size: float, class_: str) -> Markup:
+        return polygon([(x + size * a, y + size * b) for a, b in corners], class_)
+
+    return draw
+
+
+def _circle(x: float, y: float, size: float, class_: str) -> Markup:
+    return tag("circle", cx=x, cy=y, r=size, class_=class_)
+
+
+def _cross(turn: float) -> list[tuple[float, float]]:
+    arm, half = 1.2, 0.4
+    corners = [(half, arm), (half, half), (arm, half), (arm, -half), (half, -half), (half, -arm)]
+    corners += [(-a, -b) for a, b in corners]
+    c, s = math.cos(turn), math.sin(turn)
+    return [(c * a - s * b, s * a + c * b) for a, b in corners]
+
+
+_star = [
+    (r * math.sin(i * math.pi / 5), -r * math.cos(i * math.pi / 5)) for i, r in enumerate([1.35, 0.6] * 5)
+]
+_shapes: tuple[Callable[[float, float, float, str], Markup], ...] = (
+    _circle,
+    _regular([(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
+    _regular([(0, -1.2), (1.15, 0.9), (-1.15, 0.9)]),
+    _regular([(0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)]),
+    _regular([(0, 1.2), (1.15, -0.9), (-1.15, -0.9)]),
+    _regular(_cross(0.0)),
+    _regular(_star),
+    _regular(_cross(math.pi / 4)),
+)

@@ -1,0 +1,110 @@
+// Photos from the camera into a class: hold to record, or press once for one photo.
+
+import { announce } from "./announce.js";
+import * as camera from "./camera.js";
+import { h, say } from "./dom.js";
+import { count } from "./format.js";
+import { icon } from "./icons.js";
+import { attempt } from "./notice.js";
+import { addPhotos } from "./upload.js";
+
+const EVERY = 200; // ms between two photos while held: five a second
+const SIDE = 480; // pixels: more than any backbone looks at
+
+/** The panel of one class; `closed` is called when it has gone. */
+export function recorder(classId, name, closed) {
+  const video = h("video", {
+    muted: true,
+    playsinline: true,
+    "aria-label": "What the camera sees",
+    class: "camera",
+  });
+  video.muted = true;
+  const hold = h("button", { type: "button", class: "primary wide hold" }, icon("camera"), "Hold to record");
+  const done = h("button", { type: "button" }, "Close the camera");
+  const status = h(
+    "p",
+    { class: "soft" },
+    "Hold the button, or the space bar, and move the thing about. A short press takes one photo.",
+  );
+  const panel = h(
+    "div",
+    { class: "recorder", role: "group", "aria-label": `Camera for ${name}` },
+    video,
+    h("div", { class: "stack" }, hold, status, camera.chooser(`camera-${classId}`, video), done),
+  );
+  let timer = null;
+  let taken = 0;
+  let sent = Promise.resolve();
+
+  async function take() {
+    const blob = await camera.frame(video, SIDE);
+    if (!blob) return;
+    taken += 1;
+    say(status, `${count(taken, "photo")} recorded.`);
+    const file = new File([blob], `camera ${taken}.jpg`, { type: blob.type });
+    sent = Promise.all([sent, addPhotos(classId, [file], { quiet: true })]);
+  }
+  function begin() {
+    if (timer !== null) return;
+    taken = 0;
+    hold.classList.add("recording");
+    take();
+    timer = setInterval(take, EVERY);
+  }
+  async function end() {
+    if (timer === null) return;
+    clearInterval(timer);
+    timer = null;
+    hold.classList.remove("recording");
+    await sent;
+    if (taken) announce(`${count(taken, "photo")} recorded for ${name}.`);
+  }
+  function close() {
+    end();
+    camera.stop(video);
+    panel.remove();
+    closed();
+  }
+
+  hold.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    try {
+      hold.setPointerCapture(event.pointerId);
+    } catch {
+      // a pointer that is already gone cannot be held
+    }
+    begin();
+  });
+  for (const over of ["pointerup", "pointercancel", "lostpointercapture", "blur"])
+    hold.addEventListener(over, end);
+  hold.addEventListener("contextmenu", (event) => event.preventDefault()); // a long press on a phone
+  hold.addEventListener("keydown", (event) => {
+    if (event.key !== " " && event.key !== "Enter") return;
+    event.preventDefault();
+    begin();
+  });
+  hold.addEventListener("keyup", end);
+  // Screen readers press without pointer or key: one photo.
+  hold.addEventListener("click", (event) => {
+    if (
+      event.detail === 0 &&
+      timer === null &&
+      event.pointerType !== "mouse" &&
+      event.pointerType !== "touch"
+    ) {
+      begin();
+      end();
+    }
+  });
+  done.addEventListener("click", close);
+
+  panel.open = async () => {
+    const opened = await attempt(() => camera.start(video));
+    if (!opened) return close();
+    hold.focus();
+    announce("The camera is on.");
+  };
+  panel.close = close;
+  return panel;
+}

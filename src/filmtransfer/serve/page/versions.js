@@ -1,0 +1,162 @@
+// Versions of the classifier: download one, go back to an earlier one, bring one from elsewhere.
+
+import { announce } from "./announce.js";
+import * as api from "./api.js";
+import { confirmed } from "./dialog.js";
+import { byId, focusOn, h, keyed, say, show } from "./dom.js";
+import { picker } from "./files.js";
+import { count, percent, size, when } from "./format.js";
+import { icon } from "./icons.js";
+import { attempt } from "./notice.js";
+import { countsOf, loadVersions, on, state } from "./state.js";
+
+const parts = {};
+const name = (version) => `Version ${version.number}`;
+const title = (number) => byId("versions-list").querySelector(`[data-key="${number}"] h3`);
+
+async function download(version) {
+  await attempt(async () => {
+    const url = URL.createObjectURL(await api.download(version.number));
+    const link = h("a", { href: url, download: `filmtransfer-version-${version.number}.safetensors` });
+    document.body.append(link);
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(url), 60_000);
+    announce(`${name(version)} downloaded, ${size(version.bytes)}.`);
+  });
+}
+
+async function use(version) {
+  await attempt(async () => {
+    await api.makeCurrent(version.number);
+    await loadVersions();
+    announce(`${name(version)} is in use now.`);
+    focusOn(title(version.number));
+  });
+}
+
+async function remove(version) {
+  const text = `${name(version)} will be deleted. Your photos stay. This cannot be undone.`;
+  if (!(await confirmed({ title: `Delete ${name(version).toLowerCase()}?`, text, yes: "Delete version" })))
+    return;
+  const next = state.versions[state.versions.findIndex((other) => other.number === version.number) + 1];
+  await attempt(async () => {
+    await api.removeVersion(version.number);
+    await loadVersions();
+    announce(`${name(version)} deleted.`);
+    focusOn(title(next?.number) ?? byId("versions-title"));
+  });
+}
+
+async function upload(file) {
+  if (!file) return;
+  await attempt(async () => {
+    const version = await api.upload(file);
+    await loadVersions();
+    announce(`${file.name} is ${name(version).toLowerCase()} now, and in use.`);
+    focusOn(title(version.number));
+  });
+}
+
+const kind = (version) =>
+  ({ first: "first answer", tuned: "fine-tuned" })[version.stage] ??
+  (version.source === "uploaded" ? "uploaded" : "trained");
+
+function describe(version) {
+  const counts = countsOf(version);
+  const classes = Object.keys(counts).length;
+  const photos = Object.values(counts).reduce((sum, n) => sum + (n ?? 0), 0);
+  const right = typeof version.accuracy === "number" ? `${percent(version.accuracy)} right` : null;
+  return [
+    kind(version),
+    right,
+    classes && count(classes, "class", "classes"),
+    photos && count(photos, "photo"),
+    size(version.bytes),
+  ]
+    .filter(Boolean)
+    .join(" · ");
+}
+
+function item(version) {
+  const use_ = h(
+    "button",
+    {
+      type: "button",
+      class: "use",
+      "aria-label": `Use again ${name(version).toLowerCase()}`,
+      onclick: () => use(version),
+    },
+    icon("restore"),
+    "Use again",
+  );
+  const file = h(
+    "button",
+    {
+      type: "button",
+      "aria-label": `Download ${name(version).toLowerCase()}, ${size(version.bytes)}`,
+      onclick: () => download(version),
+    },
+    icon("download"),
+    "Download",
+  );
+  const bin = h(
+    "button",
+    {
+      type: "button",
+      class: "quiet square delete",
+      "aria-label": `Delete ${name(version).toLowerCase()}`,
+      onclick: () => remove(version),
+    },
+    icon("bin"),
+  );
+  return h(
+    "li",
+    { class: "version" },
+    h(
+      "div",
+      { class: "grow" },
+      h("h3", { tabindex: "-1" }, name(version), " ", h("span", { class: "badge" }, "in use")),
+      h("p", {}, describe(version)),
+      h("p", { class: "soft" }, when(version.created)),
+    ),
+    h("div", { class: "row" }, file, use_, bin),
+  );
+}
+
+function update(element, version) {
+  element.classList.toggle("current", version.current);
+  show(element.querySelector(".badge"), version.current);
+  show(element.querySelector(".use"), !version.current);
+  show(element.querySelector(".delete"), !version.current);
+}
+
+function draw() {
+  keyed(
+    parts.list,
+    state.versions.map((version) => ({ ...version, id: String(version.number) })),
+    item,
+    update,
+  );
+  show(parts.list, state.versions.length > 0);
+  say(
+    parts.words,
+    state.versions.length
+      ? "Each is a small file that holds what was learned, and none of your photos. Keep one, give it away, or go back to it."
+      : "Each training makes a version: a small file that holds what was learned, and none of your photos.",
+  );
+}
+
+export function setUpVersions() {
+  parts.words = h("p", { class: "soft" });
+  parts.list = h("ul", { id: "versions-list", class: "versions card", role: "list", hidden: true });
+  const [button, input] = picker({
+    label: [icon("upload"), "Upload a version"],
+    accept: ".safetensors",
+    multiple: false,
+    chosen: ([file]) => upload(file),
+  });
+  input.id = "upload-file";
+  byId("versions-body").append(parts.words, parts.list, h("div", { class: "row" }, button, input));
+  on("versions", draw);
+}

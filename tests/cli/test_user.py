@@ -1,0 +1,114 @@
+"""fit user, as somebody at a terminal meets it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from filmtransfer.cli import main
+from filmtransfer.personal.store import Place, Store
+
+
+def run(capsys: pytest.CaptureFixture[str], folder: Path, *words: str) -> tuple[int, str, str]:
+    code = main(["user", *words, "--folder", str(folder)])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def document(capsys: pytest.CaptureFixture[str], folder: Path, *words: str) -> dict:
+    code, out, err = run(capsys, folder, *words, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_a_users_life(capsys, tmp_path):
+    folder = tmp_path / "a folder with 100% odd # ? characters"
+    code, out, _ = run(capsys, folder, "list")
+    assert code == 0
+    assert "no users yet" in out
+    made = document(capsys, folder, "add", "Ann [bold]", "--photos", "7", "--megabytes", "3")
+    assert made["quota"] == {"classes": 100, "photos": 7, "bytes": 3_000_000, "versions": 20}
+    assert (folder / "fit.db").is_file()
+
+    place = Place.of(folder)
+    store = Store.open(place.database, place.objects)
+    assert store.user_of(made["token"]).id == made["id"]
+    store.publish(made["id"], b"update", "trained", {})
+
+    new = document(capsys, folder, "token", made["id"])["token"]
+    assert store.user_of(made["token"]) is None
+    assert store.user_of(new).id == made["id"]
+    assert document(capsys, folder, "quota", made["id"], "--classes", "5")["quota"]["classes"] == 5
+    shown = document(capsys, folder, "show", made["id"])
+    assert shown["quota"]["photos"] == 7
+    assert shown["used"] == {"classes": 0, "photos": 0, "bytes": 6, "versions": 1}
+    assert [v["number"] for v in shown["versions"]] == [1]
+    listed = document(capsys, folder, "list")["users"]
+    assert [user["name"] for user in listed] == ["Ann [bold]"]
+    for words in (("list",), ("show", made["id"])):
+        code, out, _ = run(capsys, folder, *words)
+        assert code == 0
+        assert "Ann [bold]" in out
+    code, out, _ = run(capsys, folder, "delete", made["id"], "--yes")
+    assert code == 0
+    assert "1 versions" in out
+    assert store.users() == []
+    store.close()
+
+
+def test_a_deletion_is_asked_about(capsys, tmp_path, monkeypatch):
+    made = document(capsys, tmp_path, "add", "Ann")
+    for answer, code in (("n", 2), ("y", 0)):
+        monkeypatch.setattr("typer.confirm", lambda text, err, answer=answer: answer == "y")
+        assert run(capsys, tmp_path, "delete", made["id"])[0] == code
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "line"),
+    [
+        (["show", "0000000000000000"], 3, "no such user"),
+        (["show", "../../etc"], 3, "no such user"),
+        (["add", ""], 3, "empty"),
+        (["add", "a\nb"], 3, "cannot be shown"),
+        (["add", "x", "--versions", "0"], 3, "makes no sense"),
+        (["add", "x", "--photos", "-1"], 2, "range"),
+        (["quota", "0000000000000000"], 2, "Nothing to change"),
+    ],
+)
+def test_mistakes_end_in_a_clear_line(capsys, tmp_path, words, code, line):
+    found, _, err = run(capsys, tmp_path, *words)
+    assert (found, line in err) == (code, True), err
+    assert "Traceback" not in err
+
+
+def test_where_is_the_store(capsys):
+    assert main(["user", "list"]) == 2
+    assert "--folder" in capsys.readouterr().err
+    for url, code in (
+        ("mysql://a/b", 2),
+        ("nonsense", 2),
+        ("sqlite://", 2),
+        ("postgresql://fit:secret@127.0.0.1:1/none", 5),
+    ):
+        assert main(["user", "list", "--database", url]) == code
+        assert "secret" not in capsys.readouterr().err
+
+
+def test_a_file_of_something_else_is_refused_untouched(capsys, tmp_path):
+    file = tmp_path / "fit.db"
+    for content in (b"this is not a database, but it is long enough to look like one" * 40, None):
+        file.unlink(missing_ok=True)
+        if content is None:
+            with sqlite3.connect(file) as connection:
+                connection.execute("CREATE TABLE recipes (name TEXT)")
+            connection.close()
+        else:
+            file.write_bytes(content)
+        before = file.read_bytes()
+        code, _, err = run(capsys, tmp_path, "list")
+        assert code == 4
+        assert "database" in err
+        assert file.read_bytes() == before

@@ -1,0 +1,110 @@
+"""Frames of real video files, made here with PyAV: which, when, upright; and one clear line for each bad file."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from filmtransfer.data.videos import frame_times, read_frames
+from filmtransfer.errors import InputError, MissingExtraError
+from filmtransfer.personal.orbit_sample import write_video
+
+
+def greys(count: int, size: tuple[int, int] = (64, 32)) -> list[Image.Image]:
+    """Frame i has the grey level 10 + 10·i, and its top left corner is white."""
+    pictures = []
+    for i in range(count):
+        pixels = np.full((size[1], size[0], 3), 10 + 10 * i, np.uint8)
+        pixels[:16, :16] = 255
+        pictures.append(Image.fromarray(pixels))
+    return pictures
+
+
+@pytest.fixture
+def video(tmp_path):
+    path = tmp_path / "grey.mp4"
+    write_video(path, greys(20), rate=10)
+    return path
+
+
+def level(picture: Image.Image) -> float:
+    return float(np.asarray(picture)[20:, 20:].mean())
+
+
+def test_frames_are_told_without_decoding_and_read_in_order(video):
+    times = frame_times(video)
+    assert [i for i, _ in times] == list(range(20))
+    assert [t for _, t in times] == pytest.approx([i / 10 for i in range(20)])
+    frames = read_frames(video)
+    assert len(frames) == 20
+    assert frames[0].size == (64, 32)
+    assert [level(frame) for frame in frames] == pytest.approx([10 + 10 * i for i in range(20)], abs=6)
+
+
+def test_only_the_wanted_frames_are_read(video):
+    assert [round(level(f) / 10) - 1 for f in read_frames(video, [15, 3, 7])] == [3, 7, 15]
+
+
+@pytest.mark.parametrize(
+    ("rate", "expected"), [(5, range(0, 20, 2)), (2.5, range(0, 20, 4)), (100, range(20))]
+)
+def test_so_many_frames_a_second(video, rate, expected):
+    assert [i for i, _ in frame_times(video, rate)] == list(expected)
+
+
+def test_a_rate_of_nothing(video):
+    with pytest.raises(InputError, match="0 frames a second"):
+        frame_times(video, 0)
+
+
+@pytest.mark.parametrize(
+    ("rotation", "corner"), [(0, "top left"), (90, "bottom left"), (180, "bottom right"), (-90, "top right")]
+)
+def test_a_telephone_held_otherwise_is_set_upright(tmp_path, rotation, corner):
+    path = tmp_path / "turned.mp4"
+    write_video(path, greys(3), rotation=rotation)
+    frame = read_frames(path, [0])[0]
+    assert frame.size == ((64, 32) if rotation % 180 == 0 else (32, 64))
+    pixels = np.asarray(frame).mean(2)
+    rows = slice(0, 8) if "top" in corner else slice(-8, None)
+    columns = slice(0, 8) if "left" in corner else slice(-8, None)
+    assert pixels[rows, columns].mean() > 200
+    assert pixels.mean() < 110  # and nowhere else
+
+
+def test_bad_files_end_in_a_clear_line(tmp_path, video):
+    content = video.read_bytes()
+    bad = tmp_path / "bad.mp4"
+    for data, words in (
+        (b"", "the file is empty"),
+        (b"not a video at all" * 20, "damaged, or no video"),
+        (content[: len(content) // 2], "damaged, or no video"),
+    ):
+        bad.write_bytes(data)
+        with pytest.raises(InputError, match=words):
+            frame_times(bad)
+    with pytest.raises(InputError, match="no such file"):
+        frame_times(tmp_path / "absent.mp4")
+
+
+def test_damage_inside_shows_when_the_frames_are_read(tmp_path, video):
+    content = bytearray(video.read_bytes())
+    content[60:400] = bytes(340)
+    bad = tmp_path / "bad.mp4"
+    bad.write_bytes(bytes(content))
+    with pytest.raises(InputError, match="damaged"):
+        read_frames(bad, range(20))
+
+
+def test_frames_that_are_not_there(video):
+    with pytest.raises(InputError, match="2 of its frames are missing"):
+        read_frames(video, [1, 30, 31])
+
+
+def test_without_pyav_the_pip_line_is_said(video, monkeypatch):
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(MissingExtraError, match=r"filmtransfer\[video\]"):
+        read_frames(video)

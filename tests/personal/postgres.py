@@ -1,0 +1,136 @@
+"""A real PostgreSQL for tests: a cluster of its own, on loopback, in a folder that goes away.
+
+from ..postgres import cluster  # a module-scoped fixture; `cluster.fresh()` is the URL of an empty database
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from filmtransfer.processes import free_port
+
+_numbers = itertools.count(1)
+
+
+class Cluster:
+    """Started once for each module (or worker), stopped and started again by tests that want it gone."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.data = root / "data"
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+        self._as: list[str] = []
+        if os.geteuid() == 0:  # PostgreSQL refuses to be root
+            other = _unprivileged()
+            os.chown(root, other.pw_uid, other.pw_gid)
+            self._as = [
+                "setpriv",
+                f"--reuid={other.pw_uid}",
+                f"--regid={other.pw_gid}",
+                "--clear-groups",
+            ]
+        self._run(
+            "initdb", "-D", str(self.data), "-U", "fit", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"
+        )
+
+    def start(self) -> None:
+        assert self.process is None
+        settings = {
+            "port": self.port,
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": self.root,
+            "max_connections": 100,
+            "shared_buffers": "16MB",
+            "fsync": "off",  # tests kill programs, not the machine
+        }
+        words = [f"-c{name}={value}" for name, value in settings.items()]
+        with (self.root / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*self._as, _program("postgres"), "-D", str(self.data), *words],
+                stdout=log,
+                stderr=log,
+                cwd=self.root,
+            )
+        self._run("pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port), patience=200)
+
+    def stop(self) -> None:
+        """At once: sessions are cut off."""
+        if self.process is not None:
+            self.process.send_signal(2)
+            self.process.wait(20)
+            self.process = None
+
+    def fresh(self) -> str:
+        """The URL of a new, empty database."""
+        name = f"fit{next(_numbers)}"
+        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+        return self._address(name)
+
+    def _address(self, name: str) -> str:
+        return f"postgresql://fit@127.0.0.1:{self.port}/{name}"
+
+    def _run(self, program: str, *words: str, patience: int = 1) -> None:
+        import time
+
+        for _ in range(patience):
+            done = subprocess.run(
+                [*self._as, _program(program), *words], cwd=self.root, capture_output=True, check=False
+            )
+            if done.returncode == 0:
+                return
+            time.sleep(0.05)
+        pytest.fail(f"{program}: {done.stderr.decode(errors='replace')}{(self.root / 'log').read_text()}")
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None and shutil.which("pg_config"):
+        folder = subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=True).stdout
+        found = shutil.which(name, path=folder.strip())
+    if found is None:
+        pytest.fail(f"PostgreSQL's {name} is not on this machine: install the package 'postgresql'.")
+    return found
+
+
+def _unprivileged() -> pwd.struct_passwd:
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            pass
+    pytest.fail("As root, PostgreSQL needs a user 'postgres' or 'nobody' to run as.")
+
+
+_running: list[Cluster] = []
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    """One cluster for this process: made by the first module that asks, ended with the process."""
+    if not _running:
+        import atexit
+
+        root = Path(tempfile.mkdtemp(prefix="fit-postgres-"))
+        made = Cluster(root)
+        _running.append(made)
+
+        def end() -> None:
+            made.stop()
+            shutil.rmtree(root, ignore_errors=True)
+
+        atexit.register(end)
+        made.start()
+    if _running[0].process is None:  # the module before us left it stopped
+        _running[0].start()
+    return _running[0]

@@ -1,0 +1,82 @@
+"""Users with small pictures on the real backbone; each has FiLM numbers, a head and class names of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from io import BytesIO
+from typing import Any
+
+import torch
+
+from filmtransfer.backbones import Backbone, load_backbone
+from filmtransfer.data import LabelledImages, load
+from filmtransfer.heads import make_head
+from filmtransfer.model import AdaptedModel, Body, Support, Update
+from filmtransfer.seeding import generator
+
+from ..conftest import picture
+
+SIZE = 64
+
+
+@lru_cache(maxsize=1)
+def backbone() -> Backbone:
+    return load_backbone("efficientnet_lite0")
+
+
+def photo(kind: int, seed: int, size: int = 40) -> bytes:
+    """A picture as a file's bytes."""
+    file = BytesIO()
+    picture(kind, seed, size).save(file, "PNG")
+    return file.getvalue()
+
+
+def update(
+    user: int,
+    head: str = "lda",
+    *,
+    film_from: int = 0,
+    size: int = SIZE,
+    prior: Any = "uniform",
+    train: str = "adapter",
+    shots: int = 3,
+    keep: bool = False,
+) -> Update:
+    """What user number ``user`` might have learned, without the wait: FiLM numbers drawn, the head built."""
+    names = [f"{what} of {user}" for what in ("disc", "bars", "plain")]
+    photos = [(photo(c, 1000 * user + 10 * c + i), names[c]) for c in range(3) for i in range(shots)]
+    body = Body.of(train, "film", film_from)
+    model = AdaptedModel(backbone(), make_head(head), size, body=body)
+    stream = generator(user, "disturb")
+    with torch.no_grad():
+        for parameter in model.moving().values():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=stream))
+        if hasattr(model.head, "weights"):
+            model.head.weights.log.add_(0.2 * torch.randn(model.head.weights.log.shape, generator=stream))
+    images = load(LabelledImages.from_memory(*map(list, zip(*photos, strict=True))), model.pixels)
+    features = model.configure(images.pixels, images.labels)
+    settings = {"film_from": film_from, "train": train, "adapter": "film", "prior": prior}
+    return Update.of(
+        model,
+        images.classes,
+        settings=settings,
+        results={},
+        seed=user,
+        versions={},
+        support=_support(features, images.labels) if keep else None,
+    )
+
+
+def _support(features: torch.Tensor, labels: torch.Tensor) -> Support:
+    names = [str(i) for i in range(len(labels))]
+    return Support(
+        features, labels, torch.zeros(len(labels), dtype=torch.bool), names, [n.zfill(32) for n in names]
+    )
+
+
+def wider(found: Backbone) -> Backbone:
+    """The same backbone in float64."""
+    import copy
+
+    return replace(found, module=copy.deepcopy(found.module).double())

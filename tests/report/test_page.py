@@ -1,0 +1,210 @@
+"""The whole page: escaped, self-contained, bounded, and written whole."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from io import BytesIO
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from filmtransfer.errors import InputError
+from filmtransfer.report import page, write_report
+from filmtransfer.report.markup import Markup, tag, text
+from filmtransfer.report.pictures import MOST, Album, Sheet, shape_of, thumbnail
+from filmtransfer.report.words import count, percent
+from tests.conftest import picture
+from tests.report.made_up import features, jpeg, subject
+
+LABELS = torch.arange(4).repeat_interleave(8)
+EVIL = ['<script>alert("1")</script>', "a\" onload='x' b", "</style></svg>&amp;", "\x00\ud800\u202eevil"]
+
+
+class Reader(HTMLParser):
+    """Tags, their attributes, and whether every tag is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def read(made: str) -> Reader:
+    reader = Reader()
+    reader.feed(made)
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+@pytest.fixture(scope="module")
+def usual() -> str:
+    labels = LABELS.clone()
+    labels[5] = 2
+    return page(subject(labels, features(LABELS, 0.6), temperature=1.3))
+
+
+def test_the_page_holds_every_part_and_every_link_leads_somewhere(usual):
+    found = read(usual)
+    ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    parts = {
+        "suspects",
+        "twins",
+        "needs",
+        "mistakes",
+        "confusion",
+        "shots",
+        "plane",
+        "reliability",
+        "film",
+        "facts",
+    }
+    assert parts <= set(ids)
+    for name, attributes in found.tags:
+        if name in ("a", "use"):
+            assert (attributes["href"] or "").removeprefix("#") in ids
+
+
+def test_the_page_is_self_contained(usual):
+    for name, attributes in read(usual).tags:
+        assert name not in ("script", "link", "iframe", "object", "embed", "img", "base")
+        assert not any(key.startswith("on") for key in attributes)
+        for key in ("src", "href", "xlink:href", "srcset", "action"):
+            value = attributes.get(key)
+            assert value is None or value.startswith(("#", "data:image/jpeg;base64,")), value
+    assert "http://" not in usual
+    assert "https://" not in usual
+    assert "url(" not in usual
+    assert "@import" not in usual
+
+
+def test_every_picture_is_embedded_once(usual):
+    pictures = [a["href"] for name, a in read(usual).tags if name == "image"]
+    assert len(pictures) == len(set(pictures)) > 4
+
+
+def test_names_are_only_names():
+    about = subject(LABELS, features(LABELS, 0.8), names=EVIL)
+    about.photos.names[:] = [f"{EVIL[i % 4]}{i}" for i in range(len(about.photos))]
+    made = page(about)
+    made.encode()
+    tags = read(made).tags
+    assert not [name for name, _ in tags if name == "script"]
+    assert not [a for _, a in tags if "onload" in a]
+    assert "&lt;script&gt;" in made
+    assert "\x00" not in made
+
+
+def test_markup_escapes_all_but_itself():
+    assert tag("p", "<b>", tag("i", "&"), title='"') == '<p title="&quot;">&lt;b&gt;<i>&amp;</i></p>'
+    assert text(Markup("<b>")) == "<b>"
+    assert tag("line", x1=0.5, aria_label=None) == '<line x1="0.5"/>'
+
+
+@pytest.mark.parametrize("head", ["lda", "linear"])
+def test_two_photos_make_a_page(head):
+    two = torch.tensor([0, 1])
+    made = page(subject(two, features(two), judge=False, head=head))
+    read(made)
+    assert "cannot be told" in made
+    three = torch.tensor([0, 0, 1])
+    read(page(subject(three, features(three), head=head)))
+
+
+@pytest.mark.parametrize("classes", [50, 345])
+def test_many_classes_make_a_bounded_page(classes):
+    labels = torch.arange(classes).repeat_interleave(6)
+    about = subject(labels, features(labels, 1.2, width=48), head="protonets")
+    made = page(about)
+    read(made)
+    assert len(made.encode()) < 5_000_000
+    assert len(re.findall("<image", made)) <= MOST
+    assert f"classes of {classes} with the most mistakes" in made
+    assert f"The other {classes - 12} classes" in made
+
+
+def test_ten_thousand_photos_make_a_bounded_page():
+    labels = torch.arange(10).repeat(1000)
+    about = subject(labels, features(labels, 1.5), head="protonets", pictures=False)
+    about.photos.thumbnails[:] = [jpeg(i % 900) for i in range(900)] + [b""] * 9100
+    assert len(page(about).encode()) < 5_000_000
+
+
+def test_a_test_without_statistics_says_what_is_missing():
+    from dataclasses import replace
+
+    about = replace(subject(LABELS, features(LABELS), kind="test"), learned=None)
+    made = page(about)
+    read(made)
+    assert "--keep-statistics" in made
+
+
+def test_the_file_is_written_whole_or_not_at_all(tmp_path):
+    about = subject(LABELS, features(LABELS))
+    size = write_report(tmp_path / "r.html", about)
+    assert (tmp_path / "r.html").stat().st_size == size
+    assert [f.name for f in tmp_path.iterdir()] == ["r.html"]
+    with pytest.raises(InputError, match="cannot be written"):
+        write_report(tmp_path / "nowhere" / "r.html", about)
+
+
+# Pictures
+
+
+def test_a_thumbnail_has_the_photos_own_shape(tmp_path):
+    wide = Image.fromarray(np.zeros((50, 100, 3), np.uint8))
+    turned = wide.getexif()
+    turned[274] = 6
+    wide.save(tmp_path / "turned.jpg", exif=turned)
+    assert shape_of(Image.new("RGB", (100, 50))) == 2
+    assert shape_of(tmp_path / "turned.jpg") == 0.5
+    assert shape_of(np.zeros((10, 30))) == 3
+    assert shape_of("nowhere.jpg") == 1
+    for aspect, size in ((2.0, (128, 64)), (0.5, (64, 128)), (1.0, (128, 128)), (9.0, (128, 51))):
+        assert Image.open(BytesIO(thumbnail(np.zeros((64, 64, 3), np.uint8), aspect))).size == size
+
+
+def test_the_album_keeps_what_it_sees():
+    album = Album()
+    squares = torch.stack([torch.from_numpy(np.array(picture(0, i))).permute(2, 0, 1) for i in (0, 1, 0)])
+    album.see(squares, ["some/where/cat/1.jpg", picture(0, 1), picture(0, 0)])
+    assert album.names == ["cat/1.jpg", "image 2", "image 3"]
+    assert album.digests[0] == album.digests[2] != album.digests[1]
+    assert Image.open(BytesIO(album.thumbnails[1])).size == (128, 128)
+
+
+def test_a_full_sheet_shows_a_blank():
+    sheet = Sheet(most=1)
+    assert "use" in sheet.show(jpeg(0), "a")
+    assert "blank" in sheet.show(jpeg(1), "b")
+    assert "use" in sheet.show(jpeg(0), "again")
+    assert sheet.definitions().count("<image") == 1
+
+
+# Words
+
+
+def test_numbers_as_words():
+    assert [percent(s) for s in (0, 0.001, 0.5, 0.999, 1)] == ["0%", "1%", "50%", "99%", "100%"]
+    assert percent(0.99951, 1000) == "99.9%"
+    assert [count(n, "photo") for n in (0, 1, 2, 1200)] == [
+        "no photos",
+        "one photo",
+        "2 photos",
+        "1,200 photos",
+    ]

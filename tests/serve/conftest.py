@@ -1,0 +1,134 @@
+"""A service with two users for a whole module: a real store, a real backbone, small images."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from filmtransfer import FewShotClassifier
+from filmtransfer.backbones import Backbone, load_backbone
+from filmtransfer.personal.batcher import Batcher
+from filmtransfer.personal.cache import Cache
+from filmtransfer.personal.mixed import Engine
+from filmtransfer.personal.store import Store
+from filmtransfer.serve.app import create_app
+from filmtransfer.serve.run import Listen, configuration
+from filmtransfer.serve.settings import Settings, hash_token
+from tests.conftest import picture
+
+ADMIN = "the-admin-of-these-tests"
+CLASSES = ("disc", "bars", "plain")
+
+
+def encoded(kind: int, seed: int, format: str = "JPEG", **more: Any) -> bytes:
+    out = BytesIO()
+    picture(kind, seed).save(out, format, **more)
+    return out.getvalue()
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@dataclass
+class Tried:
+    """A running service, and its users."""
+
+    store: Store
+    app: Any
+    url: str
+    tokens: dict[str, str] = field(default_factory=dict)
+    clients: list[httpx.Client] = field(default_factory=list)
+
+    def client(self, who: str | None, **more: Any) -> httpx.Client:
+        """HTTP as a user, as "admin", or as nobody (None)."""
+        headers = {} if who is None else bearer(self.tokens[who])
+        made = httpx.Client(base_url=self.url, headers=headers, trust_env=False, timeout=60, **more)
+        self.clients.append(made)
+        return made
+
+    def add_user(self, name: str) -> str:
+        user, self.tokens[name] = self.store.create_user(name)
+        return user.id
+
+
+class Running:
+    """uvicorn in a thread, on a port of its own."""
+
+    def __init__(self, app: Any, listen: Listen | None = None) -> None:
+        self.socket = socket.socket()
+        self.socket.bind(("127.0.0.1", 0))
+        self.server = uvicorn.Server(configuration(app, listen or Listen()))
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]})
+        self.stopping = app.state.service.stopping
+
+    def __enter__(self) -> str:
+        self.thread.start()
+        while not self.server.started and self.thread.is_alive():
+            threading.Event().wait(0.01)
+        return f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        self.stopping.set()
+        self.server.should_exit = True
+        self.thread.join()
+        self.socket.close()
+
+
+@pytest.fixture(scope="package")
+def backbone() -> Backbone:
+    return load_backbone("efficientnet_lite0")
+
+
+@pytest.fixture(scope="package")
+def engine(backbone: Backbone) -> Engine:
+    return Engine(backbone, image_size=64)
+
+
+@pytest.fixture(scope="package")
+def update_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classifier that tells the pictures of this package apart."""
+    clf = FewShotClassifier(steps=0, image_size=64)
+    clf.fit(
+        [picture(c, 10 * c + i) for c in range(3) for i in range(4)], [n for n in CLASSES for _ in range(4)]
+    )
+    file = tmp_path_factory.mktemp("update") / "classifier.safetensors"
+    clf.save(file)
+    return file
+
+
+def tried(place: Path, engine: Engine, settings: Settings, database: str | None = None) -> Iterator[Tried]:
+    """A service over a store in a folder, as a context for fixtures."""
+    store = Store.open(database or f"sqlite:///{place / 'fit.db'}", str(place / "objects"))
+    batcher = Batcher(engine)
+    app = create_app(store, engine, batcher, Cache(16), settings)
+    running = Running(app)
+    with running as url:
+        found = Tried(store, app, url, {"admin": ADMIN, "unknown": "nobody-knows-this-token"})
+        yield found
+        for client in found.clients:
+            client.close()
+    batcher.close()
+    store.close()
+
+
+SETTINGS = Settings(
+    admin=hash_token(ADMIN), poll=0.02, heartbeat=0.5, max_photo_bytes=3_000_000, rate=1_000_000
+)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> Iterator[Tried]:
+    for found in tried(tmp_path_factory.mktemp("service"), engine, SETTINGS):
+        found.add_user("anna")
+        found.add_user("bob")
+        yield found

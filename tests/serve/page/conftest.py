@@ -1,0 +1,119 @@
+"""A real browser, a service (faked where a state is hard to reach), and an eye on what the page must never do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from .fake import TOKEN, Fake, Running
+
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--no-first-run", "--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream=device-count=2",
+]  # fmt: skip
+AXE = Path(sys.prefix) / "share" / "axe.min.js"
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=20_000)  # ms: the machine may be busy
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="package")
+def service() -> Iterator[Running]:
+    running = Running(Fake())
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def fake(service: Running) -> Fake:
+    service.fake.reset()
+    return service.fake
+
+
+@dataclass
+class Watch:
+    """What a page said and asked for. ``expected`` are words of errors that the test itself brings about."""
+
+    page: Page
+    origin: str
+    errors: list[str] = field(default_factory=list)
+    strangers: list[str] = field(default_factory=list)
+    expected: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.page.on(
+            "console", lambda m: self.errors.append(m.text) if m.type in ("error", "warning") else None
+        )
+        self.page.on("pageerror", lambda e: self.errors.append(str(e)))
+        self.page.on("request", lambda r: self.look(r.url))
+        self.page.add_init_script(
+            "addEventListener('securitypolicyviolation', (e) => console.error('CSP ' + e.violatedDirective + ' ' + e.blockedURI))"
+        )
+
+    def look(self, url: str) -> None:
+        if not url.startswith((self.origin, "blob:" + self.origin, "data:")):
+            self.strangers.append(url)
+
+    def verify(self) -> None:
+        assert [e for e in self.errors if not any(words in e for words in self.expected)] == []
+        assert self.strangers == []
+
+
+Opener = Callable[..., Page]
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Iterator[Opener]:
+    """Opens the page; afterwards nothing may have been logged, blocked, or asked of another origin."""
+    contexts: list[BrowserContext] = []
+    watches: list[Watch] = []
+
+    def open_page(
+        url: str, token: str | None = TOKEN, expected: tuple[str, ...] = (), width: int = 1280
+    ) -> Page:
+        context = browser.new_context(viewport={"width": width, "height": 900}, reduced_motion="reduce")
+        context.set_default_timeout(20_000)
+        contexts.append(context)
+        page = context.new_page()
+        watches.append(Watch(page, url, expected=expected))
+        page.goto(url + (f"#token={token}" if token else ""))
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    for watch in watches:
+        watch.verify()
+
+
+@pytest.fixture
+def axe() -> Callable[[Page], list[str]]:
+    """The violations axe-core finds on a page, one line each."""
+    assert AXE.exists(), (
+        f"{AXE} is missing: run `make {AXE.relative_to(Path.cwd()) if AXE.is_relative_to(Path.cwd()) else AXE}`"
+    )
+    source = AXE.read_text()
+
+    def violations(page: Page) -> list[str]:
+        if not page.evaluate("typeof axe === 'object'"):
+            page.evaluate(source)
+        found = page.evaluate(
+            "axe.run(document, {resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
+        )
+        return [
+            f"{v['id']}: {v['nodes'][0]['html'][:200]} {v['nodes'][0]['failureSummary'][:300]}"
+            for v in found["violations"]
+        ]
+
+    return violations

@@ -1,0 +1,76 @@
+"""For everyone: axe-core finds nothing in any state, light and dark; nothing is wider than a phone or a zoomed screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from .conftest import Opener
+from .fake import Fake, Running
+from .states import STATES
+
+pytestmark = pytest.mark.xdist_group("page")
+
+
+def widest(page: Page) -> int:
+    return int(page.evaluate("document.documentElement.scrollWidth"))
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_every_state_is_accessible_and_fits(
+    name: str, opened: Opener, service: Running, fake: Fake, axe: Callable[[Page], list[str]]
+) -> None:
+    prepare, act = STATES[name]
+    if prepare:
+        prepare(fake)
+    page = opened(service.url, expected=("503",) if name == "failed" else ())
+    expect(page.locator("#work")).to_be_visible()
+    if act:
+        act(page, service)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+        assert axe(page) == [], scheme
+    for width in (640, 390, 360):  # 640: a desktop at 200 %
+        page.set_viewport_size({"width": width, "height": 740})
+        assert widest(page) <= width, width
+    if name in ("filled", "trained", "recording"):
+        small = page.evaluate(
+            """[...document.querySelectorAll('button, select, .steps a, .check')].filter((e) => e.offsetParent)
+               .filter((e) => e.getBoundingClientRect().height < 43.9 || e.getBoundingClientRect().width < 43.9).map((e) => e.outerHTML.slice(0, 120))"""
+        )
+        assert small == []  # a thumb needs 44 pixels
+    if name in ("recording", "live"):
+        page.evaluate(
+            "document.querySelectorAll('video').forEach((v) => v.srcObject?.getTracks().forEach((t) => t.stop()))"
+        )
+
+
+def test_text_has_contrast_of_seven_to_one(
+    opened: Opener, service: Running, fake: Fake, axe: Callable[[Page], list[str]]
+) -> None:
+    STATES["trained"][0](fake)  # type: ignore[misc]
+    page = opened(service.url)
+    STATES["trained"][1](page, service)  # type: ignore[misc]
+    axe(page)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+        found = page.evaluate(
+            "axe.run(document, {runOnly: ['color-contrast-enhanced']}).then((r) => r.violations.flatMap((v) => v.nodes.map((n) => n.html)))"
+        )
+        assert found == [], scheme
+
+
+@pytest.mark.usefixtures("fake")
+def test_the_colours_can_be_switched(opened: Opener, service: Running) -> None:
+    page = opened(service.url)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    page.get_by_role("button", name="Use dark colours").click()
+    dark = page.evaluate(ground)
+    assert dark != light
+    page.reload()
+    assert page.evaluate(ground) == dark
+    page.get_by_role("button", name="Use light colours").click()
+    assert page.evaluate(ground) == light

@@ -1,0 +1,289 @@
+"""What a person does on the page, with eyes, with a keyboard only, with ears only."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from ...conftest import picture
+from .conftest import Opener
+from .fake import TOKEN, Fake, Running
+from .states import ask, fill, jpeg, pictures, said, train
+
+pytestmark = pytest.mark.xdist_group("page")
+
+
+def heard(page: Page, words: str) -> None:
+    expect(page.locator("#polite")).to_contain_text(words)
+
+
+def hand_over(page: Page, selector: str, kind: str, files: list[dict[str, object]]) -> None:
+    """Drops or pastes files, as a browser would."""
+    packed = [[f["name"], f["mimeType"], base64.b64encode(f["buffer"]).decode()] for f in files]  # type: ignore[arg-type]
+    page.locator(selector).first.evaluate(
+        """(target, [kind, files]) => {
+          const data = new DataTransfer();
+          for (const [name, type, text] of files)
+            data.items.add(new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], name, { type }));
+          if (kind === 'paste') target.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }));
+          else for (const each of ['dragenter', 'dragover', 'drop'])
+            target.dispatchEvent(new DragEvent(each, { dataTransfer: data, bubbles: true, cancelable: true }));
+        }""",
+        [kind, packed],
+    )
+
+
+def test_the_keyboard_is_enough(opened: Opener, service: Running, fake: Fake) -> None:
+    page = opened(service.url, token=None)
+    key = page.keyboard
+    expect(page.get_by_label("Access token")).to_be_focused()
+    key.type(f"{service.url}#token={TOKEN}")  # the whole link is welcome
+    key.press("Enter")
+    expect(page.locator("#main")).to_be_focused()
+    page.get_by_label("Name of a new class").focus()
+    for name in ("cup", "plate"):
+        key.type(name)
+        key.press("Enter")
+        expect(page.get_by_role("heading", name=name, exact=True)).to_be_visible()
+        heard(page, f"Class {name} added.")
+        expect(page.get_by_label("Name of a new class")).to_be_focused()  # ready for the next name
+    cup, plate = list(fake.classes)
+    for kind, key_ in enumerate((cup, plate)):
+        for image in pictures(kind, 4):
+            fake.add_photo(key_, image)
+    page.reload()
+
+    tile = page.get_by_role("button", name="Photo 1 of 4, cup")
+    tile.focus()
+    key.press("ArrowRight")
+    expect(page.get_by_role("button", name="Photo 2 of 4, cup")).to_be_focused()
+    key.press("Delete")
+    expect(page.get_by_role("button", name="Photo 2 of 3, cup")).to_be_focused()  # the next one has its place
+    heard(page, "Photo removed from cup.")
+    key.press("End")
+    key.press("Delete")
+    expect(page.get_by_role("button", name="Photo 2 of 2, cup")).to_be_focused()  # the last one's neighbour
+    key.press("Enter")
+    dialog = page.get_by_role("dialog", name="cup")
+    expect(dialog.get_by_role("button", name="Close")).to_be_focused()
+    key.press("ArrowLeft")
+    expect(dialog).to_contain_text("1 of 2")
+    dialog.get_by_role("button", name="Move", exact=True).focus()
+    key.press("Enter")
+    heard(page, "Photo moved to plate.")
+    expect(
+        dialog.get_by_role("button", name="Move", exact=True)
+    ).to_be_focused()  # and the next photo is there
+    key.press("Escape")
+    expect(page.get_by_role("button", name="Photo 1 of 1, cup")).to_be_focused()
+    key.press("Delete")
+    expect(page.get_by_role("button", name="Add photos to cup")).to_be_focused()  # none left: what adds some
+
+    key.press("Shift+Tab")
+    expect(page.get_by_role("button", name="Delete cup")).to_be_focused()
+    key.press("Enter")
+    expect(page.get_by_role("button", name="Keep it")).to_be_focused()  # the safe answer first
+    key.press("Escape")
+    expect(page.get_by_role("button", name="Delete cup")).to_be_focused()
+    key.press("Enter")
+    key.press("Tab")
+    key.press("Enter")
+    heard(page, "Class cup deleted.")
+    expect(page.get_by_role("heading", name="plate", exact=True)).to_be_focused()
+    assert len(fake.photos) == 5
+
+
+def test_training_is_told_and_can_be_stopped(opened: Opener, service: Running, fake: Fake) -> None:
+    fill(fake)
+    page = opened(service.url)
+    go = page.get_by_role("button", name="Train", exact=True)
+    go.focus()
+    page.keyboard.press("Enter")
+    heard(page, "Training has begun.")
+    expect(page.get_by_role("button", name="Stop training")).to_be_focused()
+    fake.publish("first", 0.8)
+    fake.tell("version", number=1, stage="first", accuracy=0.8, low=0.7, high=0.9, bytes=1)
+    heard(
+        page,
+        "A first answer is ready: right on 80 percent of your photos, each judged with itself left out. You can try it now.",
+    )
+    fake.answer = said("cup", 0.93)
+    ask(page)  # while it goes on training
+    heard(page, "cup, 93 percent.")
+    fake.tell("progress", step=3, steps=9, loss=0.5, accuracy=0.9, seconds_left=100)
+    fake.tell("progress", step=4, steps=9, loss=0.4, accuracy=0.9, seconds_left=90)
+    expect(page.locator("#train-status")).to_have_text("Step 4 of 9, about 2 minutes left")
+    expect(
+        page.get_by_role(
+            "img",
+            name="Accuracy by step, step 4 of 9, accuracy while training 90%, loss 0.40, first answer 80%",
+        )
+    ).to_be_visible()
+    page.reload()  # it goes on where it is
+    expect(page.locator("#train-status")).to_have_text("Step 4 of 9, about 2 minutes left")
+    page.get_by_role("button", name="Stop training").click()
+    heard(page, "Training was stopped.")
+    expect(page.locator("#train-status")).to_have_text("Stopped. Version 1 is in use.")
+    expect(page.get_by_role("button", name="Train again")).to_be_focused()
+
+
+def test_a_training_that_fails_says_why(opened: Opener, service: Running, fake: Fake) -> None:
+    page = opened(service.url)
+    go = page.get_by_role("button", name="Train", exact=True)
+    expect(go).to_be_disabled()  # it says so, but it can be pressed, and then says why
+    go.press("Enter")
+    expect(page.locator("#notice")).to_contain_text("It needs two classes or more")
+    page.get_by_role("button", name="Dismiss the message").click()
+    expect(page.locator("#notice")).to_be_hidden()
+    fill(fake)
+    page.reload()
+    page.get_by_role("button", name="Train", exact=True).click()
+    fake.tell("end", state="failed", message="Every photo of plate is damaged. Add others.")
+    expect(page.locator("#notice")).to_contain_text("Every photo of plate is damaged. Add others.")
+    expect(page.locator("#assertive")).to_contain_text("Every photo of plate is damaged.")
+
+
+def test_photos_are_picked_dropped_and_pasted(opened: Opener, service: Running, fake: Fake) -> None:
+    for name in ("cup", "plate"):
+        fake.add_class(name)
+    page = opened(service.url, expected=("400",))
+    expect(page.get_by_text("Drop photos here, paste them, or use the camera.")).to_have_count(2)
+    page.locator(".class input[type=file]").first.set_input_files([jpeg(0, i) for i in range(3)])
+    heard(page, "3 photos added to cup.")
+    hand_over(page, ".class >> nth=1", "drop", [jpeg(1, 10), jpeg(1, 11)])
+    heard(page, "2 photos added to plate.")
+    page.get_by_role("button", name="Add photos to cup").focus()
+    hand_over(page, "body", "paste", [jpeg(0, 20)])
+    heard(page, "1 photo added to cup.")
+    expect(page.locator(".class .tile")).to_have_count(6)
+    bad = {"name": "letter.txt", "mimeType": "text/plain", "buffer": b"Dear"}
+    page.locator(".class input[type=file]").first.set_input_files([bad, jpeg(0, 30)])
+    expect(page.locator("#notice")).to_contain_text(
+        "letter.txt could not be added to cup: This is not an image that can be read."
+    )
+    expect(page.locator(".class .tile")).to_have_count(7)  # the good one arrived
+
+
+def test_a_mistaken_photo_is_moved_from_the_table(opened: Opener, service: Running, fake: Fake) -> None:
+    train(fake)
+    page = opened(service.url)
+    expect(page.locator(".confusion tbody tr").first.locator("td")).to_have_text(["4 right", "2", "·0"])
+    expect(page.locator("#check-body")).to_contain_text("3 of 25 photos are taken for another class.")
+    page.get_by_role("button", name="A photo of cup, taken for plate").first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("You say cup. The classifier says plate, and is 81% sure.")
+    dialog.get_by_role("button", name="Move it to plate").click()
+    heard(page, "Photo moved to plate.")
+    expect(dialog).to_contain_text("1 of 2")
+    dialog.get_by_role("button", name="Close").click()
+    expect(page.locator("[data-mistake]")).to_have_count(2)
+    assert page.evaluate("document.activeElement.dataset.mistake")
+    expect(page.locator("#train-status")).to_have_text("Your photos have changed. Train again to use them.")
+    assert sum(photo["class_id"] == list(fake.classes)[1] for photo in fake.photos.values()) == 19
+
+
+def test_versions_are_used_again_uploaded_and_deleted(opened: Opener, service: Running, fake: Fake) -> None:
+    train(fake)
+    page = opened(service.url, expected=("400",))
+    with page.expect_download() as got:
+        page.get_by_role("button", name="Download version 2, 131 KB").click()
+    assert got.value.suggested_filename == "filmtransfer-version-2.safetensors"
+    page.get_by_role("button", name="Use again version 1").click()
+    heard(page, "Version 1 is in use now.")
+    expect(page.get_by_role("heading", name="Version 1")).to_be_focused()
+    page.get_by_role("button", name="Delete version 2").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete version").click()
+    heard(page, "Version 2 deleted.")
+    expect(page.get_by_role("heading", name="Version 1")).to_be_focused()
+    page.set_input_files("#upload-file", {"name": "mine.safetensors", "mimeType": "", "buffer": b"good"})
+    heard(page, "mine.safetensors is version 2 now, and in use.")
+    expect(page.locator("#check-body")).to_contain_text("was uploaded, so it has not been judged")
+    page.set_input_files("#upload-file", {"name": "cat.jpg", "mimeType": "image/jpeg", "buffer": b"cat"})
+    expect(page.locator("#notice")).to_contain_text("Choose a .safetensors file that filmtransfer wrote.")
+
+
+def test_names_with_markup_are_text(opened: Opener, service: Running, fake: Fake) -> None:
+    name = '<img src=x onerror="document.title=1"> & <b>cup</b>'
+    fake.add_class(name, pictures(0, 5))
+    fake.add_class("plate", pictures(1, 5))
+    fake.publish("tuned", 0.9)
+    fake.judge(1, {next(iter(fake.photos)): "plate"})
+    fake.answer = {
+        "version": 1,
+        "class": name,
+        "unknown": False,
+        "known": 1.0,
+        "probabilities": [{"class": name, "p": 0.9}, {"class": "plate", "p": 0.1}],
+    }
+    page = opened(service.url)
+    expect(page.get_by_role("heading", name=name, exact=True)).to_be_visible()
+    ask(page)
+    expect(page.locator(".answer .what")).to_have_text(name)
+    heard(page, f"{name}, 90 percent.")
+    page.locator("[data-mistake]").click()
+    expect(page.get_by_role("dialog").get_by_role("heading")).to_have_text(name)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name=f"Delete {name}").click()
+    expect(page.get_by_role("dialog")).to_contain_text(
+        f"The class “{name}” and its 5 photos will be deleted."
+    )
+    assert page.locator("b:has-text('cup')").count() == 0
+    assert page.title() == "filmtransfer: teach it your own things"
+
+
+def test_a_class_is_renamed_where_it_stands(opened: Opener, service: Running, fake: Fake) -> None:
+    fill(fake)
+    page = opened(service.url)
+    page.get_by_role("button", name="Rename cup").click()
+    page.keyboard.type("mug")
+    page.keyboard.press("Enter")
+    heard(page, "Renamed to mug.")
+    expect(page.get_by_role("button", name="Rename mug")).to_be_focused()
+    expect(page.get_by_role("button", name="Photo 1 of 6, mug")).to_be_visible()
+
+
+def test_many_photos_are_folded(opened: Opener, service: Running, fake: Fake) -> None:
+    fill(fake)
+    page = opened(service.url)
+    plates = page.get_by_role("button", name=", plate")
+    expect(plates).to_have_count(15)
+    page.get_by_role("button", name="Show all 18 of plate").click()
+    expect(plates).to_have_count(18)
+    page.get_by_role("button", name="Show fewer of plate").click()
+    expect(plates).to_have_count(15)
+
+
+def test_a_folder_that_is_dropped_becomes_a_class(
+    opened: Opener, service: Running, fake: Fake, tmp_path: Path
+) -> None:
+    folder = tmp_path / "old cup" / "more"
+    folder.mkdir(parents=True)
+    for i in range(3):
+        picture(0, i).save(folder.parent / f"{i}.png")
+    picture(0, 9).save(folder / "9.png")
+    (folder / "notes.txt").write_text("not a photo")
+    page = opened(service.url)
+    place = page.locator("#photos-title").bounding_box()
+    assert place is not None
+    browser = page.context.new_cdp_session(page)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        data = {"items": [], "files": [str(folder.parent)], "dragOperationsMask": 1}
+        browser.send(
+            "Input.dispatchDragEvent", {"type": kind, "x": place["x"] + 5, "y": place["y"] + 5, "data": data}
+        )
+    expect(page.get_by_role("heading", name="old cup", exact=True)).to_be_visible()
+    expect(page.locator(".class .tile")).to_have_count(4)
+    assert len(fake.photos) == 4
+
+
+def test_a_photo_is_dragged_to_another_class(opened: Opener, service: Running, fake: Fake) -> None:
+    cup, plate = fake.add_class("cup", pictures(0, 2)), fake.add_class("plate", pictures(1, 2))
+    page = opened(service.url)
+    page.get_by_role("button", name="Photo 1 of 2, cup").drag_to(page.get_by_role("region", name="plate"))
+    heard(page, "Photo moved to plate.")
+    expect(page.get_by_role("button", name="Photo 3 of 3, plate")).to_be_visible()
+    assert [photo["class_id"] for photo in fake.photos.values()].count(cup) == 1
+    assert [photo["class_id"] for photo in fake.photos.values()].count(plate) == 3

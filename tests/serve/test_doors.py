@@ -1,0 +1,155 @@
+"""Every route with the wrong token: generated from the description, so that no route is forgotten."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.serve.conftest import encoded
+
+JPEG = {"Content-Type": "image/jpeg"}
+FILE = {"Content-Type": "application/octet-stream"}
+SECRET = "annas-secret-class"
+
+
+@pytest.fixture(scope="module")
+def things(service, update_file):
+    """One of each thing of Anna's."""
+    anna = service.client("anna")
+    shelf = anna.post("/api/classes", json={"name": SECRET}).json()["id"]
+    photo = anna.post(f"/api/classes/{shelf}/photos", content=encoded(0, 1), headers=JPEG).json()["id"]
+    for _ in range(2):
+        version = anna.post("/api/versions", content=update_file.read_bytes(), headers=FILE).json()["number"]
+    training = anna.post("/api/trainings", json={}).json()["id"]
+    user = anna.get("/api/me").json()["id"]
+    return {"class": shelf, "photo": photo, "version": version, "training": training, "user": user}
+
+
+def routes(service):
+    """(method, path template, kind of token it wants)"""
+    for path, methods in service.app.openapi()["paths"].items():
+        for method, about in methods.items():
+            kinds = [name for one in about.get("security", []) for name in one]
+            yield method.upper(), path, kinds
+
+
+def filled(path: str, things) -> str:
+    noun = next((n for n in ("users", "classes", "photos", "trainings") if path.startswith(f"/api/{n}/")), "")
+    id = {"users": "user", "classes": "class", "photos": "photo", "trainings": "training"}.get(noun)
+    return path.replace("{id}", things[id] if id else "").replace("{number}", str(things["version"]))
+
+
+BODIES = {
+    ("POST", "/api/classes"): {"json": {"name": "new"}},
+    ("PATCH", "/api/classes/{id}"): {"json": {"name": "stolen"}},
+    ("PATCH", "/api/photos/{id}"): {"json": {"class_id": "0123456789abcdef"}},
+    ("PUT", "/api/versions/current"): {"json": {"number": 9}},
+    ("POST", "/api/users"): {"json": {"name": "new"}},
+    ("PUT", "/api/users/{id}/quota"): {"json": {"photos": 0}},
+    ("POST", "/api/trainings"): {"json": {}},
+    ("POST", "/api/classes/{id}/photos"): {"content": encoded(0, 2), "headers": JPEG},
+    ("POST", "/api/predictions"): {"content": encoded(0, 2), "headers": JPEG},
+    ("POST", "/api/versions"): {"content": b"no update", "headers": FILE},
+}
+
+
+def test_every_route_of_the_api_says_whose_it_is(service):
+    found = list(routes(service))
+    assert len(found) >= 30
+    for method, path, kinds in found:
+        if path.startswith("/api/users"):
+            assert kinds == ["admin"], (method, path)
+        elif path.startswith("/api/"):
+            assert kinds == ["user"], (method, path)
+        else:
+            assert kinds == [], (method, path)
+            assert method == "GET"
+
+
+@pytest.mark.parametrize("who", [None, "unknown"])
+def test_without_a_known_token_nothing_opens(service, things, who):
+    client = service.client(who)
+    for method, path, kinds in routes(service):
+        if kinds:
+            answer = client.request(method, filled(path, things), **BODIES.get((method, path), {}))
+            assert answer.status_code == 401, (method, path)
+            assert answer.headers["www-authenticate"] == "Bearer"
+            assert set(answer.json()["error"]) == {"code", "message", "hint"}
+
+
+def test_the_wrong_kind_of_token_opens_nothing(service, things):
+    for method, path, kinds in routes(service):
+        if kinds:
+            client = service.client("admin" if kinds == ["user"] else "bob")
+            answer = client.request(method, filled(path, things), **BODIES.get((method, path), {}))
+            assert answer.status_code == 403, (method, path)
+            assert SECRET not in answer.text
+
+
+def test_another_user_never_sees_or_changes_a_thing(service, things):
+    bob, anna = service.client("bob"), service.client("anna")
+
+    def state():
+        paths = ("classes", "photos", "trainings", "versions", "me")
+        return [anna.get(f"/api/{path}").json() for path in paths]
+
+    before = state()
+    for method, path, kinds in routes(service):
+        if kinds != ["user"] or (method, path) == ("DELETE", "/api/me"):
+            continue
+        answer = bob.request(method, filled(path, things), **BODIES.get((method, path), {}))
+        assert SECRET not in answer.text, (method, path)
+        if "{" in path:  # it names a thing of Anna's
+            assert answer.status_code == 404, (method, path)
+            assert not any(thing in answer.text for thing in map(str, things.values()) if len(thing) > 4)
+        assert answer.status_code < 500, (method, path)
+    assert state() == before
+
+
+def test_a_token_is_a_bearer_token_in_a_header(service):
+    token = service.tokens["anna"]
+    nobody = service.client(None)
+    assert nobody.get("/api/me", params={"token": token}).status_code == 401
+    assert nobody.get("/api/me", headers={"Cookie": f"token={token}"}).status_code == 401
+    for header in (token, f"Basic {token}", "Bearer", f"Bearer {token}x", f"Bearer {'x' * 5000}", "Bearer ü"):
+        given = {"Authorization": header.encode("latin-1")}
+        assert nobody.get("/api/me", headers=given).status_code == 401, header
+    assert nobody.get("/api/me", headers={"Authorization": f"bearer  {token}"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/../api/me", "//api/me", "/API/me", "/api/me/", "/api%2Fme", "/api", "/api/"]
+)
+def test_no_spelling_of_a_path_gets_around_the_door(service, path):
+    assert service.client(None).get(path).status_code in (401, 404)
+
+
+def test_browsers_are_told_to_be_careful(service):
+    anyone = service.client(None)
+    for path in ("/", "/healthz", "/api/me", "/no/such/place", "/openapi.json"):
+        headers = anyone.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert "server" not in headers
+        assert "access-control-allow-origin" not in headers
+        assert len(headers["x-request-id"]) == 12
+    assert anyone.options("/api/me", headers={"Origin": "https://elsewhere.example"}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "..%2f..%2fapp.py",
+        "../app.py",
+        "%2e%2e/app.py",
+        "index.html%00.js",
+        "nothing.js",
+        ".gitkeep",
+        "a b.js",
+    ],
+)
+def test_only_the_pages_own_files_are_given(service, name):
+    assert service.client(None).get(f"/assets/{name}").status_code == 404

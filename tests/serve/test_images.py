@@ -1,0 +1,125 @@
+"""Every kind of image that the core knows, as bodies: taken, or refused with the reason."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.data.test_pixels import REASONS, broken, gradient
+
+PATHS = ("/api/classes/{}/photos", "/api/predictions")
+
+
+@pytest.fixture(scope="module")
+def client(service, update_file):
+    client = service.client("anna")
+    content = update_file.read_bytes()
+    client.post("/api/versions", content=content, headers={"Content-Type": "application/octet-stream"})
+    return client
+
+
+@pytest.fixture(scope="module")
+def shelf(client) -> str:
+    return client.post("/api/classes", json={"name": "images"}).json()["id"]
+
+
+def as_bytes(image: Image.Image, format: str, **more) -> bytes:
+    out = BytesIO()
+    image.save(out, format, **more)
+    return out.getvalue()
+
+
+def turned() -> bytes:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return as_bytes(gradient(), "JPEG", exif=exif)
+
+
+GOOD = {
+    "jpeg": (as_bytes(gradient(), "JPEG"), "image/jpeg"),
+    "png": (as_bytes(gradient(), "PNG"), "image/png"),
+    "webp": (as_bytes(gradient(), "WEBP"), "image/webp"),
+    "bmp": (as_bytes(gradient(), "BMP"), "image/bmp"),
+    "tiff": (as_bytes(gradient(), "TIFF"), "image/tiff"),
+    "heic": (as_bytes(gradient(), "HEIF"), "image/heic"),
+    "avif": (as_bytes(gradient(), "AVIF"), "image/avif"),
+    "ppm": (as_bytes(gradient(), "PPM"), "image/x-portable-pixmap"),
+    "animated gif": (
+        as_bytes(gradient(), "GIF", save_all=True, append_images=[gradient().rotate(90)]),
+        "image/gif",
+    ),
+    "two pictures in one": (
+        as_bytes(gradient(), "MPO", save_all=True, append_images=[gradient()]),
+        "image/jpeg",
+    ),
+    "cmyk": (as_bytes(gradient().convert("CMYK"), "JPEG"), "image/jpeg"),
+    "grey": (as_bytes(gradient().convert("L"), "PNG"), "image/png"),
+    "palette": (as_bytes(gradient().convert("P"), "PNG"), "image/png"),
+    "transparent": (as_bytes(gradient().convert("RGBA"), "PNG"), "image/png"),
+    "16 bit": (
+        as_bytes(Image.fromarray(np.arange(4096, dtype=np.uint16).reshape(64, 64) * 16), "PNG"),
+        "image/png",
+    ),
+    "exif": (turned(), "image/jpeg"),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_images_of_every_kind_are_kept_and_classified(client, shelf, name):
+    content, kind = GOOD[name]
+    headers = {"Content-Type": "image/anything"}  # what it is called does not matter
+    made = client.post(PATHS[0].format(shelf), content=content, headers=headers)
+    assert made.status_code == 201, made.text
+    assert made.json()["media_type"] == kind
+    shown = client.get(f"/api/photos/{made.json()['id']}")
+    assert shown.content == content
+    assert shown.headers["content-type"] == kind
+    small = Image.open(BytesIO(client.get(f"/api/photos/{made.json()['id']}/thumbnail").content))
+    assert small.format == "JPEG"
+    assert small.size == {"exif": (40, 60), "16 bit": (64, 64)}.get(name, (60, 40))
+    asked = client.post(PATHS[1], content=content, headers=headers)
+    assert asked.status_code == 200, asked.text
+    assert sum(one["p"] for one in asked.json()["probabilities"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", [name for name in REASONS if name != "missing.jpg"])
+def test_broken_images_are_refused_with_the_reason(client, shelf, name, tmp_path):
+    content = broken(tmp_path)[name].read_bytes()
+    before = client.get("/api/me").json()["used"]
+    for path in PATHS:
+        answer = client.post(path.format(shelf), content=content, headers={"Content-Type": "image/png"})
+        assert answer.status_code == 400, (path, answer.text)
+        error = answer.json()["error"]
+        assert error["code"] == "bad_input"
+        assert any(reason in error["message"] for reason in REASONS[name].split("|")), error
+        assert error["hint"]
+    assert client.get("/api/me").json()["used"] == before
+
+
+def test_a_jpeg_bomb_is_refused_before_it_is_decoded(client, shelf, monkeypatch):
+    """Its header says 60000 × 60000; nothing may be made of that, at whatever fraction."""
+    content = bytearray(as_bytes(gradient(), "JPEG"))
+    frame = content.index(b"\xff\xc0")
+    content[frame + 5 : frame + 9] = (60_000).to_bytes(2, "big") * 2
+    for decoder in ("load", "draft"):
+        monkeypatch.setattr("PIL.JpegImagePlugin.JpegImageFile." + decoder, lambda *_: 1 / 0)
+    for path in PATHS:
+        answer = client.post(
+            path.format(shelf), content=bytes(content), headers={"Content-Type": "image/jpeg"}
+        )
+        assert answer.status_code == 400
+        assert "megapixels" in answer.json()["error"]["message"]
+
+
+def test_formats_that_start_other_programs_are_not_tried(client, shelf):
+    script = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 50 50\n%%EndComments\nshowpage\n%%EOF\n"
+    for path in PATHS:
+        answer = client.post(path.format(shelf), content=script, headers={"Content-Type": "image/x-eps"})
+        assert answer.status_code == 400
+        assert "not an image" in answer.json()["error"]["message"]
+    drawing = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
+    answer = client.post(PATHS[0].format(shelf), content=drawing, headers={"Content-Type": "image/svg+xml"})
+    assert answer.status_code == 400

@@ -1,0 +1,308 @@
+"""Too large, too many, too often, the wrong kind, odd names."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import ssl
+import threading
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from filmtransfer.errors import UsageError
+from filmtransfer.federated.keys import make_keys
+from filmtransfer.serve.errors import Refusal
+from filmtransfer.serve.limits import LINGER_BYTES, Rates
+from filmtransfer.serve.run import Listen
+from filmtransfer.serve.settings import read_rate
+from tests.serve.conftest import SETTINGS, Running, encoded, tried
+
+JPEG = {"Content-Type": "image/jpeg"}
+FILE = {"Content-Type": "application/octet-stream"}
+
+
+@pytest.fixture(scope="module")
+def anna(service):
+    return service.client("anna")
+
+
+@pytest.fixture(scope="module")
+def shelf(anna) -> str:
+    return anna.post("/api/classes", json={"name": "limits"}).json()["id"]
+
+
+def endless(sent: list[int]):
+    """A body without an end; how much was taken of it."""
+    while True:
+        sent.append(64_000)
+        yield b"x" * 64_000
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/classes/{}/photos", "/api/predictions", "/api/classes", "/api/trainings"]
+)
+def test_a_body_without_an_end_is_refused_while_it_comes(anna, shelf, path):
+    sent: list[int] = []
+    kind = JPEG if path.endswith(("photos", "predictions")) else {"Content-Type": "application/json"}
+    answer = anna.post(path.format(shelf), content=endless(sent), headers=kind)
+    assert answer.status_code == 413
+    assert answer.json()["error"]["code"] == "too_large"
+    assert answer.headers["connection"] == "close"
+    room = 10_000_000  # of sockets' buffers on both sides
+    assert sum(sent) < SETTINGS.max_photo_bytes + LINGER_BYTES + room
+
+
+def test_a_body_that_says_it_is_too_large_is_not_read_at_all(service, anna, shelf):
+    """The answer comes though nothing of the body was sent."""
+    host, port = anna.base_url.host, anna.base_url.port
+    with socket.create_connection((host, port)) as line:
+        line.sendall(
+            f"POST /api/classes/{shelf}/photos HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {service.tokens['anna']}\r\n"
+            "Content-Type: image/jpeg\r\nContent-Length: 3000001\r\n\r\n".encode()
+        )
+        assert line.recv(1000).startswith(b"HTTP/1.1 413")
+
+
+@pytest.mark.parametrize("token", ["", "Authorization: Bearer nobody\r\n"])
+def test_a_stranger_is_answered_before_the_body(anna, shelf, token):
+    host, port = anna.base_url.host, anna.base_url.port
+    with socket.create_connection((host, port)) as line:
+        line.sendall(
+            f"POST /api/classes/{shelf}/photos HTTP/1.1\r\nHost: x\r\n{token}"
+            "Content-Type: image/jpeg\r\nContent-Length: 1000\r\n\r\n".encode()
+        )
+        assert line.recv(1000).startswith(b"HTTP/1.1 401")
+
+
+def test_a_photo_of_exactly_the_limit_is_looked_at(anna, shelf):
+    content = encoded(0, 3)
+    padded = content + b"\0" * (SETTINGS.max_photo_bytes - len(content))
+    assert anna.post(f"/api/classes/{shelf}/photos", content=padded, headers=JPEG).status_code == 201
+    assert anna.post(f"/api/classes/{shelf}/photos", content=padded + b"\0", headers=JPEG).status_code == 413
+
+
+def test_few_uploads_at_a_time(service, anna, shelf):
+    bodies = service.app.middleware_stack
+    while type(bodies).__name__ != "Bodies":
+        bodies = bodies.app
+    bodies.receiving["others"] += SETTINGS.uploads
+    try:
+        answer = anna.post(f"/api/classes/{shelf}/photos", content=encoded(0, 4), headers=JPEG)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert anna.get("/api/me").status_code == 200
+    finally:
+        del bodies.receiving["others"]
+    me = anna.get("/api/me").json()["id"]
+    bodies.receiving[me] += SETTINGS.uploads // 2  # half of the room is for the others
+    try:
+        assert anna.post(f"/api/classes/{shelf}/photos", content=b"", headers=JPEG).status_code == 503
+    finally:
+        del bodies.receiving[me]
+    assert not bodies.receiving  # whatever came before
+
+
+def test_a_sender_that_falls_silent_or_goes_away(engine, tmp_path, caplog):
+    settings = replace(SETTINGS, silence=0.2)
+    for found in tried(tmp_path, engine, settings):
+        found.add_user("anna")
+        anna = found.client("anna")
+        shelf = anna.post("/api/classes", json={"name": "x"}).json()["id"]
+        head = (
+            f"POST /api/classes/{shelf}/photos HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {found.tokens['anna']}\r\n"
+            "Content-Type: image/jpeg\r\nContent-Length: 1000\r\n\r\nsome"
+        ).encode()
+        address = (anna.base_url.host, anna.base_url.port)
+        with socket.create_connection(address) as line:
+            line.sendall(head)
+            assert line.recv(1000).startswith(b"HTTP/1.1 408")
+        with caplog.at_level(logging.INFO, "filmtransfer.serve"):
+            socket.create_connection(address).close()
+            with socket.create_connection(address) as line:
+                line.sendall(head)
+            while "went away" not in caplog.text and "408" not in caplog.text:
+                threading.Event().wait(0.01)
+        assert "a bug" not in caplog.text
+        assert anna.get("/api/photos").json() == {"photos": []}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind"),
+    [
+        ("POST", "/api/classes/{}/photos", "text/plain"),
+        ("POST", "/api/classes/{}/photos", "multipart/form-data"),
+        ("POST", "/api/predictions", "application/json"),
+        ("POST", "/api/versions", "image/png"),
+        ("POST", "/api/classes", "text/plain"),
+        ("POST", "/api/classes", "application/x-www-form-urlencoded"),
+        ("PATCH", "/api/classes/{}", "text/plain"),
+        ("POST", "/api/trainings", "text/plain"),
+        ("PUT", "/api/versions/current", "text/plain"),
+    ],
+)
+def test_the_wrong_content_type(anna, shelf, method, path, kind):
+    answer = anna.request(
+        method, path.format(shelf), content=b'{"name": "x"}', headers={"Content-Type": kind}
+    )
+    assert answer.status_code == 415
+    assert answer.json()["error"]["code"] == "bad_type"
+    assert "Content-Type" in answer.json()["error"]["hint"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"name": 3}',
+        b'{"name": "x", "more": 1}',
+        b'{"name": ""}',
+        b"\xff\xfe",
+        b"[" * 9000,
+    ],
+)
+def test_bad_json_has_the_shape_of_all_errors(anna, body):
+    answer = anna.post("/api/classes", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422), answer.text
+    assert set(answer.json()) == {"error"}
+    assert set(answer.json()["error"]) == {"code", "message", "hint"}
+
+
+@pytest.mark.parametrize("steps", [-1, 1001, 1.5, "10", True])
+def test_steps_that_are_not_possible(anna, steps):
+    answer = anna.post("/api/trainings", json={"steps": steps})
+    assert answer.status_code == 422
+    assert "steps" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "<script>alert(1)</script>",
+        "../../etc/passwd",
+        "C:\\con\\nul",
+        '"; filename="x.exe',
+        "'; DROP TABLE users; --",
+        "{{7*7}} ${x} %s %00",
+        "猫 🐈‍⬛ القط",
+        "a/b/c",
+        ".",
+    ],
+)
+def test_odd_names_are_just_names(service, anna, name):
+    made = anna.post("/api/classes", json={"name": name})
+    assert made.status_code == 201
+    assert made.json()["name"] == name
+    assert made.headers["content-type"] == "application/json"
+    shown = anna.get("/api/classes").json()["classes"]
+    assert name in [row["name"] for row in shown]
+    user = service.client("admin").post("/api/users", json={"name": name})
+    assert user.json()["name"] == name
+    photo = anna.post(f"/api/classes/{made.json()['id']}/photos", content=encoded(1, 1), headers=JPEG).json()
+    disposition = anna.get(f"/api/photos/{photo['id']}").headers["content-disposition"]
+    assert disposition == f'inline; filename="photo-{photo["id"]}.jpg"'
+    anna.delete(f"/api/classes/{made.json()['id']}").raise_for_status()
+
+
+@pytest.mark.parametrize("name", ["  ", "a\nb", "a\0b", "x" * 101, "\ud800", "\u202eevil"])
+def test_names_that_cannot_be_shown_are_refused(anna, name):
+    body = json.dumps({"name": name}).encode()
+    answer = anna.post("/api/classes", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422), answer.text
+    assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("id", ["..", "%2e%2e%2f", "a%00b", "'%20OR%201=1", "%F0%9F%90%88", "x" * 5000])
+def test_odd_ids_are_not_there(anna, id):
+    assert anna.get(f"/api/photos/{id}/thumbnail").status_code == 404
+    assert anna.get("/api/photos", params={"class_id": "\0' OR 1=1"}).status_code == 404
+
+
+def test_an_update_that_does_not_fit_is_refused(anna, update_file):
+    for content in (b"", b"nonsense", update_file.read_bytes()[:-100]):
+        answer = anna.post("/api/versions", content=content, headers=FILE)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["code"] == "bad_file"
+
+
+def test_an_update_for_huge_images_is_refused(anna, update_file):
+    """One such image would be as much work as hundreds of others."""
+    from filmtransfer.model import Update
+
+    update = Update.from_bytes(update_file.read_bytes())
+    update.pixels = replace(update.pixels, size=2048)
+    answer = anna.post("/api/versions", content=update.to_bytes(), headers=FILE)
+    assert answer.status_code == 400
+    assert "2048" in answer.json()["error"]["message"]
+
+
+def test_rates_are_a_bucket_that_fills_again():
+    now = [0.0]
+    rates = Rates(60, keys=2, clock=lambda: now[0])
+    for _ in range(60):
+        rates.count("a")
+    with pytest.raises(Refusal) as refused:
+        rates.count("a")
+    assert (refused.value.status, refused.value.retry) == (429, 1)
+    rates.count("b")  # another one is not concerned
+    now[0] = 1.0
+    rates.count("a")
+    with pytest.raises(Refusal):
+        rates.count("a")
+    rates.count("c")  # the third key: the one that was away for longest is forgotten
+    assert set(rates.left) == {"a", "c"}
+
+
+def test_a_token_and_an_address_have_their_rates(engine, tmp_path):
+    settings = replace(SETTINGS, rate=3)
+    for found in tried(tmp_path, engine, settings):
+        found.add_user("anna")
+        found.add_user("bob")
+        anna, bob = found.client("anna"), found.client("bob")
+        codes = [anna.get("/api/me").status_code for _ in range(4)]
+        assert codes == [200, 200, 200, 429]
+        assert bob.get("/api/me").status_code == 200
+        answers = [found.client(None).get("/healthz") for _ in range(12)]
+        assert {one.status_code for one in answers} == {200, 429}  # 15 a minute for the address
+        last = answers[-1]
+        assert last.status_code == 429
+        assert int(last.headers["retry-after"]) >= 1
+        assert last.json()["error"]["code"] == "too_many"
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "many", "5/second", ""])
+def test_a_rate_that_cannot_be_read(rate):
+    with pytest.raises(UsageError, match="600/minute"):
+        read_rate(rate)
+    assert read_rate("600/minute") == read_rate("600") == 600
+
+
+def test_over_tls(service, tmp_path):
+    make_keys(tmp_path)  # an authority of our own, and a certificate for this machine
+    listen = Listen(certificate=tmp_path / "server.crt", key=tmp_path / "server.key", host="0.0.0.0")
+    listen.check()
+    with Running(service.app, listen) as url:
+        trusted = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+        place = url.replace("http:", "https:")
+        found = httpx.get(f"{place}/healthz", verify=trusted, trust_env=False)
+        assert found.json()["status"] == "ok"
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(f"{url}/healthz", trust_env=False)
+    service.app.state.service.stopping.clear()
+
+
+def test_a_quota_that_is_full(service):
+    made = service.client("admin").post("/api/users", json={"name": "small", "quota": {"photos": 1}}).json()
+    service.tokens["small"] = made["token"]
+    small = service.client("small")
+    shelf = small.post("/api/classes", json={"name": "x"}).json()["id"]
+    codes = [
+        small.post(f"/api/classes/{shelf}/photos", content=encoded(0, i), headers=JPEG).status_code
+        for i in (1, 2)
+    ]
+    assert codes == [201, 507]
+    assert len(small.get("/api/photos").json()["photos"]) == 1

@@ -1,0 +1,220 @@
+"""``fit serve`` as a user starts it: a process, its worker, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from filmtransfer.cli import main
+from filmtransfer.personal.store import Place, Store
+from filmtransfer.processes import free_port
+from tests.serve.conftest import bearer, encoded
+
+PATIENCE = 300.0  # seconds until a test says that something does not happen; nothing is timed
+JPEG = {"Content-Type": "image/jpeg"}
+
+
+class Served:
+    """One ``fit serve``; nothing of it outlives the test."""
+
+    def __init__(self, place: Path, *words: str) -> None:
+        self.place = place
+        self.out, self.err = place / "out", place / "err"
+        with self.out.open("wb") as out, self.err.open("wb") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "filmtransfer", "serve", "folder", "--port", "0", *words],
+                stdout=out, stderr=err, stdin=subprocess.DEVNULL, cwd=place, start_new_session=True,
+            )  # fmt: skip
+
+    def until(self, what: str, happens: Callable[[], object]) -> object:
+        deadline = time.monotonic() + PATIENCE
+        while not (found := happens()):
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                pytest.fail(f"Not: {what}\n{self.said()}")
+            time.sleep(0.05)
+        return found
+
+    def said(self) -> str:
+        logs = sorted((self.place / "folder").glob("*.log"))
+        return "\n".join(file.read_text() for file in (self.out, self.err, *logs))
+
+    def workers(self) -> list[int]:
+        found = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(word) for file in found for word in file.read_text().split()]
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.fixture
+def serve(tmp_path):
+    started: list[Served] = []
+
+    def start(*words: str) -> Served:
+        started.append(Served(tmp_path, *words))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait()
+
+
+def test_nothing_acknowledged_is_lost_and_a_worker_trains(serve):
+    """Photos, a kill -9, a new start: all there; then two versions, a worker that dies, and a clean end."""
+    first = serve("--json", "--workers", "0")
+    first.until("it is ready", lambda: first.out.read_text().rstrip().endswith("}"))
+    about = json.loads(first.out.read_text())
+    assert about["pid"] == first.process.pid
+    kept: dict[str, bytes] = {}
+    with httpx.Client(base_url=about["url"], headers=bearer(about["token"]), trust_env=False) as client:
+        for kind, name in enumerate(("disc", "bars")):
+            shelf = client.post("/api/classes", json={"name": name}).json()["id"]
+            for i in range(3):
+                content = encoded(kind, 10 * kind + i)
+                made = client.post(f"/api/classes/{shelf}/photos", content=content, headers=JPEG)
+                assert made.status_code == 201
+                kept[made.json()["id"]] = content
+    assert first.end(signal.SIGKILL) == -signal.SIGKILL
+
+    second = serve()
+    link = re.compile(r"The page is at (http://127\.0\.0\.1:\d+/)#token=(\S+)")
+    second.until("it prints its link", lambda: link.search(second.out.read_text()))
+    url, token = link.search(second.out.read_text()).groups()
+    assert token == about["token"]
+    with httpx.Client(base_url=url, headers=bearer(token), trust_env=False, timeout=PATIENCE) as client:
+        assert [row["photos"] for row in client.get("/api/classes").json()["classes"]] == [3, 3]
+        for id, content in kept.items():
+            assert client.get(f"/api/photos/{id}").content == content
+        training = client.post("/api/trainings", json={"steps": 1}).json()["id"]
+        told = client.get(f"/api/trainings/{training}/events").text  # until its end
+        kinds = re.findall(r"^event: (\w+)$", told, re.M)
+        assert kinds[0] == "version"
+        assert kinds[-1] == "end"
+        assert "progress" in kinds
+        assert '"state": "done"' in told, told
+        listed = client.get("/api/versions").json()["versions"]
+        assert [(one["number"], one["stage"], one["current"]) for one in listed] == [
+            (2, "tuned", True), (1, "first", False),
+        ]  # fmt: skip
+        check = client.get("/api/versions/2/check").json()
+        assert {one["id"] for one in check["photos"]} == set(kept)
+        asked = client.post("/api/predictions", content=encoded(1, 99), headers=JPEG).json()
+        assert asked["probabilities"][0]["class"] == "bars"
+
+        old = second.workers()
+        assert len(old) == 1
+        os.kill(old[0], signal.SIGKILL)
+        new = second.until("another worker is there", lambda: set(second.workers()) - set(old))
+        assert "A worker ended" in second.out.read_text()
+    assert second.end(signal.SIGTERM) == 0
+    assert second.out.read_text().rstrip().endswith("Ended.")
+    assert all(gone(pid) for pid in new)
+    assert token not in (second.place / "folder" / "serve.log").read_text()
+    for secret in ("admin-token", "me-token", "fit.db"):
+        assert (second.place / "folder" / secret).stat().st_mode & 0o077 == 0
+
+
+def refused(capsys, *words: str) -> tuple[int, str]:
+    code = main(["serve", *words])
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    assert said.out == ""
+    return code, said.err
+
+
+def test_other_machines_need_tls(capsys, tmp_path):
+    code, said = refused(capsys, str(tmp_path), "--host", "0.0.0.0", "--port", "0")
+    assert code == 2
+    assert "--insecure-http" in said
+    assert "--certificate" in said
+    code, said = refused(capsys, str(tmp_path), "--host", "0.0.0.0", "--certificate", "x.pem")
+    assert code == 2
+    assert "--key" in said
+    code, said = refused(capsys, str(tmp_path), "--certificate", "x.pem", "--key", "y.pem")
+    assert code == 3
+    assert "x.pem" in said
+
+
+def test_a_port_that_is_taken(capsys, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        code, said = refused(capsys, str(tmp_path), "--port", str(taken.getsockname()[1]))
+    assert code == 5
+    assert "--port" in said
+    assert refused(capsys, str(tmp_path), "--port", "99999")[0] == 2
+    assert refused(capsys, str(tmp_path), "--host", "no.such.host.invalid")[0] == 2
+
+
+def test_a_folder_that_cannot_be_written(capsys, tmp_path):
+    (tmp_path / "file").write_text("x")
+    code, said = refused(capsys, str(tmp_path / "file" / "folder"), "--port", str(free_port()))
+    assert code == 3
+    assert "cannot be written" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "hint"),
+    [
+        (("--rate", "often"), 2, "600/minute"),
+        (("--max-photo-mb", "0"), 2, "0.001"),
+        (("--admin-token-file", "nowhere"), 3, "nowhere"),
+        (("--backbone", "nothing"), 2, "nothing"),
+        (("--weights", "nothing.pth"), 4, "nothing.pth"),
+        (("--database", "mysql://x"), 2, "sqlite:///"),
+    ],
+)
+def test_options_that_cannot_be(capsys, tmp_path, words, code, hint):
+    found, said = refused(capsys, str(tmp_path), "--port", "0", *words)
+    assert (found, hint in said) == (code, True), said
+
+
+def test_a_short_admin_token_is_refused(capsys, tmp_path):
+    (tmp_path / "token").write_text("secret\n")
+    code, said = refused(capsys, str(tmp_path), "--port", "0", "--admin-token-file", str(tmp_path / "token"))
+    assert code == 3
+    assert "16 characters" in said
+    assert "secret" not in said
+
+
+def test_without_the_extra_it_says_what_to_install(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("filmtransfer.cli.serve.importlib.util.find_spec", lambda name: None)
+    code, said = refused(capsys, str(tmp_path))
+    assert code == 5
+    assert "pip install 'filmtransfer[serve]'" in said
+
+
+def test_me_is_made_once_and_only_where_nobody_is(tmp_path):
+    from filmtransfer.serve.run import own_token
+
+    place = Place.of(tmp_path)
+    store = Store.open(place.database, place.objects)
+    token = own_token(store, tmp_path)
+    assert token is not None
+    assert [user.name for user in store.users()] == ["me"]
+    assert own_token(store, tmp_path) == token
+    store.new_token(store.users()[0].id)
+    assert own_token(store, tmp_path) is None  # it was replaced: the link is not ours to give any more
+    assert len(store.users()) == 1
+    store.close()

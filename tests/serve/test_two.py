@@ -1,0 +1,92 @@
+"""Two ``fit serve`` at one PostgreSQL and one folder of objects are one service."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from filmtransfer.personal.store import Store
+from tests.conftest import picture
+from tests.personal.postgres import Cluster, cluster  # noqa: F401
+
+from .processes import Serving, events, fill, predicted, user_of
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+
+
+def png(kind: int, seed: int) -> bytes:
+    out = BytesIO()
+    picture(kind, seed).save(out, "PNG")
+    return out.getvalue()
+
+
+@dataclass
+class Two:
+    one: Serving
+    other: Serving
+    store: Store
+
+    def trainer_of(self, user: str) -> tuple[Serving, Serving]:
+        """Whose worker has the user's training, and who has not."""
+        worker = self.store.trainings(user)[0].worker
+        assert worker is not None
+        pid = int(worker.rpartition("-")[2])
+        return (self.one, self.other) if pid in self.one.children() else (self.other, self.one)
+
+
+@pytest.fixture
+def two(cluster: Cluster, tmp_path: Path) -> Iterator[Two]:  # noqa: F811
+    admin = tmp_path / "admin"
+    admin.write_text("the-admin-of-both-services\n")
+    url, objects = cluster.fresh(), str(tmp_path / "objects")
+    words = [
+        "--database", url, "--objects", objects, "--admin-token-file", str(admin), "--lease", "2", "--threads", "1",
+    ]  # fmt: skip
+    made = Two(Serving(tmp_path / "a", *words), Serving(tmp_path / "b", *words), Store.open(url, objects))
+    yield made
+    made.one.end()
+    made.other.end()
+    made.store.close()
+
+
+def test_two_are_one_and_either_may_die(two: Two):
+    addresses = {serving: serving.about()["url"] for serving in (two.one, two.other)}
+    with user_of(addresses[two.one], "the-admin-of-both-services") as admin:
+        made = admin.post("/api/users", json={"name": "Ann"}).json()
+    clients = {serving: user_of(url, made["token"]) for serving, url in addresses.items()}
+    a, b = clients.values()
+    fill(a, png, classes=2, shots=2)
+    photos = a.get("/api/photos").json()
+    assert len(photos["photos"]) == 4
+    assert b.get("/api/photos").json() == photos
+
+    asked = a.post("/api/trainings", json={"steps": 0})
+    assert asked.status_code == 202
+    heard = list(events(b, asked.json()["id"]))
+    assert [kind for _, kind, _ in heard] == ["version", "end"]
+    assert heard[-1][2]["state"] == "done"
+    for kind, seed in ((0, 77), (1, 78)):
+        assert predicted(a, png(kind, seed)) == predicted(b, png(kind, seed))
+
+    # Whoever trains is killed in the middle of it, with its worker; the other brings it to its end.
+    id = a.post("/api/trainings", json={"steps": 6}).json()["id"]
+    number = next(number for number, kind, _ in events(a, id) if kind == "progress")
+    victim, survivor = two.trainer_of(made["id"])
+    left = clients[survivor]
+    before = {version["number"] for version in left.get("/api/versions").json()["versions"]}
+    victim.kill()
+    last = list(events(left, id, after=number))[-1]
+    assert (last[1], last[2]["state"]) == ("end", "done")
+    after = left.get("/api/versions").json()["versions"]
+    assert {version["number"] for version in after} > before
+    assert after[0]["current"]
+    assert left.get("/api/photos").json() == photos
+    assert predicted(left, png(0, 77))["version"] == after[0]["number"]
+    for client in clients.values():
+        client.close()
+    assert survivor.end() == 0
