@@ -38,7 +38,9 @@ def main() -> None:
         update, page = Path(folder, "drawings.safetensors"), Path(folder, "report.html")
         clf.save(update)
         write_report(page, of_training(clf, album, update))
-        browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"])
+        browser = play.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
+        )
         view = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
         view.goto(page.as_uri())
         view.screenshot(path=str(TARGET))

@@ -35,7 +35,9 @@ def environment() -> dict[str, str]:
     return os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
-@pytest.mark.parametrize("file", ["README.md", "docs/tutorial.md", "docs/howto.md", "docs/trust.md", "docs/federated.md"])
+@pytest.mark.parametrize(
+    "file", ["README.md", "docs/tutorial.md", "docs/howto.md", "docs/trust.md", "docs/federated.md"]
+)
 def test_every_block_runs(file, workplace):
     """In order, in one folder with photos/; make's own blocks are what runs this test."""
     text = (ROOT / file).read_text()
