@@ -111,7 +111,15 @@ class Sheet:
             inside, box = tag("rect", width=SIDE, height=SIDE, class_="blank"), f"0 0 {SIDE} {SIDE}"
         else:
             inside, box = tag("use", href=f"#p{number}"), self._box(number, whole)
-        return tag("svg", inside, class_=class_, viewBox=box, role="img", aria_label=alt)
+        return tag(
+            "svg",
+            inside,
+            class_=class_,
+            viewBox=box,
+            preserveAspectRatio="xMinYMin",
+            role="img",
+            aria_label=alt,
+        )
 
     def draw(self, number: int, x: float, y: float, side: float) -> Markup:
         """A picture inside a drawing, cut to a square."""
