@@ -36,7 +36,17 @@ def environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "file", ["README.md", "docs/tutorial.md", "docs/howto.md", "docs/trust.md", "docs/federated.md", "docs/serve.md", "docs/export.md", "docs/orbit.md"]
+    "file",
+    [
+        "README.md",
+        "docs/tutorial.md",
+        "docs/howto.md",
+        "docs/trust.md",
+        "docs/federated.md",
+        "docs/serve.md",
+        "docs/export.md",
+        "docs/orbit.md",
+    ],
 )
 def test_every_block_runs(file, workplace):
     """In order, in one folder with photos/; make's own blocks are what runs this test."""

@@ -196,6 +196,16 @@ def test_a_full_sheet_shows_a_blank():
     assert sheet.definitions().count("<image") == 1
 
 
+def test_a_sheet_of_heavy_pictures_stays_below_four_megabytes():
+    sheet, rng = Sheet(), np.random.default_rng(0)
+    for _ in range(40):
+        noise = thumbnail(rng.integers(0, 255, (128, 128, 3), dtype=np.uint8))
+        for i in range(10):
+            sheet.place(noise + bytes([i]))  # bytes after the end of a JPEG do not matter
+    assert 200 < len(sheet.places) < 400
+    assert len(sheet.definitions()) < 4_200_000
+
+
 # Words
 
 

@@ -101,6 +101,12 @@ def test_no_twins_among_different_photos():
     assert twins.find(features(LABELS)[:2], LABELS[:2], ["", ""]) == []
 
 
+def test_a_class_of_photos_that_are_all_alike_has_no_twins():
+    spread = torch.where(LABELS == 3, 0.02, 0.35)[:, None]
+    z = features(LABELS, 0.0) + spread * torch.randn(32, 16, generator=torch.Generator().manual_seed(2))
+    assert twins.find(z, LABELS, [str(i) for i in range(32)]) == []
+
+
 def test_test_photos_that_were_learned_from_are_named():
     z = features(LABELS)
     about = subject(LABELS, z, kind="test")

@@ -60,7 +60,12 @@ def link(name: str, child: Child) -> Markup:
 
 def name_of_class(name: str) -> Markup:
     """A class's name: set apart, and kept whole from right to left too."""
-    return tag("bdi", name, class_="class")
+    return tag("bdi", breakable(name), class_="class")
+
+
+def breakable(name: str) -> Markup:
+    """A name that may be broken where its words end."""
+    return Markup(re.sub(r"([_/-])(?=.)", r"\1<wbr/>", name)) if name.isidentifier() else text(name)
 
 
 def listed(names: list[str], most: int = 3) -> Markup:

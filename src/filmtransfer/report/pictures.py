@@ -24,7 +24,8 @@ from .markup import Markup, tag
 
 SIDE = 128  # pixels, at most
 QUALITY = 72
-MOST = 400  # pictures in a page
+MOST = 400  # pictures in a page …
+BYTES = 3_000_000  # … and their size, a third more in the page
 NARROWEST = 0.4  # shapes beyond are cut in the middle
 SIDEWAYS = range(5, 9)  # EXIF orientations with width and height exchanged
 ORIENTATION = 274
@@ -89,14 +90,17 @@ class Sheet:
 
     def __init__(self, most: int = MOST) -> None:
         self.most = most
+        self.room = BYTES
         self.places: dict[bytes, int] = {}
         self.sizes: list[tuple[int, int]] = []
 
     def place(self, picture: bytes) -> int | None:
         """The number of a picture in the page; none if it is not there and the page is full."""
-        if picture and picture not in self.places and len(self.places) < self.most:
+        fits = len(self.places) < self.most and len(picture) <= self.room
+        if picture and picture not in self.places and fits:
             with Image.open(io.BytesIO(picture)) as image:
                 self.sizes.append(image.size)
+            self.room -= len(picture)
             self.places[picture] = len(self.places)
         return self.places.get(picture)
 
@@ -107,7 +111,15 @@ class Sheet:
             inside, box = tag("rect", width=SIDE, height=SIDE, class_="blank"), f"0 0 {SIDE} {SIDE}"
         else:
             inside, box = tag("use", href=f"#p{number}"), self._box(number, whole)
-        return tag("svg", inside, class_=class_, viewBox=box, role="img", aria_label=alt)
+        return tag(
+            "svg",
+            inside,
+            class_=class_,
+            viewBox=box,
+            preserveAspectRatio="xMinYMin",
+            role="img",
+            aria_label=alt,
+        )
 
     def draw(self, number: int, x: float, y: float, side: float) -> Markup:
         """A picture inside a drawing, cut to a square."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..markup import Markup, join, name_of_class, paragraph, tag
+from ..markup import Markup, breakable, join, name_of_class, paragraph, tag
 from ..pictures import Sheet
 from ..subject import Judged, Photos, Subject
 from ..words import times
@@ -99,7 +99,7 @@ def _table(subject: Subject, sheet: Sheet, confusion: Tensor, shown: list[int]) 
         tag(
             "th",
             face(c),
-            tag("span", subject.classes[c], class_="short", title=subject.classes[c]),
+            tag("span", breakable(subject.classes[c]), class_="short", title=subject.classes[c]),
             scope="col",
         )
         for c in shown
@@ -112,7 +112,7 @@ def _table(subject: Subject, sheet: Sheet, confusion: Tensor, shown: list[int]) 
         cells = [_cell(int(confusion[c, d]), total, c == d) for d in shown]
         if elsewhere:
             cells.append(_cell(total - int(confusion[c, shown].sum()), total, False))
-        name = tag("span", subject.classes[c], class_="short", title=subject.classes[c])
+        name = tag("span", breakable(subject.classes[c]), class_="short", title=subject.classes[c])
         rows.append(tag("tr", tag("th", tag("span", face(c), name, class_="who"), scope="row"), *cells))
     corner = tag("td", tag("span", "is ↓  called →", class_="quiet"))
     inside = tag("table", tag("thead", tag("tr", corner, *heads)), tag("tbody", *rows), class_="matrix")

@@ -153,7 +153,5 @@ def _table(subject: Subject, needs: list[Need]) -> Markup:
 def _bar(need: Need) -> Markup:
     share = need.own
     inside = tag("span", style=f"width:{100 * share:.0f}%", class_="fill low" if need.wanting else "fill")
-    return join(
-        tag("span", inside, class_="bar", aria_hidden="true"),
-        tag("span", percent(share), class_="beside-bar"),
-    )
+    drawn = tag("span", inside, class_="bar", aria_hidden="true")
+    return tag("span", drawn, tag("span", percent(share), class_="beside-bar"), class_="together")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from ...training.evaluate import wilson
 from ...training.judge import calibration_error
-from ..drawing import Scale, bottom, figure, left, line, percents, polyline, words
+from ..drawing import Scale, bottom, figure, left, line, percents, words
 from ..markup import Markup, join, paragraph, tag
 from ..subject import Judged, Subject
 from ..words import percent
 from . import Section
 
+SEEN = 0.1  # in log T
 FEW = 100  # images, below which there are half as many bins
 WIDTH, HEIGHT, SIDE = 480, 470, 330
 
@@ -48,6 +50,11 @@ def bins(probabilities: Tensor, truths: Tensor, number: int) -> list[Bin | None]
     return found
 
 
+def corrected(judged: Judged) -> bool:
+    """Whether the temperature makes a difference that one can see."""
+    return abs(math.log(judged.temperature)) > SEEN
+
+
 def part(subject: Subject) -> Section | None:
     judged = subject.counted
     if judged is None:
@@ -55,10 +62,10 @@ def part(subject: Subject) -> Section | None:
     number = 5 if len(judged) < FEW else 10
     after = bins(judged.probabilities, judged.truths, number)
     before = bins(judged.untempered, judged.truths, number)
-    tempered = judged.temperature != 1
+    tempered = corrected(judged)
     note = paragraph(
         "On the dashed line the percentages mean what they say. Vertical bars show how much chance alone can move a dot (95%); "
-        "grey bars below count the photos."
+        "the larger a dot, the more photos, which the grey bars count."
         + (" Hollow dots: before the percentages were corrected." if tempered else ""),
         class_="quiet",
     )
@@ -82,7 +89,7 @@ def _verdict(subject: Subject, judged: Judged) -> str:
         verdict = ": it promises too much."
     else:
         verdict = ": it is better than it says."
-    if judged.temperature == 1:
+    if not corrected(judged):
         return said + verdict
     change = "less" if judged.temperature > 1 else "more"
     how = f" Its own answers were made {change} sure by a temperature of {judged.temperature:.2f}"
@@ -100,7 +107,6 @@ def draw(after: list[Bin | None], before: list[Bin | None] | None, images: int) 
         line(x(0), y(0), x(1), y(1), "ideal"),
     ]
     if before is not None:
-        pieces.append(polyline([(x(b.sure), y(b.share)) for b in before if b], "faint"))
         pieces += [tag("circle", cx=x(b.sure), cy=y(b.share), r=5.0, class_="hollow") for b in before if b]
     most = max(b.total for b in after if b)
     width = SIDE / len(after)
@@ -126,9 +132,8 @@ def draw(after: list[Bin | None], before: list[Bin | None] | None, images: int) 
                 class_="tick small",
             ),
             line(x(b.sure), y(low), x(b.sure), y(high), "whisker"),
-            tag("circle", cx=x(b.sure), cy=y(b.share), r=6.0, class_="dot"),
+            tag("circle", cx=x(b.sure), cy=y(b.share), r=4.5 + 4.5 * math.sqrt(b.total / most), class_="dot"),
         ]
-    pieces.append(polyline([(x(b.sure), y(b.share)) for b in after if b], "curve"))
     told = ", ".join(f"{percent(b.sure)} sure: {b.right} of {b.total} right" for b in after if b)
     return figure(
         WIDTH,

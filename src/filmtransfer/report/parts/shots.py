@@ -21,7 +21,7 @@ from ..words import count, percent
 from . import Section
 
 SHOTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
-LINEAR_ITERATIONS = 40  # near enough for a curve
+LINEAR_ITERATIONS = 30  # of a head that is solved for step by step: near enough for a curve
 CLEAR = 0.02  # a rise that is worth photographs, if there are photos enough to see it
 WIDTH, HEIGHT = 480, 300
 
@@ -97,7 +97,8 @@ def _measure(
     fresh = copy.deepcopy(head).cpu()
     if hasattr(fresh, "max_iterations"):
         fresh.max_iterations = LINEAR_ITERATIONS  # type: ignore[assignment]
-    shots = [k for k in SHOTS if k < largest] + [largest]
+    grid = SHOTS if head.name != "linear" else SHOTS[1::2]
+    shots = sorted({1, largest} | {k for k in grid if k < largest})
     if len(shots) > 7 or largest > 60:
         shots = sorted(
             {1, 2, 5, 10, 20, *([50] if largest >= 100 else []), min(largest, 100)}
@@ -175,7 +176,11 @@ def part(subject: Subject) -> Section | None:
         return Section("shots", title, body)
     note = paragraph(
         f"The line is the mean of {found.draws} random choices of the photos to learn from, the band goes from the unluckiest to the luckiest. "
-        "Only the last layer is built anew each time; the fine-tuned backbone stays.",
+        + (
+            "Only the last layer is built anew each time; the fine-tuned backbone stays."
+            if subject.moved
+            else ""
+        ),
         class_="quiet",
     )
     unequal = max(subject.update.counts) > min(subject.update.counts)

@@ -9,6 +9,7 @@ from ..words import count, percent, sentence, size, spelled
 from . import Section
 
 WIDTH, HEIGHT = 480, 74
+FEW = 50  # photos to judge by
 
 
 def part(subject: Subject, others: list[Section]) -> Markup:
@@ -53,7 +54,7 @@ def _opening(subject: Subject) -> Markup:
         paragraph(
             f"Your {count(len(subject.photos), 'photo')} of {spelled(classes)} classes made a classifier. Of 100 new photos like them it should name ",
             tag("strong", f"about {in_a_hundred} rightly"),
-            f"; with only {count(result.images, 'photo')} to judge by, anything from {low} to {high} would be no surprise. Guessing would get {percent(1 / classes)}.",
+            f"; with {'only ' if result.images < FEW else ''}{count(result.images, 'photo')} to judge by, anything from {low} to {high} would be no surprise. Guessing would get {percent(1 / classes)}.",
             class_="lead",
         ),
         paragraph(

@@ -22,6 +22,7 @@ from .cards import cards, file_name, more, photo
 
 NEAR = 0.2  # of the usual distance to the nearest neighbour
 IDENTICAL = 1e-6  # 1 − cos: no more than rounding
+SPREAD = 4  # photos of a class, from which on it has a distance of its own
 COMPARED = 5000  # photos, at most
 MOST = 8
 
@@ -44,10 +45,11 @@ def find(features: Tensor, labels: Tensor, digests: list[str]) -> list[Twins]:
     unit = F.normalize(features[:count].float(), dim=1)
     distances = torch.cat([1 - part @ unit.T for part in unit.split(1024)])
     distances.fill_diagonal_(torch.inf)
-    usual = float(distances.min(1).values.median())
+    usual = _usual(distances.min(1).values, labels[:count])
+    near = (distances <= IDENTICAL) | (distances < NEAR * torch.minimum(usual[:, None], usual[None]))
     places: dict[str, int] = {}
     found: dict[tuple[int, int], tuple[bool, float]] = {}
-    for i, j in torch.nonzero(distances < NEAR * usual).tolist():
+    for i, j in torch.nonzero(near).tolist():
         if i < j:
             found[i, j] = (float(distances[i, j]) <= IDENTICAL, float(distances[i, j]))
     for j, digest in enumerate(digests):  # of all photos
@@ -57,6 +59,19 @@ def find(features: Tensor, labels: Tensor, digests: list[str]) -> list[Twins]:
     twins = [(Twins(i, j, same, bool(labels[i] != labels[j])), far) for (i, j), (same, far) in found.items()]
     twins.sort(key=lambda t: (not t[0].across, not t[0].same, t[1], t[0].first, t[0].second))
     return [twin for twin, _ in twins]
+
+
+def _usual(nearest: Tensor, labels: Tensor) -> Tensor:
+    """How far a photo's nearest neighbour usually is (N): the median of all, or what most of its class have if that is less.
+
+    Photos of the sea are more alike than photos of cats without being copies.
+    """
+    usual = nearest.median().expand(len(labels)).clone()
+    for c in labels.unique().tolist():
+        members = labels == c
+        if int(members.sum()) >= SPREAD:
+            usual[members] = torch.minimum(usual[members], nearest[members].quantile(0.75))
+    return usual
 
 
 def leaked(learned: Tensor, features: Tensor) -> list[tuple[int, int]]:
