@@ -42,6 +42,7 @@ def environment() -> dict[str, str]:
         "docs/tutorial.md",
         "docs/howto.md",
         "docs/trust.md",
+        "docs/report.md",
         "docs/federated.md",
         "docs/serve.md",
         "docs/export.md",
