@@ -85,7 +85,8 @@ def note(part: str, result: dict[str, Any], args: argparse.Namespace) -> None:
     FILE.parent.mkdir(exist_ok=True)
     found = json.loads(FILE.read_text()) if FILE.exists() else {}
     found |= {
-        "command": f"python benchmarks/serving.py {'--data DIR ' if args.data else ''}--users {args.users}",
+        "command": f"python benchmarks/serving.py {'--data DIR ' if args.data else ''}--users {args.users}"
+        f" --seconds {args.seconds:g}" + ("" if args.part == list(PARTS) else " --part …"),
         "machine": {"cores": len(os.sched_getaffinity(0)), "torch": torch.__version__},
         "users": args.users,
         "backbone": BACKBONE,
