@@ -6,10 +6,13 @@ from functools import cache
 from typing import Any
 
 import torch
+from benchmarks.lively import liven
 from torch import nn
 
 from filmtransfer import FewShotClassifier
 from filmtransfer.backbones import Backbone, Entry, assemble, load_backbone
+from filmtransfer.backbones.catalogue import pixel_spec
+from filmtransfer.data.pixels import normalise
 from filmtransfer.export import probes
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body, Update
@@ -28,7 +31,7 @@ def lite0(fold: bool = True) -> Backbone:
 
 
 def small(architecture: str, **settings: Any) -> Backbone:
-    """A network of timm's with fewer blocks, whose norms have seen a batch."""
+    """A network of timm's with fewer blocks, whose features differ between images."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model: nn.Module = (
@@ -36,12 +39,9 @@ def small(architecture: str, **settings: Any) -> Backbone:
             if architecture == "resnetv2_50x1_bit"
             else timm.create_model(architecture, num_classes=0, **settings)
         )
-        for norm in model.modules():
-            if isinstance(norm, nn.BatchNorm2d):
-                norm.momentum = None
-        with torch.no_grad():
-            model.train()(torch.randn(4, 3, SIDE, SIDE))
-    return assemble(Entry(architecture, architecture, "none"), model.eval())
+    entry = Entry(architecture, architecture, "none")
+    seen = normalise(probes(SIDE, 12, seed=2), pixel_spec(entry, model))
+    return assemble(entry, liven(model, seen, generator=torch.Generator().manual_seed(0)))
 
 
 def _bit(**settings: Any) -> nn.Module:

@@ -19,7 +19,15 @@ from filmtransfer.export import (
 from filmtransfer.export import parity as parity_module
 from filmtransfer.export.graph import facts_of, session
 from filmtransfer.export.head import head_graph
-from filmtransfer.export.parity import ParityError, answers, check, run_folded, run_shared
+from filmtransfer.export.parity import (
+    ParityError,
+    answers,
+    check,
+    difference,
+    run_folded,
+    run_shared,
+    spread,
+)
 from filmtransfer.heads import QDA, make_head
 from filmtransfer.model import Body
 from tests.export.making import CLASSES, SIDE, classifier, lite0, small
@@ -97,8 +105,28 @@ def test_every_family_folded_and_shared(family):
     name, settings = FAMILIES[family]
     clf = classifier(small(name, **settings))
     pixels = probes(clf.model_.pixels.size, 5)
+    assert 0.1 < spread(answers(clf, pixels)["features"]) < 100  # else there is nothing to compare
     assert compare(run_folded(folded(clf)), clf, pixels).largest < 1e-4
     assert compare(run_shared(shared_backbone(clf), user_file(clf)), clf, pixels).largest < 1e-4
+
+
+def test_a_fault_in_the_graph_is_seen(monkeypatch):
+    """BiT without the care for its max-pool, as onnxruntime would have it."""
+    monkeypatch.setattr("filmtransfer.export.graph._keep_pads", lambda onnx, model: None)
+    name, settings = FAMILIES["resnetv2"]
+    clf = classifier(small(name, **settings))
+    with pytest.raises(ParityError):
+        check(run_folded(folded(clf)), clf)
+
+
+def test_differences_are_measured_in_parts_of_the_spread():
+    values = np.array([[5.0, 0.0], [5.0, 0.02]])  # 5 says nothing about an image
+    assert spread(values) == pytest.approx(0.01)
+    assert difference(values + 1e-3, values, spread(values)) == pytest.approx(0.1)
+    same = np.full((2, 3), 7.0)
+    assert difference(same, same, spread(same)) == 0
+    assert difference(same + 1e-9, same, spread(same)) == np.inf
+    assert difference(values * np.nan, values, spread(values)) == np.inf
 
 
 VIT = ("vit_tiny_patch16_224", {"depth": 2, "embed_dim": 24, "num_heads": 3, "dynamic_img_size": True})

@@ -101,7 +101,7 @@ class _Rows(nn.Module):
         v = within * self.whiten
         own = (v @ self.own - self.offset).reshape(-1, self.classes, self.rows)
         relative = v @ self.middle + self.bias + (own * own).sum(2) / 2
-        outside = z - within @ self.basis.mT  # what of z no support row shows
+        outside = z - within @ self.basis.t()  # what of z no support row shows
         distance = (outside * outside).sum(1, keepdim=True) / self.ridge + (v * v).sum(1, keepdim=True)
         return relative, -distance / 2
 

@@ -1,7 +1,8 @@
 """Does the exported graph say what torch says? Measured before a file is left behind.
 
-Probabilities are compared as they are; logits and features, which may be of any size, relative to the largest of them
-(or to 1, if that is larger).
+Probabilities are compared as they are. Logits and features may be of any size: their largest difference is divided by their
+spread, the largest distance of a value from its mean over the images. What is the same for every image says nothing about
+an image, and counts for nothing here; outputs that do not differ between images agree only if they are equal.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class ParityError(FitError):
 
 @dataclass(frozen=True)
 class Parity:
-    """The largest difference of each output, on so many images."""
+    """The largest difference of each output (of logits and features: in parts of their spread), on so many images."""
 
     probabilities: float
     logits: float
@@ -76,10 +77,22 @@ def compare(run: Run, clf: FewShotClassifier, pixels: Tensor) -> Parity:
     expected, found = answers(clf, pixels), run(pixels.numpy())
     largest = {}
     for name in OUTPUTS:
-        scale = 1.0 if name == "probabilities" else max(1.0, float(np.abs(expected[name]).max()))
-        gap = np.abs(found[name] - expected[name]) / scale
-        largest[name] = float(gap.max()) if np.isfinite(gap).all() else float("inf")
+        scale = 1.0 if name == "probabilities" else spread(expected[name])
+        largest[name] = difference(found[name], expected[name], scale)
     return Parity(**largest, images=len(pixels))
+
+
+def spread(values: np.ndarray) -> float:
+    """The largest distance of a value (B, D) from its mean over the images."""
+    return float(np.abs(values - values.mean(0)).max())
+
+
+def difference(found: np.ndarray, expected: np.ndarray, scale: float) -> float:
+    """The largest difference in parts of ``scale``; infinite where a number is not finite or there is no scale."""
+    gap = float(np.abs(found - expected).max())
+    if gap == 0:
+        return 0.0
+    return gap / scale if scale > 0 and np.isfinite(gap) else float("inf")
 
 
 def run_folded(content: bytes) -> Run:
