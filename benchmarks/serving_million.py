@@ -58,7 +58,7 @@ def read() -> Measured:
     return Measured(
         serving["memory"]["stored"],
         serving["memory"]["bytes a user"],
-        cores / serving["load"]["requests a second"],
+        cores / serving["http"]["load"]["requests a second"],
         serving["throughput"]["ms"]["mixed"] / 1000,
         threads * mean(run["fast_seconds"] for run in engine["accuracy"].values()),
         store["PostgreSQL"],

@@ -94,6 +94,7 @@ def test_the_reference_is_the_codes_own():
         ("docs/performance.md", "engine"),
         ("docs/performance.md", "film_from"),
         ("docs/trust.md", "trust"),
+        ("docs/scale.md", "serving"),
         ("docs/scale.md", "serving_million"),
         ("docs/export.md", "export"),
         ("docs/orbit.md", "cnaps"),
