@@ -287,7 +287,7 @@ def test_the_demo_is_the_main_job(capsys, tmp_path):
     assert found["held_out"] == 1080
     assert found["before"]["interval"][0] > 0.5
     assert found["after"]["accuracy"] > found["before"]["accuracy"] - 0.02
-    assert found["bytes"] < 160_000
+    assert found["bytes"] < 165_000  # four bytes a number, one for each class and feature, and the metadata
     assert FewShotClassifier.load(found["file"]).update_.classes == found["classes"]
     assert width(found["picture"]) > 1000
 
