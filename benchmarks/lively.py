@@ -1,12 +1,14 @@
 """Random networks whose features are of ordinary scale and differ between images, for comparing two ways to compute them.
 
 timm's initial weights are made for training to start from: whole branches are multiplied by zero or 1e-6, and batch norms have
-seen nothing, so the features of a random EfficientNet-B0 are the same for all images to four digits. Any graph
-agrees with those. Here every branch counts, and every batch norm has the statistics of images like those that are compared.
-With the statistics of other images (white noise) features grow from norm to norm and no digit is left (docs/log.md).
+seen nothing, so that the features of a random EfficientNet-B0 are the same for all images to three digits. Any graph agrees with
+those. Here every branch counts, and every batch norm has the statistics of images like those that are compared: with those of
+white noise features grow from block to block, and float32 has no digit left (docs/log.md).
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +21,7 @@ TOKENS = ("pos_embed", "cls_token", "reg_token", "dist_token")
 
 @torch.no_grad()
 def liven(model: nn.Module, images: Tensor, *, generator: torch.Generator) -> nn.Module:
-    """Set all weights anew, then the statistics of the batch norms by one pass of normalised ``images``; in place."""
+    """All weights anew, then the statistics of the batch norms by one pass of normalised ``images``; in place."""
     for module in model.modules():
         if isinstance(module, (nn.Conv2d, nn.Linear)):
             module.weight.normal_(0, module.weight[0].numel() ** -0.5, generator=generator)
@@ -44,13 +46,12 @@ def liven(model: nn.Module, images: Tensor, *, generator: torch.Generator) -> nn
     return model.eval()
 
 
-def _take(norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+def _take(norm: Any, inputs: tuple[Tensor, ...]) -> None:
     """The statistics of what the norm is about to see; what it gives is then what the next one will see, too.
 
     No channel's variance is taken below the mean of all: a channel that hardly moves would be blown up for the first image that is
     unlike these, and in a network of fifty blocks so would everything behind it.
     """
-    assert isinstance(norm, nn.BatchNorm2d) and norm.running_mean is not None and norm.running_var is not None
     variance, mean = torch.var_mean(inputs[0], (0, 2, 3))
     norm.running_mean.copy_(mean)
     norm.running_var.copy_(variance.clamp(min=float(variance.mean())))
