@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from export_page import jpegs
 from filmtransfer import FewShotClassifier
 from filmtransfer.backbones import CATALOGUE, Backbone, assemble, build, entry_for, listing, load_backbone
 from filmtransfer.backbones.catalogue import pixel_spec
@@ -55,6 +56,9 @@ def main() -> None:
         if name not in [row["set"] for row in found["int8"]]:
             found["int8"].append(loss(data, name))
             save(found)
+    if "jpeg" not in found:
+        found["jpeg"] = jpegs(data, "oxford_pets", INT8_SIZE)
+        save(found)
     for name in CATALOGUE:
         if name not in [row["backbone"] for row in found["parity"]]:
             found["parity"].append(parity(name))
@@ -99,7 +103,7 @@ def network(name: str) -> tuple[Backbone, str]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = build(entry)
-    seen = normalise(probes(SIZE, 12, seed=2), pixel_spec(entry, model))
+    seen = normalise(probes(SIZE, 24, seed=2), pixel_spec(entry, model))
     return assemble(entry, liven(model, seen, generator=torch.Generator().manual_seed(0))), "random"
 
 
@@ -176,6 +180,16 @@ def page(found: dict[str, Any]) -> str:
             f"| {row['set']} ({row['images']} images) | {row['float_accuracy']:.1%} | {row['accuracy']:.1%} "
             f"| {row['agreement']:.1%} | {row['probability_change']:.3f} "
             f"| {row['bytes'] / 1e6:.1f} MB of {row['float_bytes'] / 1e6:.1f} | {row['float_over_int8']:.1f}× |"
+        )
+    lines += [
+        "",
+        "| JPEG, browser against Python | levels of 255, mean | largest | same class | probabilities move by, mean | largest |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in found.get("jpeg", []):
+        lines.append(
+            f"| {row['photos']} ({row['images']}) | {row['mean_level']:.2f} | {row['largest_level']} "
+            f"| {row['agreement']:.1%} | {row['mean_change']:.4f} | {row['largest_change']:.4f} |"
         )
     return "\n".join(lines) + "\n"
 

@@ -40,7 +40,7 @@ def small(architecture: str, **settings: Any) -> Backbone:
             else timm.create_model(architecture, num_classes=0, **settings)
         )
     entry = Entry(architecture, architecture, "none")
-    seen = normalise(probes(SIDE, 12, seed=2), pixel_spec(entry, model))
+    seen = normalise(probes(SIDE, 24, seed=2), pixel_spec(entry, model))
     return assemble(entry, liven(model, seen, generator=torch.Generator().manual_seed(0)))
 
 
