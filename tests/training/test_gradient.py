@@ -87,7 +87,10 @@ def test_on_the_real_backbone(name, split):
     model.double()  # and in float64, where it has to be equal in all digits; float32 is near it
     exact, accumulated = both(lambda i: model.network(normalise(pixels[i], model.pixels).double()))
     assert (accumulated[1] - exact[1]).norm() <= 1e-10 * exact[1].norm()
-    assert (got[1] - exact[1]).norm() <= 3e-5 * exact[1].norm()
+    # How near float32 comes is the processor's: as near as one graph does there, and within 1e-4 anywhere.
+    plain = (want[1] - exact[1]).norm()
+    assert (got[1] - exact[1]).norm() <= 1.5 * plain + 1e-6 * exact[1].norm()
+    assert plain <= 1e-4 * exact[1].norm()
 
 
 def test_each_image_is_computed_once():
