@@ -22,6 +22,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from filmtransfer import FewShotClassifier
+from filmtransfer.heads.unknown import nearness
 from filmtransfer.training.evaluate import mean_interval
 from filmtransfer.training.judge import calibration_error, log_loss
 from filmtransfer.training.process import prepare
@@ -65,8 +66,10 @@ def run(sets: dict[str, Any], name: str, head: str, seed: int) -> dict[str, Any]
         clf.model_.head.logits(part.features).detach().double() for part in (known, nearer, further)
     ]
     before, after = (torch.softmax(head_logits[0] / t, 1) for t in (1.0, update.temperature))
+    towards = torch.nn.functional.normalize(update.unknown.directions.float(), dim=1)
     scores = {
-        "direction": [update.unknown.scores(part.features) for part in (known, nearer, further)],
+        "both": [clf.nearness(part) for part in (known, nearer, further)],
+        "direction": [nearness(towards, part.features) for part in (known, nearer, further)],
         "density": [logits.max(1).values for logits in head_logits],
         "softmax": [torch.softmax(logits, 1).max(1).values for logits in head_logits],
     }
@@ -128,7 +131,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     kinds = {
         "softmax": "maximum softmax probability",
         "density": "the head's density (largest logit)",
-        "direction": "direction (ours)",
+        "direction": "direction of the features",
+        "both": "both (ours)",
     }
 
     def mean(values: list[float], scale: float = 100) -> str:
@@ -219,7 +223,7 @@ def main() -> None:
                 rows.append(row)
                 with file.open("a") as lines:
                     lines.write(json.dumps(row) + "\n")
-                print(name, head, seed, row["auroc"]["direction"], row["inside"], flush=True)
+                print(name, head, seed, row["auroc"]["both"], row["inside"], flush=True)
     (RESULTS / "trust.md").write_text(table(rows))
 
 

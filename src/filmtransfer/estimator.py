@@ -292,8 +292,16 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "or it was made by an earlier version.",
                 "Train it with at least two photos of some classes.",
             )
-        scores: np.ndarray = unknown.scores(found.features.cpu()).numpy()
+        scores: np.ndarray = self.nearness(found).numpy()
         return scores < unknown.threshold(false_alarm)
+
+    @torch.no_grad()
+    def nearness(self, found: Classified) -> torch.Tensor:
+        """How near each classified image is to the classes (N): what ``rejected`` compares with its threshold."""
+        unknown = self.update_.unknown
+        assert unknown is not None
+        logits = self.model_.head.logits(found.features.to(self.model_.backbone.device)).cpu()
+        return unknown.scores(found.features.cpu(), logits)
 
     def explain(self, images: Sequence[Any], photos: int = 3) -> list[Reasons]:
         """Why each image is taken for what it is: distances to the classes and the nearest support photos."""

@@ -179,7 +179,8 @@ def test_doubt(engine, files):
     """An update that can tell "none of these" does; its temperature softens the probabilities."""
 
     class Always:
-        def scores(self, features: torch.Tensor) -> torch.Tensor:
+        def scores(self, features: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+            assert len(logits) == len(features)
             return torch.full((len(features),), 0.25)
 
     member = engine.member(files["lda"])

@@ -1,12 +1,12 @@
-"""Images of none of the classes: told by the direction of their features.
+"""Images of none of the classes: told by the direction of their features and by the head's own density.
 
-    s(z) = max_c  cos(z, μ_c)
+    s(z) = ( max_c cos(z, μ_c) − m₁ ) / s₁  +  ( max_c logit_c(z) − m₂ ) / s₂
 
-A stranger's features point elsewhere. Lengths are left out on purpose: they say how contrasty an image is. The
-Gaussian densities themselves (log p(z | c) against the background, which for LDA is the largest logit) tell strangers
-of a kind less well and strangers of another kind much less well (docs/trust.md has the figures of all three).
-
-The threshold at a stated false-alarm rate comes from support images, each scored by classes built without it.
+A stranger's features point elsewhere (lengths are left out on purpose: they say how contrasty an image is), and no
+class explains them much better than the background of all images does: for LDA the largest logit is half of
+Mahalanobis's distance to that background less that to the class. The first tells strangers of another kind, the second those of
+the same kind (docs/trust.md has the figures of both). m and s are mean and spread over support images, each scored by classes
+built without it; from the same images comes the threshold at a stated false-alarm rate.
 """
 
 from __future__ import annotations
@@ -26,21 +26,31 @@ FEWEST = 3  # scores, below which no spread can be told
 
 @dataclass(frozen=True)
 class Unknown:
-    """The classes' directions, and how near to them images of known classes came that were not among them."""
+    """The classes' directions, and how near to the classes images of theirs came that were not among them."""
 
     directions: Tensor  # (C, D), int8 of any length: the rounding is a hundredth of the spread of the scores
-    known: Tensor  # (n), ascending
+    known: Tensor  # (n, 2): the largest cosine and the largest logit of left-out images
 
     @classmethod
-    def of(cls, features: Tensor, labels: Tensor, known: Tensor) -> Unknown:
-        """From support features (N, D), labels in 0 … C−1, and the scores of left-out images."""
+    def of(cls, features: Tensor, labels: Tensor, cosines: Tensor, logits: Tensor) -> Unknown:
+        """From support features (N, D), labels in 0 … C−1, and the cosines (n) and logits (n, C) of left-out images."""
         found = directions(features, labels).cpu()
         longest = found.abs().max(1, keepdim=True).values.clamp(min=torch.finfo(found.dtype).tiny)
-        return cls((127 * found / longest).round().to(torch.int8), torch.sort(known.cpu().float()).values)
+        known = torch.stack([cosines.cpu().double(), logits.cpu().double().max(1).values], 1)
+        return cls((127 * found / longest).round().to(torch.int8), known.float())
 
-    def scores(self, features: Tensor) -> Tensor:
-        """s(z) (B): how near the nearest class is; 1 is its very direction."""
-        return nearness(F.normalize(self.directions.to(features), dim=1), features)
+    def scores(self, features: Tensor, logits: Tensor) -> Tensor:
+        """s(z) (B), of features (B, D) and the head's own logits (B, C): the lower, the stranger."""
+        cosines = nearness(F.normalize(self.directions.to(features), dim=1), features)
+        return self._weigh(torch.stack([cosines.double(), logits.double().max(1).values], 1))
+
+    def known_scores(self) -> Tensor:
+        """s of the left-out images (n), ascending."""
+        return torch.sort(self._weigh(self.known.double())).values
+
+    def _weigh(self, pairs: Tensor) -> Tensor:
+        known = self.known.double().to(pairs.device)
+        return ((pairs - known.mean(0)) / known.std(0).clamp(min=1e-6)).sum(1)
 
     def threshold(self, false_alarm: float) -> float:
         """The score below which a share ``false_alarm`` of images of known classes is expected.
@@ -56,9 +66,9 @@ class Unknown:
                 "There are too few photos to tell what is unknown.", "Give each class at least three."
             )
         place = math.floor(false_alarm * (count + 1))
+        scores = self.known_scores()
         if place >= FEWEST:
-            return float(self.known[place - 1])
-        scores = self.known.double()
+            return float(scores[place - 1])
         spread = float(scores.std()) * math.sqrt(1 + 1 / count)
         return float(scores.mean()) - student_quantile(1 - false_alarm, count - 1) * spread
 
@@ -66,7 +76,8 @@ class Unknown:
         return (
             tuple(self.directions.shape) == (classes, features)
             and self.directions.dtype == torch.int8
-            and self.known.ndim == 1
+            and self.known.ndim == 2
+            and self.known.shape[1] == 2
             and self.known.dtype == torch.float32
         )
 

@@ -175,8 +175,8 @@ def _heads(members: Sequence[Member], features: Tensor) -> list[Answer]:
     """Each row through its own head. Next to the pass this is nothing, so there is no need to stack heads."""
     answers: list[Answer] = []
     for member, row in zip(members, features.split(1), strict=True):
-        logits = member.head.evaluate(member.state, row).cpu().double() / member.temperature
-        (probabilities,) = torch.softmax(logits + member.log_prior, 1).tolist()
+        logits = member.head.evaluate(member.state, row).cpu().double()
+        (probabilities,) = torch.softmax(logits / member.temperature + member.log_prior, 1).tolist()
         if any(p != p for p in probabilities):
             raise InputError(
                 "This classifier gives no finite numbers for this image.", "Go back to an earlier version."
@@ -186,7 +186,7 @@ def _heads(members: Sequence[Member], features: Tensor) -> list[Answer]:
         if member.unknown is None:
             answers.append(Answer(classes))
         else:
-            score = float(member.unknown.scores(row)[0])
+            score = float(member.unknown.scores(row.cpu(), logits)[0])
             answers.append(Answer(classes, score < member.threshold, score))
     return answers
 

@@ -101,9 +101,9 @@ def of_strangers(
     taken = torch.from_numpy(found.probabilities.argmax(1))
     return Strangers(
         photos=Photos(album.names, taken, features, album.thumbnails, album.digests),
-        scores=unknown.scores(features),
-        known=unknown.scores(known.features.cpu()),
-        left_out=unknown.known,
+        scores=clf.nearness(found),
+        known=clf.nearness(known),
+        left_out=unknown.known_scores(),
         threshold=unknown.threshold(false_alarm),
         false_alarm=false_alarm,
     )

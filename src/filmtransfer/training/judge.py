@@ -66,7 +66,7 @@ def judge(
     prior = log_prior.cpu()
     chosen = temperature(used.logits, truths)
     before, after = used.logits + prior, used.logits / chosen + prior
-    unknown = Unknown.of(features, labels, used.scores) if len(used.index) >= FEWEST else None
+    unknown = Unknown.of(features, labels, used.cosines, used.logits) if len(used.index) >= FEWEST else None
     return Judgement(
         left,
         used,

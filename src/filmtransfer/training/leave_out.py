@@ -25,12 +25,12 @@ class LeftOut:
 
     index: Tensor  # (n), ascending
     logits: Tensor  # (n, C), float64
-    scores: Tensor  # (n), how near the nearest class's direction was
+    cosines: Tensor  # (n), with the direction of the nearest class
 
     def of(self, wanted: Tensor) -> LeftOut:
         """Those among the wanted images ((N) bool)."""
         chosen = wanted[self.index]
-        return LeftOut(self.index[chosen], self.logits[chosen], self.scores[chosen])
+        return LeftOut(self.index[chosen], self.logits[chosen], self.cosines[chosen])
 
 
 @torch.no_grad()
@@ -40,7 +40,7 @@ def leave_out(head: GaussianHead, features: Tensor, labels: Tensor, *, seed: int
     rounds = _rounds(labels, LINEAR_ROUNDS if head.name == "linear" else ROUNDS, seed)
     fresh = head.fresh().cpu()
     logits = torch.full((len(labels), int(labels.max()) + 1), torch.nan, dtype=torch.float64)
-    scores = torch.full((len(labels),), torch.nan, dtype=torch.float64)
+    cosines = torch.full((len(labels),), torch.nan, dtype=torch.float64)
     for number in range(int(rounds.max()) + 1):
         out = rounds == number
         kept, kept_labels, tried = features[~out], labels[~out], features[out]
@@ -48,9 +48,9 @@ def leave_out(head: GaussianHead, features: Tensor, labels: Tensor, *, seed: int
             logits[out] = fresh.configure(kept, kept_labels).logits(tried).double()
         except SingularError:
             continue
-        scores[out] = nearness(directions(kept, kept_labels), tried).double()
+        cosines[out] = nearness(directions(kept, kept_labels), tried).double()
     judged = torch.nonzero(logits.isfinite().all(1)).flatten()
-    return LeftOut(judged, logits[judged], scores[judged])
+    return LeftOut(judged, logits[judged], cosines[judged])
 
 
 def _rounds(labels: Tensor, most: int, seed: int) -> Tensor:
