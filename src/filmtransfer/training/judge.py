@@ -5,10 +5,11 @@ estimate counts only those that it has not, and its interval says how few they a
 temperature T of the probabilities, softmax(logits / T + log prior): the one that makes the right classes of the left-out
 images most probable, under equal priors (a prior says how often classes come, not how sure the features are),
 
-    min_T  Σ_n −log p_T(y_n | x_n) + log(1 + (log T / σ)²)
+    min_T  Σ_n −log p_T(y_n | x_n) + ρ(log T / σ)        ρ(u) = log(1 + u²) for u > 0,  u² / 2 for u < 0
 
-The second term, a Cauchy prior, keeps it near 1 where there are few images to tell, yet lets go where they speak clearly:
-the paper's ProtoNets need T in the hundreds (docs/log.md).
+ρ keeps it near 1 where there are few images to tell. Mistakes that were made with certainty speak clearly, and there it lets go:
+the paper's ProtoNets need T far above 1. That a few images were all right says little, and asks for T = 0
+(docs/log.md).
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def temperature(logits: Tensor, labels: Tensor) -> float:
     logits = logits.double()
 
     def loss(log: float) -> float:
-        return len(labels) * log_loss(logits / math.exp(log), labels) + math.log1p((log / SPREAD) ** 2)
+        return len(labels) * log_loss(logits / math.exp(log), labels) + _doubt(log / SPREAD)
 
     points = torch.linspace(math.log(COLDEST), math.log(HOTTEST), 65).tolist()
     lowest = min(range(1, 64), key=lambda i: loss(points[i]))
@@ -101,6 +102,11 @@ def temperature(logits: Tensor, labels: Tensor) -> float:
             b = low + ratio * (high - low)
             at_b = loss(b)
     return round(math.exp((low + high) / 2), 4)
+
+
+def _doubt(u: float) -> float:
+    """ρ: a Cauchy prior above T = 1, a Gaussian one below."""
+    return math.log1p(u * u) if u > 0 else u * u / 2
 
 
 def log_loss(logits: Tensor, labels: Tensor) -> float:
