@@ -8,12 +8,12 @@ STAMP := $(VENV)/.installed
 AXE := $(VENV)/share/axe.min.js
 ORT := $(VENV)/share/onnxruntime-web/ort.wasm.bundle.min.mjs
 
-.PHONY: demo test check format docs accuracy clean
+.PHONY: browser demo test check format docs accuracy clean
 
 demo: $(STAMP)
 	$(BIN)/fit demo --out demo-output
 
-test: $(STAMP) $(AXE) $(ORT)
+test: $(STAMP) $(AXE) $(ORT) browser
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: $(STAMP)
@@ -42,6 +42,11 @@ $(STAMP): pyproject.toml constraints.txt
 # What the pages are checked with for people who cannot see or use a mouse.
 $(AXE): $(STAMP)
 	mkdir -p $(@D) && cd $(@D) && npm pack --silent axe-core@4.14.0 && tar -xzf axe-core-*.tgz package/axe.min.js && mv package/axe.min.js axe.min.js && rm -rf package axe-core-*.tgz && touch axe.min.js
+
+# The pages are tried in a real browser.
+browser:
+	@command -v chromium >/dev/null || apt-get install -y -q chromium || { apt-get update -q && apt-get install -y -q chromium; } \
+	  || { echo "make test needs Chromium (Debian's package chromium): install it, then run make test again." >&2; exit 1; }
 
 # What an exported page runs its model with.
 $(ORT): $(STAMP)
