@@ -6,10 +6,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests import zygote
 from tests.conftest import picture
 
 ROOT = Path(__file__).parents[1]
@@ -31,8 +33,22 @@ def workplace(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def environment() -> dict[str, str]:
-    return os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory) -> Iterator[Path]:
+    """A folder with ``fit`` and ``python`` that begin at once (tests/zygote.py)."""
+    place = tmp_path_factory.mktemp("z")
+    process = zygote.start(place / "door")
+    zygote.install(place / "bin", place / "door")
+    yield place / "bin"
+    process.kill()
+    process.wait()
+    process.stdin.close()
+    process.stdout.close()
+
+
+def environment(commands: Path | None = None) -> dict[str, str]:
+    places = [*([str(commands)] if commands else []), str(Path(sys.executable).parent), os.environ["PATH"]]
+    return os.environ | {"PATH": os.pathsep.join(places)}
 
 
 @pytest.mark.parametrize(
@@ -49,19 +65,21 @@ def environment() -> dict[str, str]:
         "docs/orbit.md",
     ],
 )
-def test_every_block_runs(file, workplace):
-    """In order, in one folder with photos/; make's own blocks are what runs this test."""
+def test_every_block_runs(file, workplace, commands):
+    """In order, in one folder with photos/; make's own blocks are what runs this test.
+
+    README's and the service's are run as they are, with a Python of their own each; the others' share one that has imported all.
+    """
     text = (ROOT / file).read_text()
     found = re.findall(r"```(bash|python)\n(.*?)```", text, re.S)
     assert found, file
+    around = environment(None if file in ("README.md", "docs/serve.md") else commands)
     for language, code in found:
         if code.lstrip().startswith("make "):
             continue
-        words = (
-            ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else [sys.executable, "-c", code]
-        )
+        words = ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else ["python", "-c", code]
         done = subprocess.run(
-            words, cwd=workplace, env=environment(), capture_output=True, text=True, check=False
+            ["env", *words], cwd=workplace, env=around, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, f"{file}:\n{code}\n{done.stderr}"
 

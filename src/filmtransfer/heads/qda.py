@@ -155,7 +155,8 @@ class QDA(GaussianHead):
         identity = torch.eye(means.shape[1], dtype=means.dtype, device=means.device)
         of_class = by_class / divide_by(counts.to(by_class), self.divisor)[:, None, None]
         of_task = scatter / divide_by(int(counts.sum()), self.divisor)
-        cholesky = torch.linalg.cholesky(class_weight * of_class + task_weight * of_task + ridge * identity)
+        sigma = class_weight * of_class + task_weight * of_task + ridge * identity
+        cholesky = torch.linalg.cholesky(sigma).contiguous()  # as a restored one is: solving rounds by layout
         log_det = lowrank.log_determinant_of(cholesky)
         return means, cholesky, log_det
 
