@@ -8,13 +8,17 @@ STAMP := $(VENV)/.installed
 AXE := $(VENV)/share/axe.min.js
 ORT := $(VENV)/share/onnxruntime-web/ort.wasm.bundle.min.mjs
 
-.PHONY: browser demo test check format docs accuracy clean
+.PHONY: browser demo test test-docs check format docs accuracy clean
 
 demo: $(STAMP)
 	$(BIN)/fit demo --out demo-output
 
 test: $(STAMP) $(AXE) $(ORT) browser
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# Every page's commands; 'make test' leaves out the two whose commands are tested on their own.
+test-docs: $(STAMP) $(ORT)
+	ALL_PAGES=1 OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/test_docs.py
 
 check: $(STAMP)
 	$(BIN)/ruff check .

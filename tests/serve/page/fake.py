@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import threading
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,6 +118,10 @@ class Fake:
         }
 
     def tell(self, kind: str, **data: Any) -> None:
+        """News of the training; a page that was just told to train may not have asked for it yet."""
+        deadline = time.monotonic() + 20
+        while not self.trainings and time.monotonic() < deadline:
+            time.sleep(0.02)
         if kind != "end" and self.trainings:
             self.trainings[0]["state"] = "running"
         if kind == "end":
