@@ -28,13 +28,13 @@ from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body
 from filmtransfer.seeding import generator
 from filmtransfer.training.adapt import adapt
-from filmtransfer.training.batch import Cosine, train_batches
-from filmtransfer.training.cache import Activations
-from filmtransfer.training.choose import SHARES, choose, hold_out, interpolate, snapshot
-from filmtransfer.training.evaluate import mean_interval
-from filmtransfer.training.finetune import finetune
+from filmtransfer.training.assess.evaluation import mean_interval
+from filmtransfer.training.baselines.batch import Cosine, train_batches
+from filmtransfer.training.finetune.activations import Activations
+from filmtransfer.training.finetune.episodic import finetune
+from filmtransfer.training.finetune.interpolation import SHARES, choose, hold_out, interpolate, snapshot
 from filmtransfer.training.presets import preset
-from filmtransfer.training.process import keep_freed_memory
+from filmtransfer.training.torch_settings import keep_freed_memory
 from sets import Task, task
 
 RESULTS = Path(__file__).parent / "results"

@@ -36,12 +36,12 @@ from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body, Hardware
 from filmtransfer.seeding import generator, permutation
 from filmtransfer.training.adapt import adapt
-from filmtransfer.training.cache import Activations
-from filmtransfer.training.finetune import finetune
-from filmtransfer.training.gradient import accumulate
-from filmtransfer.training.loop import Progress
+from filmtransfer.training.finetune.activations import Activations
+from filmtransfer.training.finetune.episodic import finetune
+from filmtransfer.training.finetune.gradient import accumulate
+from filmtransfer.training.finetune.loop import Progress
 from filmtransfer.training.presets import preset
-from filmtransfer.training.process import denormals_as_zero, prepare
+from filmtransfer.training.torch_settings import denormals_as_zero, prepare
 from plain import PlainModel, dense_head
 from sets import task
 

@@ -21,10 +21,10 @@ from filmtransfer.data import load, resize
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body
 from filmtransfer.training.adapt import adapt
-from filmtransfer.training.evaluate import mean_interval
+from filmtransfer.training.assess.evaluation import mean_interval
 from filmtransfer.training.presets import preset
-from filmtransfer.training.process import keep_freed_memory
-from filmtransfer.training.profile import Profile
+from filmtransfer.training.profiler import Profile
+from filmtransfer.training.torch_settings import keep_freed_memory
 from sets import Task, task
 
 RESULTS = Path(__file__).parent / "results"

@@ -16,7 +16,7 @@ from typing import Any
 from filmtransfer.bench.recipe import load_recipe
 from filmtransfer.bench.store import read
 from filmtransfer.bench.sweep import collect
-from filmtransfer.training.evaluate import mean_interval
+from filmtransfer.training.assess.evaluation import mean_interval
 
 RESULTS = Path(__file__).parent / "results"
 Cells = dict[tuple[str, Any], float]

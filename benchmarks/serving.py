@@ -39,10 +39,10 @@ from filmtransfer.backbones.frozen import fold_frozen_norms
 from filmtransfer.heads import log_prior
 from filmtransfer.model import Update
 from filmtransfer.model.body import load_numbers, share_weights
-from filmtransfer.personal.batcher import Batcher
-from filmtransfer.personal.cache import Cache
-from filmtransfer.personal.mixed import Engine, Member
-from filmtransfer.training.process import prepare
+from filmtransfer.serve.engine.batcher import Batcher
+from filmtransfer.serve.engine.cache import Cache
+from filmtransfer.serve.engine.multi_user import Engine, Member
+from filmtransfer.training.torch_settings import prepare
 from serving_page import write_page
 from serving_users import Users, make_users, photos, place
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from filmtransfer.personal.store import Quota, Store
+from filmtransfer.serve.store import Quota, Store
 
 FILE = Path(__file__).parent / "results" / "serving_store.json"
 SUMMARY = {

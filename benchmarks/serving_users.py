@@ -18,8 +18,8 @@ from filmtransfer import FewShotClassifier
 from filmtransfer.data import LabelledImages
 from filmtransfer.data.sample import sample_drawings
 from filmtransfer.model import Update
-from filmtransfer.personal.store import Store
 from filmtransfer.seeding import generator
+from filmtransfer.serve.store import Store
 from sets import task
 
 SETS = ("cifar10", "eurosat", "oxford_pets")
@@ -67,7 +67,7 @@ def make_users(folder: Path, count: int, data: Path | None, say: Callable[[str],
 def careless() -> Iterator[None]:
     """Do not wait for the disk: these users are not precious, and there are many."""
     pragmas = ("synchronous=OFF", "foreign_keys=ON")
-    with patch("os.fsync", lambda _: None), patch("filmtransfer.personal.store.database._PRAGMAS", pragmas):
+    with patch("os.fsync", lambda _: None), patch("filmtransfer.serve.store.database._PRAGMAS", pragmas):
         yield
 
 

@@ -20,11 +20,11 @@ from filmtransfer.backbones import load_backbone
 from filmtransfer.data import load, resize
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel
-from filmtransfer.training.choose import interpolate, snapshot
-from filmtransfer.training.evaluate import mean_interval
-from filmtransfer.training.finetune import finetune
+from filmtransfer.training.assess.evaluation import mean_interval
+from filmtransfer.training.finetune.episodic import finetune
+from filmtransfer.training.finetune.interpolation import interpolate, snapshot
 from filmtransfer.training.presets import preset
-from filmtransfer.training.process import keep_freed_memory
+from filmtransfer.training.torch_settings import keep_freed_memory
 from sets import task
 
 RESULTS = Path(__file__).parent / "results"

@@ -22,10 +22,10 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from filmtransfer import FewShotClassifier
-from filmtransfer.heads.unknown import nearness
-from filmtransfer.training.evaluate import mean_interval
-from filmtransfer.training.judge import calibration_error, log_loss
-from filmtransfer.training.process import prepare
+from filmtransfer.model.ood import nearness
+from filmtransfer.training.assess.assessment import calibration_error, log_loss
+from filmtransfer.training.assess.evaluation import mean_interval
+from filmtransfer.training.torch_settings import prepare
 from sets import _read
 
 SETS = ("cifar10", "eurosat", "oxford_pets", "dtd10", "flowers102", "svhn", "fashion_mnist", "quickdraw")

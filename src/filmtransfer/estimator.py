@@ -21,18 +21,18 @@ from .data import LabelledImages, LoadedImages, Skipped, read_squares
 from .errors import FitWarning, InputError, UsageError
 from .heads import log_prior, make_head
 from .model import AdaptedModel, Hardware, Support, Update
+from .model.explanation import explain
 from .model.hub import find_update
 from .model.support import digest_of, name_of
 from .training import edit
 from .training.adapt import Adapted, adapt
-from .training.explain import explain
-from .training.gradient import NonFiniteError
-from .training.judge import Judgement, judge
-from .training.loop import Watch
-from .training.parallel import local_rank
+from .training.assess.assessment import Judgement, judge
+from .training.finetune.gradient import NonFiniteError
+from .training.finetune.loop import Watch
+from .training.finetune.parallel import local_rank
 from .training.prepare import Prepared, prepare, remarks
 from .training.presets import ALL_WEIGHTS, Settings, preset
-from .training.profile import Profile
+from .training.profiler import Profile
 
 FALSE_ALARM = 0.05  # the share of images of known classes that may be taken for unknown
 

@@ -66,7 +66,7 @@ def test_every_family_embeds_and_takes_a_step(name):
     from filmtransfer.episodes import episodes
     from filmtransfer.heads import make_head
     from filmtransfer.model import AdaptedModel
-    from filmtransfer.training.gradient import accumulate
+    from filmtransfer.training.finetune.gradient import accumulate
 
     torch.manual_seed(0)
     backbone = assemble(entry_for(name), build(entry_for(name)))

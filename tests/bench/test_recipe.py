@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from filmtransfer import FewShotClassifier
 from filmtransfer.backbones import numbers
 from filmtransfer.bench import figures, page, tables
+from filmtransfer.bench.datasets import DATASETS, VTAB
 from filmtransfer.bench.methods import METHODS
 from filmtransfer.bench.recipe import BESIDE, CHOICES, FIGURES, KEYS, Run, known, load_recipe, parse
-from filmtransfer.data.datasets import DATASETS, VTAB
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.federated import plan
 from filmtransfer.training.presets import PRESETS

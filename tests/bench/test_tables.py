@@ -14,7 +14,7 @@ from filmtransfer.bench.published import GROUPS, Published, lookup
 from filmtransfer.bench.recipe import TABLES as NAMES
 from filmtransfer.bench.tables import TABLES, build
 from filmtransfer.errors import InputError, UsageError
-from filmtransfer.training.evaluate import mean_interval
+from filmtransfer.training.assess.evaluation import mean_interval
 
 
 def run(accuracy: float, method: str = "FiT-LDA", seed: int = 0, **settings: Any) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from filmtransfer.bench.datasets import DATASETS
 from filmtransfer.bench.recipe import known
 from filmtransfer.cli import main
-from filmtransfer.data.datasets import DATASETS
 from tests.bench.tiny import RECIPE, HereWorkers, make_recipe, make_set
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from filmtransfer.bench.orbit.sample import make_sample
 from filmtransfer.cli import main
-from filmtransfer.personal.orbit_sample import make_sample
 from tests.bench.tiny import HereWorkers, make_set
 
 

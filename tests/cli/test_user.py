@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from filmtransfer.cli import main
-from filmtransfer.personal.store import Place, Store
+from filmtransfer.serve.store import Place, Store
 
 
 def run(capsys: pytest.CaptureFixture[str], folder: Path, *words: str) -> tuple[int, str, str]:

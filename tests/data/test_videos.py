@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from filmtransfer.bench.orbit.sample import write_video
 from filmtransfer.data.videos import frame_times, read_frames
 from filmtransfer.errors import InputError, MissingExtraError
-from filmtransfer.personal.orbit_sample import write_video
 
 
 def greys(count: int, size: tuple[int, int] = (64, 32)) -> list[Image.Image]:

@@ -13,7 +13,7 @@ from filmtransfer.federated.checkpoint import Checkpoint
 from filmtransfer.federated.numbers import read, write
 from filmtransfer.federated.population import Population
 from filmtransfer.seeding import generator, permutation
-from filmtransfer.training.finetune import finetune
+from filmtransfer.training.finetune.episodic import finetune
 from tests.federated.tiny import PLAN, SCENE, population, server, unequal
 
 

@@ -15,7 +15,7 @@ from filmtransfer.errors import FitWarning, UnavailableError, UsageError
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body, Hardware
 from filmtransfer.model import hardware as module
-from filmtransfer.training.finetune import finetune
+from filmtransfer.training.finetune.episodic import finetune
 from filmtransfer.training.presets import PRESETS
 
 

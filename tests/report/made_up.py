@@ -13,7 +13,7 @@ from filmtransfer.data.pixels import PixelSpec
 from filmtransfer.heads import GaussianHead, make_head
 from filmtransfer.model import Update
 from filmtransfer.report.subject import Judged, Kind, Learned, Photos, Subject
-from filmtransfer.training.leave_out import leave_out
+from filmtransfer.training.assess.leave_one_out import leave_out
 
 D = 16
 

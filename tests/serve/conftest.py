@@ -16,13 +16,13 @@ import uvicorn
 
 from filmtransfer import FewShotClassifier
 from filmtransfer.backbones import Backbone, load_backbone
-from filmtransfer.personal.batcher import Batcher
-from filmtransfer.personal.cache import Cache
-from filmtransfer.personal.mixed import Engine
-from filmtransfer.personal.store import Store
 from filmtransfer.serve.app import create_app
+from filmtransfer.serve.engine.batcher import Batcher
+from filmtransfer.serve.engine.cache import Cache
+from filmtransfer.serve.engine.multi_user import Engine
 from filmtransfer.serve.run import Listen, configuration
 from filmtransfer.serve.settings import Settings, hash_token
+from filmtransfer.serve.store import Store
 from tests.conftest import picture
 
 ADMIN = "the-admin-of-these-tests"

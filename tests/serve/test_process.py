@@ -17,8 +17,8 @@ import httpx
 import pytest
 
 from filmtransfer.cli import main
-from filmtransfer.personal.store import Place, Store
 from filmtransfer.processes import free_port
+from filmtransfer.serve.store import Place, Store
 from tests.serve.conftest import bearer, encoded
 
 PATIENCE = 300.0  # seconds until a test says that something does not happen; nothing is timed

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from filmtransfer.cli import main
-from filmtransfer.personal.cache import Cache
-from filmtransfer.personal.mixed import Engine
-from filmtransfer.personal.store import Place, Store
+from filmtransfer.serve.engine.cache import Cache
+from filmtransfer.serve.engine.multi_user import Engine
+from filmtransfer.serve.store import Place, Store
 from tests.conftest import picture
 
 from .processes import Serving, events, fill, predicted, until, user_of

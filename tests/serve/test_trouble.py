@@ -8,8 +8,8 @@ import os
 
 import pytest
 
-from tests.personal.postgres import cluster  # noqa: F401
 from tests.serve.conftest import SETTINGS, encoded, tried
+from tests.serve.postgres import cluster  # noqa: F401
 
 JPEG = {"Content-Type": "image/jpeg"}
 
@@ -90,7 +90,7 @@ def test_a_bug_is_said_without_its_inside(service, anna, monkeypatch, caplog):
 
 
 def test_a_full_queue_is_said_to_be_busy(service, anna, update_file, monkeypatch):
-    from filmtransfer.personal.batcher import QueueFullError
+    from filmtransfer.serve.engine.batcher import QueueFullError
 
     file = {"Content-Type": "application/octet-stream"}
     anna.post("/api/versions", content=update_file.read_bytes(), headers=file).raise_for_status()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from filmtransfer.personal.store import Store
+from filmtransfer.serve.store import Store
 from tests.conftest import picture
-from tests.personal.postgres import Cluster, cluster  # noqa: F401
+from tests.serve.postgres import Cluster, cluster  # noqa: F401
 
 from .processes import Serving, events, fill, predicted, user_of
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import InputError
-from ..training.evaluate import mean_interval
+from ..training.assess.evaluation import mean_interval
 from .layout import Cell, Count
 from .methods import METHODS
 from .published import GROUPS, Published

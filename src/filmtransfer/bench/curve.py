@@ -15,9 +15,9 @@ import torch
 from ..data import LabelledImages, load
 from ..errors import UsageError
 from ..estimator import FewShotClassifier
-from ..training.batch import train_batches
-from ..training.finetune import finetune
-from ..training.loop import Progress
+from ..training.baselines.batch import train_batches
+from ..training.finetune.episodic import finetune
+from ..training.finetune.loop import Progress
 
 
 def accuracy_curve(

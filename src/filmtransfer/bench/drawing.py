@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import MissingExtraError
-from ..training.evaluate import mean_interval
+from ..training.assess.evaluation import mean_interval
 from .methods import METHODS
 
 Row = Mapping[str, Any]

@@ -19,11 +19,11 @@ import torch
 
 from ..backbones import load_backbone, numbers
 from ..data import LabelledImages
-from ..data.datasets import DataSet, load_set, load_vtab
 from ..errors import FitWarning, InputError, UsageError, choices
 from ..estimator import FewShotClassifier
 from ..seeding import generator, permutation
 from .curve import accuracy_curve
+from .datasets import DataSet, load_set, load_vtab
 from .federations import is_federated
 from .recipe import CHOICES, Run, is_orbit
 
@@ -47,7 +47,7 @@ def run(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
 
         return simulate(settings, root)
     if is_orbit(settings):
-        from ..personal.orbit_evaluate import run as personalise
+        from .orbit.evaluate import run as personalise
 
         return personalise(settings, root)
     task = draw(settings, root)

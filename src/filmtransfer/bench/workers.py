@@ -66,7 +66,7 @@ def _settle(slots: int, threads: int | None, parent: int) -> None:
     """In a new worker: its share of the cores, an end with its parent, and no word to the terminal."""
     import signal
 
-    from ..training.process import prepare
+    from ..training.torch_settings import prepare
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and ends the workers
     _end_with(parent)
@@ -153,7 +153,7 @@ def _at_least_one(name: str, value: int) -> None:
 
 
 def _on_ray(run: Run, root: Path, threads: int) -> Outcome:
-    from ..training.process import prepare
+    from ..training.torch_settings import prepare
 
     prepare(threads, 1)
     return attempt(run, root)

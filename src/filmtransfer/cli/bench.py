@@ -41,8 +41,8 @@ def data(
     as_json: Json = False,
 ) -> None:
     """Say which image sets are present, which are missing, and what to do about it."""
-    from ..data.datasets import DATASETS, inventory, own_sets
-    from ..data.datasets import fetch as download
+    from ..bench.datasets import DATASETS, inventory, own_sets
+    from ..bench.datasets import fetch as download
     from ..errors import choices
 
     printer = Printer(as_json)

@@ -53,10 +53,10 @@ def orbit(
 
     What is on file already is not repeated.
     """
-    from ..bench.orbit import orbit_runs, write_orbit
+    from ..bench.orbit.comparison import orbit_runs, write_orbit
+    from ..bench.orbit.learn import prepare
     from ..bench.sweep import sweep
     from ..bench.workers import LocalWorkers
-    from ..personal.orbit_learn import prepare
 
     printer = Printer(as_json)
     chosen = read_settings(settings, "image_size=128")
@@ -138,12 +138,12 @@ def train(
 ) -> None:
     """Meta-train the set encoder and the FiLM generators; test them on classes that they have not seen."""
     from ..backbones import load_backbone
-    from ..data.datasets import load_set
+    from ..bench.cnaps.adapter import CNAPs
+    from ..bench.cnaps.meta_training import MetaSettings, bare_model, compare, meta_train
+    from ..bench.cnaps.sources import class_sources, spec_of, user_sources
+    from ..bench.datasets import load_set
     from ..files import check_writable
-    from ..personal.cnaps import CNAPs
-    from ..personal.meta import MetaSettings, bare_model, compare, meta_train
-    from ..personal.meta_data import class_sources, spec_of, user_sources
-    from ..training.process import prepare
+    from ..training.torch_settings import prepare
 
     printer = Printer(as_json)
     check_writable(out)

@@ -28,8 +28,8 @@ def demo(
     from ..estimator import FewShotClassifier
     from ..files import check_writable, write_atomically
     from ..report.figures import prediction_sheet
-    from ..training.evaluate import evaluate
-    from ..training.process import prepare
+    from ..training.assess.evaluation import evaluate
+    from ..training.torch_settings import prepare
 
     printer = Printer(as_json)
     try:

@@ -34,8 +34,8 @@ def evaluate(
     from ..estimator import FewShotClassifier
     from ..files import check_writable
     from ..report import Album
-    from ..training.evaluate import evaluate as compare
-    from ..training.process import prepare
+    from ..training.assess.evaluation import evaluate as compare
+    from ..training.torch_settings import prepare
 
     printer = Printer(as_json)
     if report is not None:

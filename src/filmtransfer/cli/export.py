@@ -64,7 +64,7 @@ def export(
         _hub(printer, file, hub, push, public)
         return
     from ..export import open_update, read_images, write_folded, write_shared, write_web
-    from ..training.process import prepare
+    from ..training.torch_settings import prepare
 
     prepare(threads)
     clf = open_update(file, weights)

@@ -95,7 +95,7 @@ def simulate(
     from ..federated.population import Scene
     from ..federated.result import global_update
     from ..files import write_atomically
-    from ..training.process import prepare
+    from ..training.torch_settings import prepare
 
     printer = Printer(as_json)
     chosen = read_settings(settings, "steps=5")

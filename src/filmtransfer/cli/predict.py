@@ -35,7 +35,7 @@ def predict(
     """Say what is in each image."""
     from ..data import images_in
     from ..estimator import FewShotClassifier
-    from ..training.process import prepare
+    from ..training.torch_settings import prepare
 
     printer = Printer(as_json)
     prepare(threads)

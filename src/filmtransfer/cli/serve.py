@@ -57,7 +57,7 @@ def serve(
         raise MissingExtraError("The service", "serve")
     from ..serve import run
     from ..serve.settings import Settings, read_rate
-    from ..training.process import prepare
+    from ..training.torch_settings import prepare
 
     if not 0.001 <= max_photo_mb <= 1000:
         raise UsageError(f"--max-photo-mb cannot be {max_photo_mb:g}.", "It is from 0.001 to 1000.")

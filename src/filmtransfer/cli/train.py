@@ -87,9 +87,9 @@ def train(
     from ..estimator import FewShotClassifier
     from ..files import check_writable
     from ..report import Album, of_training, write_report
-    from ..training.parallel import launched, local_size
-    from ..training.process import prepare
-    from ..training.profile import Profile
+    from ..training.finetune.parallel import launched, local_size
+    from ..training.profiler import Profile
+    from ..training.torch_settings import prepare
 
     check_writable(out)
     page = None if no_report else report_to or beside(out)

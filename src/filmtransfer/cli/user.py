@@ -14,7 +14,7 @@ from ..errors import UsageError
 from .printing import Json, Printer, size
 
 if TYPE_CHECKING:
-    from ..personal.store import Store, User
+    from ..serve.store import Store, User
 
 app = typer.Typer(
     help="The users of a service: who there is, their tokens and how much they may keep.",
@@ -39,7 +39,7 @@ Versions = Annotated[int | None, typer.Option(min=0, help="How many versions; th
 
 @contextmanager
 def _opened(folder: Path | None, database: str | None, objects: str | None) -> Iterator[Store]:
-    from ..personal.store import Place, Store
+    from ..serve.store import Place, Store
 
     place = Place.of(folder, database, objects)
     store = Store.open(place.database, place.objects)
@@ -84,7 +84,7 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Make a user. The token is shown once: nobody can read it again, only replace it."""
-    from ..personal.store import Quota
+    from ..serve.store import Quota
 
     printer = Printer(as_json)
     quota = replace(Quota(), **_limits(classes, photos, megabytes, versions))

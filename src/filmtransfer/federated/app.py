@@ -19,7 +19,7 @@ from ..errors import FitError, InputError
 from ..estimator import FewShotClassifier
 from ..files import write_atomically
 from ..model import AdaptedModel
-from ..training.cache import Activations
+from ..training.finetune.activations import Activations
 from . import messages
 from .client import Client, Examples, respond
 from .numbers import make_model, read

@@ -15,7 +15,7 @@ import torch
 
 from ..errors import UsageError
 from ..seeding import generator
-from ..training.finetune import finetune
+from ..training.finetune.episodic import finetune
 from .numbers import read, write
 from .population import Population
 

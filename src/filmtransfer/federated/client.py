@@ -23,10 +23,10 @@ from ..files import write_atomically
 from ..heads import Statistics
 from ..model import AdaptedModel
 from ..seeding import generator
-from ..training.batch import Constant, train_batches
-from ..training.cache import Activations
-from ..training.evaluate import evaluate
-from ..training.finetune import finetune
+from ..training.assess.evaluation import evaluate
+from ..training.baselines.batch import Constant, train_batches
+from ..training.finetune.activations import Activations
+from ..training.finetune.episodic import finetune
 from . import messages
 from .compress import decode, encode
 from .masking import answer as answer_securely

@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..bench.datasets import load_set
 from ..data import LabelledImages, read_squares
-from ..data.datasets import load_set
 from ..data.sample import sample_drawings
 from ..errors import InputError, UsageError, choices
 from ..heads import Statistics
 from ..model import AdaptedModel
 from ..seeding import generator, permutation
-from ..training.cache import Activations
+from ..training.finetune.activations import Activations
 from .client import Client, Examples
 from .numbers import make_model, read, write
 from .partition import Partition, by_folder, dirichlet, few_shot, same_classes

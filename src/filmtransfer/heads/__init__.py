@@ -12,7 +12,6 @@ from .lowrank import SingularError
 from .protonets import ProtoNets
 from .qda import QDA
 from .statistics import Statistics
-from .unknown import Unknown
 
 HeadName = Literal["lda", "qda", "protonets", "linear"]
 
@@ -45,7 +44,6 @@ __all__ = [
     "SingularError",
     "State",
     "Statistics",
-    "Unknown",
     "log_prior",
     "make_head",
 ]

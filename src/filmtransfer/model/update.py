@@ -21,12 +21,13 @@ from ..backbones import Backbone, Numbers
 from ..data.pixels import INTERPOLATIONS, MAX_SIZE, PixelSpec
 from ..errors import InputError, UpdateFileError, UsageError
 from ..files import write_atomically
-from ..heads import HEADS, Unknown, make_head
+from ..heads import HEADS, make_head
 from .adapted import AdaptedModel
 from .body import Body, load_numbers
 from .hardware import Hardware
+from .ood import Unknown
 from .support import Support
-from .tensors import pack, unpack
+from .tensor_file import pack, unpack
 
 FORMAT = 1
 KEY = "filmtransfer"

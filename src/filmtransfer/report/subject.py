@@ -12,7 +12,7 @@ from torch import Tensor
 from ..data import Skipped
 from ..heads import GaussianHead
 from ..model import Update
-from ..training.evaluate import Evaluation, evaluate
+from ..training.assess.evaluation import Evaluation, evaluate
 from .words import count
 
 Kind = Literal["train", "test"]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from .. import __version__
-from ..personal.batcher import Batcher
-from ..personal.cache import Cache
-from ..personal.mixed import Engine
-from ..personal.store import Store
 from . import errors
 from .auth import Door
+from .engine.batcher import Batcher
+from .engine.cache import Cache
+from .engine.multi_user import Engine
 from .limits import Bodies
 from .routes import classes, me, photos, predictions, public, trainings, users, versions
 from .service import Service
 from .settings import Settings
+from .store import Store
 from .watch import Watch
 
 ABOUT = """Few-shot image classification for many users: photos in, a small classifier out.

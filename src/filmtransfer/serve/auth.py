@@ -17,10 +17,10 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import FitError
-from ..personal.store import Store, User
 from .errors import Refusal, answer_to
 from .limits import Rates, refuse
 from .settings import AT_ONE_ADDRESS, Settings, hash_token
+from .store import Store, User
 
 PROTECTED = "/api/"
 MAX_TOKEN = 200  # characters

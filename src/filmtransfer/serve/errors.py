@@ -15,8 +15,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from ..errors import FitError, InputError, UnavailableError, UpdateFileError, UsageError
-from ..personal.batcher import QueueFullError
-from ..personal.store import (
+from .engine.batcher import QueueFullError
+from .store import (
     ConflictError,
     NotFoundError,
     QuotaError,

@@ -16,9 +16,9 @@ import anyio
 from anyio import to_thread
 
 from ..errors import FitError
-from ..personal.store import User
 from .errors import Refusal
 from .service import Service
+from .store import User
 
 OVER = frozenset(["done", "failed", "cancelled"])
 

@@ -20,16 +20,16 @@ from fastapi import FastAPI
 
 from ..backbones import load_backbone
 from ..errors import MissingExtraError, UnavailableError, UsageError
-from ..personal.batcher import Batcher
-from ..personal.cache import Cache
-from ..personal.mixed import Engine
-from ..personal.store import Place, Store
-from ..personal.worker import Worker
 from ..processes import HERE, free_port, interruptible, is_loopback, only_one
-from ..training.process import prepare, usable_cores
+from ..training.torch_settings import prepare, usable_cores
 from .app import create_app
+from .engine.batcher import Batcher
+from .engine.cache import Cache
+from .engine.multi_user import Engine
 from .run import ADMIN, Plan, Say, admin_token, own_token, place
 from .settings import Settings, hash_token
+from .store import Place, Store
+from .worker import Worker
 
 NAME = "filmtransfer"
 AT_ONCE = 1000  # requests of one replica, event streams included; what is too much is refused further in

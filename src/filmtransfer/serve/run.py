@@ -24,15 +24,15 @@ import uvicorn
 from ..backbones import load_backbone
 from ..errors import InputError, UnavailableError, UsageError
 from ..files import write_atomically
-from ..personal.batcher import Batcher
-from ..personal.cache import Cache
-from ..personal.mixed import Engine
-from ..personal.store import Place, Store
-from ..personal.worker import LEASE
 from ..processes import interruptible, is_loopback, only_one
-from ..training.process import usable_cores
+from ..training.torch_settings import usable_cores
 from .app import create_app
+from .engine.batcher import Batcher
+from .engine.cache import Cache
+from .engine.multi_user import Engine
 from .settings import Settings, hash_token
+from .store import Place, Store
+from .worker import LEASE
 from .workers import Workers
 
 ADMIN, ME, LOG = "admin-token", "me-token", "serve.log"

@@ -10,12 +10,12 @@ from typing import Annotated
 import anyio
 from fastapi import Depends, Request
 
-from ..personal.batcher import Batcher
-from ..personal.cache import Cache
-from ..personal.mixed import Engine
-from ..personal.store import Store
+from .engine.batcher import Batcher
+from .engine.cache import Cache
+from .engine.multi_user import Engine
 from .metrics import Metrics
 from .settings import Settings
+from .store import Store
 
 
 @dataclass

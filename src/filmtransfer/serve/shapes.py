@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..personal import store as rows
+from . import store as rows
 
 MAX_NUMBER = 2**31 - 1
 

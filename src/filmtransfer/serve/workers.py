@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..processes import Child
 
-MODULE = "filmtransfer.personal.worker"
+MODULE = "filmtransfer.serve.worker"
 LOOK_SECONDS = 0.5
 LIVED = 60.0  # seconds after which an end is bad luck and not a mistake that comes again at once
 PATIENCE = 60.0  # the longest wait before another one is started

@@ -12,14 +12,14 @@ from ..episodes import choose_split, trainable
 from ..heads import SingularError
 from ..model import AdaptedModel
 from ..seeding import generator
-from .batch import train_batches
-from .cache import Activations, check_budget
-from .choose import WITHOUT_ESTIMATE, choose, hold_out, interpolate, snapshot
-from .finetune import finetune
-from .gradient import NonFiniteError
-from .loop import History, Watch
+from .baselines.batch import train_batches
+from .finetune.activations import Activations, check_budget
+from .finetune.episodic import finetune
+from .finetune.gradient import NonFiniteError
+from .finetune.interpolation import WITHOUT_ESTIMATE, choose, hold_out, interpolate, snapshot
+from .finetune.loop import History, Watch
 from .presets import Settings
-from .profile import Profile
+from .profiler import Profile
 
 
 @dataclass(frozen=True)

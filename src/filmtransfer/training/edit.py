@@ -20,7 +20,7 @@ from torch import Tensor
 from ..errors import InputError, UsageError
 from ..heads import GaussianHead, Prior, log_prior
 from ..model import Support, Update
-from .judge import Judgement, judge
+from .assess.assessment import Judgement, judge
 
 
 @dataclass(frozen=True)

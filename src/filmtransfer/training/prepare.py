@@ -11,10 +11,10 @@ from ..data import LabelledImages, LoadedImages, largest_side, load, resize
 from ..errors import UsageError
 from ..heads import GaussianHead
 from ..model import AdaptedModel, Hardware
-from .batch import Cosine
-from .parallel import World
+from .baselines.batch import Cosine
+from .baselines.noah_search import find_subnet
+from .finetune.parallel import World
 from .presets import Settings
-from .subnet import find_subnet
 
 UNEQUAL = 3  # say so when the largest class has more than this many times the images of the smallest
 

@@ -16,8 +16,8 @@ from ..data.pixels import MAX_SIZE
 from ..episodes import choose_split
 from ..errors import UsageError, choices
 from ..model import Body
-from .batch import Cosine, Rule
-from .hyperrule import MARGIN, SMALL, HyperRule, resolution, schedule
+from .baselines.batch import Cosine, Rule
+from .baselines.hyperrule import MARGIN, SMALL, HyperRule, resolution, schedule
 
 ALL_WEIGHTS = 1e-4  # Adam's rate where every weight is learned: FiLM's would ruin them
 SMALL_IMAGE = 32  # "unless the image size was 32×32 pixels or less" (paper)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ...training.evaluate import wilson
-from ...training.judge import calibration_error
+from ...training.assess.assessment import calibration_error
+from ...training.assess.evaluation import wilson
 from ..drawing import Scale, bottom, figure, left, line, percents, words
 from ..markup import Markup, join, paragraph, tag
 from ..subject import Judged, Subject

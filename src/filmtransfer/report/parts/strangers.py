@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...training.evaluate import wilson
+from ...training.assess.evaluation import wilson
 from ..drawing import Scale, bottom, figure, line, words
 from ..markup import Markup, join, name_of_class, paragraph, tag, text
 from ..pictures import Sheet

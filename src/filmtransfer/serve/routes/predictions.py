@@ -10,12 +10,12 @@ from fastapi import APIRouter, Query, Request
 from torch import Tensor
 
 from ...errors import InputError
-from ...personal.mixed import Member
-from ...personal.store import ConflictError
 from .. import pictures, shapes
 from ..auth import TheUser
+from ..engine.multi_user import Member
 from ..service import Service, TheService
 from ..shapes import GUARDED, errors
+from ..store import ConflictError
 
 router = APIRouter(prefix="/api/predictions", tags=["predictions"], responses=errors(*GUARDED))
 

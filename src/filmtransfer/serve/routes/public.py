@@ -9,10 +9,10 @@ from importlib import resources
 from fastapi import APIRouter, Request, Response
 
 from ... import __version__
-from ...personal.store import NotFoundError, StoreGoneError
 from .. import shapes
 from ..service import TheService
 from ..shapes import errors
+from ..store import NotFoundError, StoreGoneError
 
 router = APIRouter(tags=["public"])
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Depends, Response
 
-from ...personal.store import Quota
 from .. import shapes
 from ..auth import AdminOnly
 from ..service import TheService, TheStore
 from ..shapes import GUARDED, errors
+from ..store import Quota
 from .bodies import json_only
 
 router = APIRouter(prefix="/api/users", tags=["admin"], dependencies=[AdminOnly], responses=errors(*GUARDED))

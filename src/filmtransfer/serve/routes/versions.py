@@ -6,12 +6,12 @@ from anyio import to_thread
 from fastapi import APIRouter, Depends, Request, Response
 
 from ...errors import UpdateFileError
-from ...personal.store import NotFoundError, Version
 from .. import shapes
 from ..auth import TheUser
 from ..errors import Refusal
 from ..service import Service, TheService, TheStore
 from ..shapes import GUARDED, errors
+from ..store import NotFoundError, Version
 from .bodies import json_only
 
 router = APIRouter(prefix="/api/versions", tags=["versions"], responses=errors(*GUARDED))

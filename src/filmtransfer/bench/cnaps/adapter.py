@@ -1,0 +1,141 @@
+"""Simple CNAPs: FiLM numbers generated from the support images in one pass, instead of learned for each task.
+
+A set encoder turns the bare features of the support images into one vector (the mean of an encoding of each), and a
+small network for each FiLM site turns that into Δγ and Δβ: ψ = (1 + Δγ, Δβ). The last layers begin at 0, so a generator
+that was never trained leaves the backbone as it is. The head is Mahalanobis.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ...backbones import Backbone
+from ...errors import InputError, UpdateFileError
+from ...files import write_atomically
+from ...model.tensor_file import pack, unpack
+from ...seeding import generator
+
+KEY = "filmtransfer-cnaps"
+FORMAT = 1
+
+
+class CNAPs(nn.Module):
+    """The set encoder and the generators; what is shared by all users beside the backbone."""
+
+    def __init__(self, backbone: Backbone, embedding: int = 64, hidden: int = 64, seed: int = 0) -> None:
+        super().__init__()
+        self.backbone_name, self.backbone_digest = backbone.name, backbone.digest
+        self.embedding, self.hidden = embedding, hidden
+        self.encoder = nn.Linear(backbone.features, embedding)
+        self.generators = nn.ModuleDict()
+        for site in backbone.sites:
+            channels = _channels(backbone.module.get_submodule(site))
+            self.generators[_key(site)] = nn.Sequential(
+                nn.Linear(embedding, hidden), nn.ELU(), nn.Linear(hidden, 2 * channels)
+            )
+        self._start(generator(seed, "cnaps"))
+        self.results: dict[str, Any] = {}  # how it was trained, and how good it was
+
+    @torch.no_grad()
+    def _start(self, stream: torch.Generator) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                module.weight.normal_(0, module.in_features**-0.5, generator=stream)
+                module.bias.zero_()
+        for network in self.generators.values():
+            last = network[2]  # type: ignore[index]
+            last.weight.zero_()
+
+    def encode(self, features: Tensor) -> Tensor:
+        """One vector (E) for a support set of bare features (N, D), whatever their order."""
+        even = F.layer_norm(features, features.shape[-1:])  # backbones differ in how large features are
+        vector: Tensor = F.elu(self.encoder(even)).mean(0)
+        return vector
+
+    def changes(self, features: Tensor) -> dict[str, Tensor]:
+        """Δγ and Δβ by site."""
+        vector = self.encode(features)
+        found: dict[str, Tensor] = {}
+        for key, network in self.generators.items():
+            gamma, beta = network(vector).chunk(2)
+            found[f"{_site(key)}.gamma"], found[f"{_site(key)}.beta"] = gamma, beta
+        return found
+
+    def film(self, features: Tensor) -> dict[str, Tensor]:
+        """ψ for a task, from the bare features of its support images."""
+        return {name: delta + name.endswith("gamma") for name, delta in self.changes(features).items()}
+
+    def numbers(self) -> int:
+        return sum(p.numel() for p in self.parameters())
+
+    def save(self, path: str | Path) -> int:
+        """Write it atomically; returns its size in bytes."""
+        if not all(bool(torch.isfinite(p).all()) for p in self.parameters()):
+            raise InputError(
+                "What was learned is not made of finite numbers; nothing was written.",
+                "Try a smaller learning rate.",
+            )
+        meta = {
+            "format": FORMAT,
+            "backbone": {"name": self.backbone_name, "sha256": self.backbone_digest},
+            "embedding": self.embedding,
+            "hidden": self.hidden,
+            "results": self.results,
+        }
+        content = pack(self.state_dict(), KEY, json.dumps(meta, sort_keys=True))
+        write_atomically(path, content)
+        return len(content)
+
+    @classmethod
+    def load(cls, path: str | Path, backbone: Backbone) -> CNAPs:
+        """Read and check a file; it belongs to the backbone it was trained with."""
+        hint = "Train it with 'fit bench cnaps train'."
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise UpdateFileError(f"{path} cannot be read ({error.strerror}).", hint) from None
+        tensors, meta = unpack(content, KEY, str(path), hint)
+        if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+            raise UpdateFileError(f"{path} holds no Simple CNAPs that this version can read.", hint)
+        try:
+            name, digest = str(meta["backbone"]["name"]), str(meta["backbone"]["sha256"])
+            sizes = int(meta["embedding"]), int(meta["hidden"])
+        except (KeyError, TypeError, ValueError):
+            raise UpdateFileError(f"{path} lacks something or holds it wrongly.", hint) from None
+        if digest != backbone.digest:
+            raise UpdateFileError(
+                f"{path} was trained with {name}, weights {digest[:12]}…; the backbone here is {backbone.name}, "
+                f"weights {backbone.digest[:12]}….",
+                hint,
+            )
+        if not all(0 < size <= 4096 for size in sizes):
+            raise UpdateFileError(f"{path} lacks something or holds it wrongly.", hint)
+        made = cls(backbone, *sizes)
+        found = {k: tuple(t.shape) for k, t in tensors.items()}
+        if found != {k: tuple(t.shape) for k, t in made.state_dict().items()} or not all(
+            t.is_floating_point() and bool(torch.isfinite(t).all()) for t in tensors.values()
+        ):
+            raise UpdateFileError(f"{path} does not fit {backbone.name}, or is not made of numbers.", hint)
+        made.load_state_dict(tensors)
+        made.results = dict(meta.get("results") or {})
+        return made
+
+
+def _key(site: str) -> str:
+    return site.replace(".", "/")  # a module's name has no dots
+
+
+def _site(key: str) -> str:
+    return key.replace("/", ".")
+
+
+def _channels(norm: nn.Module) -> int:
+    weight = norm.weight
+    assert isinstance(weight, Tensor)
+    return weight.numel()

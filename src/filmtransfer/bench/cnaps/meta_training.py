@@ -1,0 +1,180 @@
+"""Meta-training of Simple CNAPs: episode after episode, of another data set or user each time.
+
+The loss of a task goes through the head and the backbone to ψ, and from there to the generators. ψ is cut out of the
+graph, so that the engine can run the images in micro-batches: the gradient gathers on copies of ψ and then passes the
+generators once. The gradient is exact; memory is that of a micro-batch and the support set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import film
+from ...backbones import Backbone
+from ...episodes import Episode, episodes, video_episodes
+from ...errors import InputError
+from ...heads.mahalanobis import Mahalanobis
+from ...model import AdaptedModel, Body
+from ...seeding import generator, integer
+from ...training.assess.evaluation import mean_interval
+from ...training.finetune.gradient import StepResult, accumulate
+from ...training.finetune.loop import History, Watch, run_steps
+from .adapter import CNAPs
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where tasks come from: images of a data set, or clips of a user's videos (T frames to each label)."""
+
+    name: str
+    pixels: Tensor  # (N·T, 3, S, S)
+    labels: Tensor  # (N)
+    length: int = 1  # T
+    videos: Tensor | None = None  # (N)
+
+    def tasks(self, support_size: int, max_query: int, seed: int) -> Iterator[Episode]:
+        """Divided anew each time; no video on both sides."""
+        if self.videos is not None:
+            return video_episodes(self.labels, self.videos, support_size, seed, max_query=max_query)
+        return episodes(self.labels, "resplit", support_size, seed, max_query)
+
+    def frames(self, indices: Tensor) -> Tensor:
+        rows = (indices[:, None] * self.length + torch.arange(self.length)).flatten()
+        return self.pixels[rows]
+
+
+@dataclass(frozen=True)
+class MetaSettings:
+    """How it is trained."""
+
+    steps: int = 200
+    learning_rate: float = 1e-4
+    support_size: int = 50
+    max_query: int = 50
+    penalty: float = 1e-3  # on the squares of Δγ and Δβ
+    micro_batch: int = 32
+
+
+def bare_model(backbone: Backbone, image_size: int) -> AdaptedModel:
+    """The backbone with FiLM layers that nothing learns, and the Mahalanobis head."""
+    return AdaptedModel(backbone, Mahalanobis(), image_size, body=Body(train="none"))
+
+
+def embedder(model: AdaptedModel, source: Source, numbers: dict[str, Tensor]) -> Callable[[Tensor], Tensor]:
+    """From indices to features under ψ, with a graph to ψ."""
+
+    def embed(indices: Tensor) -> Tensor:
+        frames = source.frames(indices)
+        with film.per_sample(model.network, [numbers] * len(frames)):
+            features = model.embed(frames)
+        clips: Tensor = features.unflatten(0, (len(indices), source.length)).mean(1)
+        return clips
+
+    return embed
+
+
+@torch.no_grad()
+def bare_features(model: AdaptedModel, source: Source) -> Tensor:
+    """What the set encoder sees: the same for ever, so computed once."""
+    features = model.features(source.pixels)
+    clips: Tensor = features.unflatten(0, (len(source.labels), source.length)).mean(1)
+    return clips
+
+
+def task_gradient(
+    cnaps: CNAPs, model: AdaptedModel, source: Source, bare: Tensor, task: Episode, settings: MetaSettings
+) -> StepResult:
+    """Add the gradient of a task's loss to the parameters of the set encoder and the generators."""
+    changes = cnaps.changes(bare[task.support])
+    copies = {name: (d.detach() + name.endswith("gamma")).requires_grad_() for name, d in changes.items()}
+    result = accumulate(embedder(model, source, copies), model.head, task, settings.micro_batch)
+    gradients = []
+    for name, delta in changes.items():
+        of_loss, of_penalty = copies[name].grad, 2 * settings.penalty * delta.detach()
+        gradients.append(of_penalty if of_loss is None else of_loss + of_penalty)
+    torch.autograd.backward(list(changes.values()), gradients)
+    return result
+
+
+def meta_train(
+    cnaps: CNAPs,
+    model: AdaptedModel,
+    sources: Sequence[Source],
+    settings: MetaSettings,
+    *,
+    seed: int = 0,
+    watch: Watch | None = None,
+    time_limit: float | None = None,
+) -> History:
+    """Take the steps; each on a task of a source drawn at random."""
+    if not sources:
+        raise InputError("There is nothing to meta-train on.", "Name a data set, or ORBIT's folder.")
+    for source in sources:
+        if len(torch.unique(source.labels)) < 2:
+            raise InputError(
+                f"{source.name} has one class.", "A task needs two classes to tell from each other."
+            )
+    bare = [bare_features(model, source) for source in sources]
+    tasks = [
+        source.tasks(settings.support_size, settings.max_query, seed * 1000 + i)
+        for i, source in enumerate(sources)
+    ]
+    draw = generator(seed, "sources")
+    learned = list(cnaps.parameters())
+
+    def backward() -> StepResult:
+        i = integer(0, len(sources) - 1, draw)
+        return task_gradient(cnaps, model, sources[i], bare[i], next(tasks[i]), settings)
+
+    return run_steps(
+        backward,
+        learned,
+        torch.optim.Adam(learned, lr=settings.learning_rate),
+        settings.steps,
+        watch=watch,
+        time_limit=time_limit,
+    )
+
+
+@torch.no_grad()
+def task_accuracy(
+    cnaps: CNAPs | None, model: AdaptedModel, source: Source, task: Episode, batch: int = 32
+) -> float:
+    """Accuracy on a task's query images; without ``cnaps`` that of the bare backbone."""
+    both = torch.unique(torch.cat([task.support, task.query]))
+    place = {int(i): row for row, i in enumerate(both)}
+    rows = {"support": task.support, "query": task.query}
+    at = {name: torch.tensor([place[int(i)] for i in indices]) for name, indices in rows.items()}
+    plain: dict[str, Tensor] = {}
+    features = torch.cat([embedder(model, source, plain)(part) for part in both.split(batch)])
+    if cnaps is not None:
+        numbers = cnaps.film(features[at["support"]])
+        features = torch.cat([embedder(model, source, numbers)(part) for part in both.split(batch)])
+    head = model.head.configure(features[at["support"]], task.support_labels)
+    found = head.logits(features[at["query"]]).argmax(1).cpu()
+    return float((found == task.query_labels).double().mean())
+
+
+def compare(
+    cnaps: CNAPs, model: AdaptedModel, source: Source, settings: MetaSettings, tasks: int, seed: int
+) -> dict[str, Any]:
+    """Accuracy on tasks of classes that training has not seen: the bare backbone's, the generated, and the gain."""
+    stream = source.tasks(settings.support_size, settings.max_query, seed * 1000 + 999)
+    drawn = [next(stream) for _ in range(tasks)]
+    frozen = [task_accuracy(None, model, source, task) for task in drawn]
+    generated = [task_accuracy(cnaps, model, source, task) for task in drawn]
+    gain, interval = mean_interval([b - a for a, b in zip(frozen, generated, strict=True)])
+    return {
+        "set": source.name,
+        "classes": len(torch.unique(source.labels)),
+        "tasks": tasks,
+        "frozen": sum(frozen) / tasks,
+        "generated": sum(generated) / tasks,
+        "gain": gain,
+        "interval": interval,
+    }

@@ -1,0 +1,1 @@
+"""The ORBIT benchmark: personal object recognition from a user's videos."""

@@ -1,0 +1,174 @@
+"""ORBIT as it is published: users, their objects, and clean and clutter videos of each.
+
+    ROOT/test/USER/OBJECT/{clean,clutter}/VIDEO/*.jpg        frames, as published (train, validation, test)
+    ROOT/USER/OBJECT/{clean,clutter}/VIDEO.mp4               plain videos of one's own; the two may be mixed
+    ROOT/annotations/test/VIDEO.json                         optional: which frames do not show the object
+
+Nothing is decoded here but what is asked for. What cannot be used is left out, with a line that says why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from torch import Tensor
+
+from ...data.images import Skipped, read_squares
+from ...data.pixels import SUFFIXES, PixelSpec
+from ...data.videos import VIDEO_SUFFIXES, frame_times, read_frames
+from ...errors import InputError, UsageError
+
+MODES = ("train", "validation", "test")
+TYPES = ("clean", "clutter")
+FRAME_CAP = 1000  # of one video (ORBIT's protocol)
+ABSENT = "object_not_present_issue"
+
+
+@dataclass(frozen=True)
+class Video:
+    """A folder of frames, or a file; ``rate`` frames a second are taken of a file (None: all)."""
+
+    path: Path
+    annotations: Path | None = None
+    rate: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.path.stem if self.path.is_file() else self.path.name
+
+    @cached_property
+    def frames(self) -> Sequence[Path | int]:
+        """Its frames, at most 1000: files, or places in a video file."""
+        if self.path.is_dir():
+            return [p for p in _entries(self.path) if p.suffix.lower() in SUFFIXES][:FRAME_CAP]
+        return [i for i, _ in frame_times(self.path, self.rate)][:FRAME_CAP]
+
+    @cached_property
+    def absent(self) -> list[bool]:
+        """For each frame whether it is noted that the object is not to be seen; nobody noted: it is."""
+        if self.annotations is None or not self.annotations.is_file():
+            return [False] * len(self.frames)
+        try:
+            notes = json.loads(self.annotations.read_text(encoding="utf-8"))
+            names = [f.name if isinstance(f, Path) else str(f) for f in self.frames]
+            return [bool((notes.get(name) or {}).get(ABSENT)) for name in names]
+        except (OSError, ValueError, AttributeError) as error:
+            raise InputError(f"{self.annotations} cannot be read ({str(error)[:80]}).") from None
+
+    def read(self, chosen: Sequence[int], spec: PixelSpec) -> tuple[list[Tensor | None], list[Skipped]]:
+        """Those frames as uint8 (3, S, S), None where one cannot be read; and why not."""
+        if self.path.is_dir():
+            paths = [self.frames[i] for i in chosen]
+            return read_squares(paths, spec, [str(path) for path in paths])
+        places = [int(str(self.frames[i])) for i in chosen]
+        try:
+            pictures = dict(zip(sorted(set(places)), read_frames(self.path, places), strict=True))
+        except InputError as error:
+            return [None] * len(places), [Skipped(str(self.path), error.message)]
+        names = [f"{self.path} frame {place}" for place in places]
+        return read_squares([pictures[place] for place in places], spec, names)
+
+
+@dataclass(frozen=True)
+class Thing:
+    """An object of a user, with its videos."""
+
+    name: str
+    clean: list[Video]
+    clutter: list[Video]
+
+
+@dataclass(frozen=True)
+class User:
+    """Someone with objects to recognise; ``notes`` say what was left out."""
+
+    name: str
+    objects: list[Thing]
+    notes: list[str] = field(default_factory=list)
+
+
+def user_names(root: str | Path, mode: str = "test") -> list[str]:
+    """The users below ``root/mode``, or below ``root`` itself if it has no such folder."""
+    base = _base(Path(root), mode)
+    names = [p.name for p in _folders(base) if any(_is_object(q) for q in _folders(p))]
+    if not names:
+        raise InputError(
+            f"{base} has no users of ORBIT.",
+            "It needs folders as in USER/OBJECT/clean/VIDEO/frame.jpg or USER/OBJECT/clean/VIDEO.mp4.",
+        )
+    return names
+
+
+def read_user(root: str | Path, name: str, mode: str = "test", rate: float | None = None) -> User:
+    """A user's objects; videos without a frame, and objects without a clean video, are left out."""
+    base = _base(Path(root), mode)
+    annotations = base.parent / "annotations" / mode if base.name == mode else base / "annotations"
+    user = User(name, [])
+    if not (base / name).is_dir():
+        raise InputError(
+            f"There is no user {name} in {base}.", f"Users: {', '.join(user_names(root, mode))}."
+        )
+    for place in _folders(base / name):
+        if not _is_object(place):
+            user.notes.append(f"{place.name} has neither a clean nor a clutter folder: left out.")
+            continue
+        videos = {kind: list(_videos(place / kind, annotations, rate, user.notes)) for kind in TYPES}
+        if not videos["clean"]:
+            user.notes.append(f"{place.name} has no clean video to learn from: left out.")
+            continue
+        if not videos["clutter"]:
+            user.notes.append(f"{place.name} has no clutter video: it is learned, and not asked for there.")
+        user.objects.append(Thing(place.name, videos["clean"], videos["clutter"]))
+    return user
+
+
+def _base(root: Path, mode: str) -> Path:
+    if mode not in MODES:
+        raise UsageError(f"ORBIT has no part {mode!r}.", f"Choose one of: {', '.join(MODES)}.")
+    if not root.is_dir():
+        raise InputError(f"There is no folder {root}.", "Name ORBIT's folder with --data-root.")
+    if (root / mode).is_dir():
+        return root / mode
+    if other := [m for m in MODES if (root / m).is_dir()]:
+        raise InputError(f"{root} has no part {mode}.", f"It has: {', '.join(other)}.")
+    return root
+
+
+def _videos(folder: Path, annotations: Path, rate: float | None, notes: list[str]) -> Iterator[Video]:
+    where = f"{folder.parent.name}/{folder.name}"
+    if not folder.is_dir():
+        return
+    if loose := [p for p in _entries(folder) if p.suffix.lower() in SUFFIXES and p.is_file()]:
+        notes.append(f"{len(loose)} images directly in {where} belong to no video: left out.")
+    for place in _entries(folder):
+        if not place.is_dir() and place.suffix.lower() not in VIDEO_SUFFIXES:
+            continue
+        video = Video(place, annotations / f"{place.stem if place.is_file() else place.name}.json", rate)
+        try:
+            empty = not video.frames
+        except InputError as error:
+            notes.append(f"{where}/{place.name}: {error.message}: left out.")
+            continue
+        if empty:
+            notes.append(f"{where}/{place.name} has no frames: left out.")
+        else:
+            yield video
+
+
+def _is_object(place: Path) -> bool:
+    return any((place / kind).is_dir() for kind in TYPES)
+
+
+def _folders(place: Path) -> list[Path]:
+    return [p for p in _entries(place) if p.is_dir()]
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(p for p in folder.iterdir() if not p.name.startswith("."))
+    except OSError as error:
+        raise InputError(f"{folder} cannot be read ({error.strerror}).") from None

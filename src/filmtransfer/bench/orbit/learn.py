@@ -1,0 +1,196 @@
+"""A model for one user: what each method of the paper's table makes of the clips, and what it has to keep for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import film
+from ...backbones import Backbone, load_backbone
+from ...backbones import numbers as known
+from ...data import resize
+from ...episodes import video_episodes
+from ...errors import UsageError
+from ...heads import SingularError, make_head
+from ...heads.mahalanobis import Mahalanobis
+from ...model import AdaptedModel, Body, Hardware
+from ...training.adapt import adapt
+from ...training.finetune.activations import Activations
+from ...training.finetune.clips import Clips
+from ...training.finetune.episodic import finetune
+from ...training.finetune.gradient import NonFiniteError
+from ...training.finetune.interpolation import interpolate, snapshot
+from ...training.finetune.loop import History
+from ...training.presets import ALL_WEIGHTS, Settings, preset
+from ..cnaps.adapter import CNAPs
+from .tasks import Learned
+
+OWN = (
+    "train", "steps", "learning_rate", "split", "image_size", "support_size", "max_query", "micro_batch",
+    "film_from", "cache_mb", "batch",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a run learns: a method's settings, with the backbone it learns on."""
+
+    head: str
+    settings: Settings
+    backbone: Backbone
+    hardware: Hardware
+    cnaps: CNAPs | None = None
+
+    @property
+    def side(self) -> int:
+        """The side of the squares that have to be read."""
+        if self.settings.rule == "hyperrule" and self.settings.train == "all":
+            return max(self.size, self.backbone.fit_size(self.settings.train_size_for(0)))
+        return self.size
+
+    @property
+    def size(self) -> int:
+        return self.backbone.fit_size(self.settings.image_size)
+
+
+@dataclass(frozen=True)
+class Personal:
+    """A user's model, and the numbers it consists of: shared by all users, and the user's own."""
+
+    model: AdaptedModel
+    history: History
+    shared: int
+    own: int
+
+
+def prepare(settings: Mapping[str, Any]) -> Method:
+    """Look at every choice and load the backbone."""
+    chosen = {k: settings[k] for k in OWN if k in settings}
+    said = preset(str(settings.get("preset", "orbit_b0")))
+    if "image_size" in chosen:
+        chosen["small_image_size"] = chosen["image_size"]
+    if chosen.get("train") == "all" and said.rule != "hyperrule":
+        chosen.setdefault("learning_rate", ALL_WEIGHTS)
+    full = (chosen.get("train") or said.train) == "all"
+    backbone = _backbone(str(settings["backbone"]), settings.get("weights"), not full)
+    found = said.with_choices(**chosen)
+    hardware = Hardware.choose(str(settings.get("device", "auto")))
+    head = str(settings["head"])
+    cnaps = None
+    if head == "mahalanobis":
+        if "cnaps" not in settings:
+            raise UsageError(
+                "Simple CNAPs has not been trained.", "Name its file with --cnaps ('fit bench cnaps train')."
+            )
+        cnaps = CNAPs.load(settings["cnaps"], backbone).to(hardware.device)
+    else:
+        make_head(head)
+    if found.steps is not None:  # else the HyperRule's, by the number of frames
+        found = found.on(backbone)
+    return Method(head, found, backbone, hardware, cnaps)
+
+
+def learn(method: Method, task: Learned, length: int, classes: int, seed: int) -> Personal:
+    """From clips of a user's objects to the user's model."""
+    if method.cnaps is not None:
+        model, history = _generate(method, method.cnaps, task, length), History()
+    elif method.head == "linear" and method.settings.train != "none":
+        model, history = _train_batches(method, task, length, seed)
+    else:
+        model, history = _finetune(method, task, length, seed)
+    shared, own = numbers(method, model, classes)
+    return Personal(model, history, shared, own)
+
+
+def numbers(method: Method, model: AdaptedModel, classes: int) -> tuple[int, int]:
+    """Shared and own numbers by the paper's count (its table of ORBIT)."""
+    d, weights = method.backbone.features, known(method.backbone.name).parameters
+    heads = {
+        "lda": (d + 1) * classes,
+        "linear": (d + 1) * classes,
+        "protonets": d * classes,
+        "qda": d * (d + 3) // 2 * classes,
+        "mahalanobis": d * (d + 3) // 2 * classes,
+    }
+    body = sum(p.numel() for p in model.moving().values())
+    if method.settings.train == "all" and method.cnaps is None:
+        return 0, heads[method.head] + body
+    generated = 0 if method.cnaps is None else method.cnaps.numbers()
+    return weights + generated, heads[method.head] + body
+
+
+def _finetune(method: Method, task: Learned, length: int, seed: int) -> tuple[AdaptedModel, History]:
+    """FiT: 50 steps on episodes by Algorithm 3; with nothing to learn (FineTuner, ProtoNets) the head at once."""
+    settings = method.settings
+    model = _model(method, settings.body(), make_head(method.head), seed)
+    frames = Activations(model, task.pixels, settings.cache_mb)
+    clips = Clips(frames, length)
+    history, start = History(), snapshot(model)
+    if settings.steps and settings.train != "none":
+        tasks = video_episodes(
+            task.labels,
+            task.videos,
+            settings.support_size,
+            seed,
+            once=settings.split == "split",
+            max_query=settings.max_query,
+        )
+        batch = settings.with_choices(micro_batch=max(1, settings.micro_batch // length))
+        history = finetune(model, task.pixels, task.labels, batch, seed=seed, embed=clips, tasks=tasks)
+    try:
+        _build(model, clips.features(), task.labels)
+        whole = model.head.finite()
+    except SingularError:
+        whole = False
+    if not whole and history.steps:  # better the frozen backbone than ruin
+        history.stopped = "not finite"
+        interpolate(model, start, start, 0.0)
+        _build(model, clips.features(), task.labels)
+    return model, history
+
+
+def _build(model: AdaptedModel, features: Tensor, labels: Tensor) -> None:
+    if not bool(torch.isfinite(features).all()):
+        raise SingularError
+    model.build_head(features, labels)
+
+
+def _train_batches(method: Method, task: Learned, length: int, seed: int) -> tuple[AdaptedModel, History]:
+    """BiT: every weight, on the frames as images. A mean of features has the mean of their logits."""
+    settings = method.settings
+    labels = task.labels.repeat_interleave(length)
+    settings = settings.on(method.backbone, len(labels))
+    model = _model(method, settings.body(), make_head(method.head), seed)
+    small = method.backbone.fit_size(settings.train_size_for(0))
+    interpolation = method.backbone.pixels.interpolation
+    pixels, larger = (resize(task.pixels, size, interpolation) for size in (method.size, small))
+    try:
+        return model, adapt(model, pixels, larger, labels, settings, seed=seed).history
+    except NonFiniteError:
+        raise UsageError(
+            f"{method.backbone.name} gives no finite features.", "Are its weights whole?"
+        ) from None
+
+
+def _generate(method: Method, cnaps: CNAPs, task: Learned, length: int) -> AdaptedModel:
+    """Simple CNAPs: ψ from the clips in one pass."""
+    model = _model(method, Body(train="none"), Mahalanobis(), 0)
+    clips = Clips(Activations(model, task.pixels, 0), length)
+    with torch.no_grad():
+        film.load(model.network, {k: v.cpu() for k, v in cnaps.film(clips.features()).items()})
+    _build(model, clips.features(), task.labels)
+    return model
+
+
+def _model(method: Method, body: Body, head: Any, seed: int) -> AdaptedModel:
+    return AdaptedModel(method.backbone, head, method.size, body=body, seed=seed, hardware=method.hardware)
+
+
+@lru_cache(maxsize=2)
+def _backbone(name: str, weights: str | None, fold: bool) -> Backbone:
+    return load_backbone(name, weights, fold=fold)

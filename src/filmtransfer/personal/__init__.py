@@ -1,1 +1,0 @@
-"""Personalization: many users, one backbone, one small update each."""

@@ -1,0 +1,83 @@
+"""The members in memory: the most recently asked-for ones, within a budget, each loaded once."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from ...errors import UsageError
+from .multi_user import Member
+
+MB = 2**20
+Key = tuple[str, int]  # user, version
+
+
+class Cache:
+    """At most ``megabytes`` of members by (user, version); the least recently used one goes first. Thread-safe."""
+
+    def __init__(self, megabytes: float) -> None:
+        if not megabytes >= 0:
+            raise UsageError(f"A cache of {megabytes} MB is not possible.", "Give at least 0.")
+        self.limit = int(megabytes * MB)
+        self.nbytes = 0
+        self.hits = 0
+        self.misses = 0
+        self._members: OrderedDict[Key, tuple[Member, int]] = OrderedDict()
+        self._loading: dict[Key, Future[Member]] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def get(self, key: Key, load: Callable[[], Member]) -> Member:
+        """The member of a key. Who comes while it is being loaded waits for it, and shares an error too."""
+        with self._lock:
+            if key in self._members:
+                self.hits += 1
+                self._members.move_to_end(key)
+                return self._members[key][0]
+            self.misses += 1
+            coming = self._loading.get(key)
+            mine = coming is None
+            if coming is None:
+                coming = self._loading[key] = Future()
+        if not mine:
+            return coming.result()
+        try:
+            member = load()
+        except BaseException as error:
+            with self._lock:
+                self._forget(key, coming)
+            coming.set_exception(error)
+            raise
+        with self._lock:
+            if self._forget(key, coming):  # else it was dropped meanwhile, and must not come back
+                self._keep(key, member)
+        coming.set_result(member)
+        return member
+
+    def drop(self, user: str) -> None:
+        """Forget all versions of a user, also those that are being loaded."""
+        with self._lock:
+            for key in [key for key in self._members if key[0] == user]:
+                self.nbytes -= self._members.pop(key)[1]
+            for key in [key for key in self._loading if key[0] == user]:
+                del self._loading[key]
+
+    def _forget(self, key: Key, coming: Future[Member]) -> bool:
+        """It is no longer being loaded; whether it was still wanted."""
+        wanted = self._loading.get(key) is coming
+        if wanted:
+            del self._loading[key]
+        return wanted
+
+    def _keep(self, key: Key, member: Member) -> None:
+        size = member.nbytes
+        if size > self.limit:
+            return
+        self._members[key] = (member, size)
+        self.nbytes += size
+        while self.nbytes > self.limit:
+            self.nbytes -= self._members.popitem(last=False)[1][1]

@@ -1,0 +1,1 @@
+"""Assessment without a test set: leave-one-out estimates, calibration, evaluation."""

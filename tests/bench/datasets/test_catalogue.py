@@ -1,0 +1,119 @@
+"""The catalogue against the published figures, and the inventory of a data folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from filmtransfer.bench.datasets import DATASETS, VTAB, inventory, load_set
+from filmtransfer.bench.datasets.find import entry_of
+from filmtransfer.bench.datasets.flowers import FLOWERS
+from filmtransfer.errors import InputError
+from tests.bench.datasets import making
+
+# Column C of the paper's VTAB table, in its order.
+PUBLISHED = {
+    "caltech101": 102,
+    "cifar100": 100,
+    "flowers102": 102,
+    "oxford_pets": 37,
+    "sun397": 397,
+    "svhn": 10,
+    "dtd": 47,
+    "eurosat": 10,
+    "resisc45": 45,
+    "patch_camelyon": 2,
+    "diabetic_retinopathy": 5,
+    "clevr_count": 8,
+    "clevr_distance": 6,
+    "dsprites_location": 16,
+    "dsprites_orientation": 16,
+    "smallnorb_azimuth": 18,
+    "smallnorb_elevation": 9,
+    "dmlab": 6,
+    "kitti_distance": 4,
+}
+
+
+def test_class_counts_are_the_published_ones():
+    assert {name: DATASETS[name].classes for name in VTAB} == PUBLISHED
+    assert list(VTAB) == list(PUBLISHED)
+    assert DATASETS["cifar10"].classes == 10
+    assert set(DATASETS) == {*PUBLISHED, "cifar10"}
+    assert len(FLOWERS) == len(set(FLOWERS)) == 102
+
+
+def test_groups_are_those_of_vtab():
+    groups = [DATASETS[name].group for name in VTAB]
+    assert groups == ["natural"] * 7 + ["specialized"] * 4 + ["structured"] * 8
+    assert DATASETS["cifar10"].group == ""
+
+
+def test_no_name_means_two_sets():
+    names = [name for entry in DATASETS.values() for name in (entry.name, *entry.aliases)]
+    assert len(names) == len(set(names))
+    assert all(entry_of(name) is not None for name in names)
+
+
+def test_every_row_is_complete():
+    for entry in DATASETS.values():
+        assert entry.title, entry.name
+        assert entry.licence, entry.name
+        assert entry.home.startswith("http"), entry.name
+        assert entry.files, entry.name
+        for file in (*entry.files, *entry.instead):
+            assert len(file.sha256) in (0, 64), file.name
+            assert len(file.md5) in (0, 32), file.name
+            assert "/" not in file.name, file.name
+
+
+def test_the_inventory_says_what_is_there_and_what_to_do(tmp_path):
+    making.pets(tmp_path)
+    np.savez(tmp_path / "svhn.npz")  # the inventory does not open it
+    (tmp_path / "dtd" / "train" / "banded").mkdir(parents=True)
+    (tmp_path / "dtd" / "test").mkdir()
+    (tmp_path / "CLEVR_v1.0.zip").write_bytes(b"not opened")
+    (tmp_path / "flowers102").mkdir()
+    (tmp_path / "flowers102" / "setid.mat").write_bytes(b"one of three files")
+    rows = {row.name: row for row in inventory(tmp_path)}
+    assert list(rows) == list(DATASETS)
+    present = {name for name, row in rows.items() if row.present}
+    assert present == {"oxford_pets", "svhn", "dtd", "clevr_count", "clevr_distance"}
+    assert rows["svhn"].source == f"npz: {tmp_path / 'svhn.npz'}"
+    assert rows["oxford_pets"].source.startswith("published: ")
+    assert not (tmp_path / "oxford_pets" / "unpacked").exists()
+    why = rows["flowers102"].why_missing
+    assert why.startswith("Get 102flowers.tgz, imagelabels.mat from https://")
+    assert why.endswith(f"and put them in {tmp_path / 'flowers102'}.")
+    assert rows["cifar10"].classes == 10
+    assert all(bool(row.source) == row.present != bool(row.why_missing) for row in rows.values())
+    with pytest.raises(InputError, match="no data folder"):
+        inventory(tmp_path / "absent")
+
+
+def test_tasks_on_the_same_files_share_them(tmp_path):
+    rows = {row.name: row.why_missing for row in inventory(tmp_path)}
+    assert rows["clevr_count"] == rows["clevr_distance"]
+    assert str(tmp_path / "clevr_count") in rows["clevr_distance"]
+    assert rows["cifar10"] != rows["cifar100"]
+
+
+def test_an_unpacking_that_was_cut_short_is_no_set(tmp_path):
+    (tmp_path / "sun397" / ".unpacked.x1" / "SUN397").mkdir(parents=True)
+    assert "sun397" not in {row.name for row in inventory(tmp_path) if row.present}
+    (tmp_path / "sun397" / "SUN397").mkdir()
+    assert "sun397" in {row.name for row in inventory(tmp_path) if row.present}
+
+
+def test_a_set_unpacked_by_hand_is_found_and_a_partial_one_is_noted(tmp_path):
+    home = tmp_path / "cifar100" / "some" / "cifar-100-python"
+    home.mkdir(parents=True)
+    for name, content in making.cifar100_python().items():
+        (home / Path(name).name).write_bytes(content)
+    assert load_set("cifar100", tmp_path).source == str(tmp_path / "cifar100")
+    packed = making.tar(tmp_path / "cifar-100-python.tar.gz", making.cifar100_python())
+    note, fewer = load_set("cifar100", tmp_path).notes
+    assert fewer.endswith("training images; the published set has 50,000.")
+    assert note == f"{packed} has {packed.stat().st_size:,} bytes; the published file has 169,001,437."

@@ -1,0 +1,38 @@
+"""The small set: ORBIT's layout, the same each time, from the command too."""
+
+from __future__ import annotations
+
+import sys
+
+from filmtransfer.bench.orbit.layout import read_user, user_names
+from filmtransfer.bench.orbit.sample import main, make_sample
+
+TINY = {"users": 1, "objects": 2, "clean": 1, "clutter": 1, "frames": 2, "size": 16}
+
+
+def test_it_is_the_same_each_time(tmp_path):
+    a, b = (make_sample(tmp_path / name, **TINY) for name in "ab")
+    frames = sorted(p.relative_to(a) for p in a.rglob("*.jpg"))
+    assert len(frames) == 8
+    assert all((a / p).read_bytes() == (b / p).read_bytes() for p in frames)
+    assert not any((a / p).read_bytes() == (a / frames[0]).read_bytes() for p in frames[1:])
+
+
+def test_the_command(tmp_path, capsys, monkeypatch):
+    assert main([]) == 2
+    assert main([str(tmp_path), "--film"]) == 2
+    (tmp_path / "file").write_text("")
+    assert main([str(tmp_path / "file")]) == 3
+    monkeypatch.setitem(sys.modules, "av", None)
+    assert main([str(tmp_path / "v"), "--videos"]) == 3
+    err = capsys.readouterr().err
+    assert "usage:" in err
+    assert "filmtransfer[video]" in err
+
+
+def test_users_have_things_that_look_alike(tmp_path):
+    make_sample(tmp_path, **TINY | {"users": 2, "objects": 3})
+    assert user_names(tmp_path) == ["P001", "P002"]
+    names = [thing.name for thing in read_user(tmp_path, "P001").objects]
+    assert len({name.split()[0] for name in names}) == 2  # colours
+    assert len({name.split()[1] for name in names}) == 3  # shapes

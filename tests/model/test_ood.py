@@ -1,0 +1,86 @@
+"""Strangers: direction scores against their definition, thresholds against Student's distribution and simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from filmtransfer import InputError, UsageError
+from filmtransfer.model.ood import Unknown, student_quantile
+
+
+def some(seed=0, rows=30, features=16):
+    stream = torch.Generator().manual_seed(seed)
+    labels = torch.arange(rows) % 3
+    centres = 3 * torch.randn(3, features, generator=stream, dtype=torch.float64)
+    return centres[labels] + torch.randn(rows, features, generator=stream, dtype=torch.float64), labels
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_score_is_cosine_and_largest_logit_in_units_of_their_spread(dtype):
+    features, labels = some()
+    features = features.to(dtype)
+    rng = np.random.default_rng(0)
+    cosines, left, logits = rng.normal(0.7, 0.1, 12), rng.normal(0, 3, (12, 3)), rng.normal(0, 3, (30, 3))
+    unknown = Unknown.of(features, labels, torch.tensor(cosines), torch.tensor(left))
+    means = np.stack([features[labels == c].mean(0).numpy() for c in range(3)])
+    for z, row, score in zip(
+        features.numpy(), logits, unknown.scores(features, torch.tensor(logits)), strict=True
+    ):
+        cosine = (means @ z / np.linalg.norm(means, axis=1) / np.linalg.norm(z)).max()
+        expected = (cosine - cosines.mean()) / cosines.std(ddof=1)
+        expected += (row.max() - left.max(1).mean()) / left.max(1).std(ddof=1)
+        assert score.item() == pytest.approx(expected, abs=0.02)  # directions are kept in a byte a number
+    known = (cosines - cosines.mean()) / cosines.std(ddof=1)
+    known += (left.max(1) - left.max(1).mean()) / left.max(1).std(ddof=1)
+    np.testing.assert_allclose(unknown.known_scores(), np.sort(known), atol=1e-4)
+
+
+def test_length_says_nothing_but_through_the_head():
+    features, labels = some()
+    unknown = Unknown.of(features, labels, torch.rand(5), torch.rand(5, 3))
+    logits = torch.zeros(30, 3)
+    torch.testing.assert_close(unknown.scores(features, logits), unknown.scores(7 * features, logits))
+
+
+def pairs(scores: torch.Tensor) -> torch.Tensor:
+    """Known images whose logits say nothing."""
+    return torch.stack([scores.float(), torch.zeros(len(scores))], 1)
+
+
+@pytest.mark.parametrize("share", [0.9, 0.95, 0.99])
+@pytest.mark.parametrize("degrees", [1, 2, 4, 7, 13, 40, 200])
+def test_student_quantiles_are_scipys(share, degrees):
+    assert student_quantile(share, degrees) == pytest.approx(stats.t.ppf(share, degrees), rel=0.012)
+
+
+def test_three_degrees_are_near_enough():
+    assert student_quantile(0.95, 3) == pytest.approx(stats.t.ppf(0.95, 3), rel=0.02)
+
+
+@pytest.mark.parametrize("count", [10, 20, 200])
+@pytest.mark.parametrize("rate", [0.02, 0.05, 0.2])
+def test_false_alarms_come_at_the_stated_rate(count, rate):
+    """On average over many sets of scores, each with one more image to try."""
+    rng = np.random.default_rng(0)
+    alarms = []
+    for _ in range(3000):
+        scores = torch.tensor(rng.normal(0.8, 0.1, count + 1))
+        unknown = Unknown(torch.ones(1, 1, dtype=torch.int8), pairs(scores[1:]))
+        here = unknown._weigh(pairs(scores[:1]).double())  # as the features of such an image would be
+        alarms.append(float(here) < unknown.threshold(rate))
+    error = 4 * np.sqrt(rate * (1 - rate) / 3000)
+    # Between two of few scores the empirical quantile takes the lower one: at most one image in count + 1 fewer.
+    assert rate - error - 1 / (count + 1) < np.mean(alarms) < rate + error
+
+
+def test_a_threshold_needs_images_and_a_possible_rate():
+    few = Unknown(torch.zeros(2, 4, dtype=torch.int8), pairs(torch.tensor([0.5, 0.6])))
+    with pytest.raises(InputError, match="too few photos"):
+        few.threshold(0.05)
+    enough = Unknown(torch.zeros(2, 4, dtype=torch.int8), pairs(torch.linspace(0, 1, 30)))
+    for wrong in (0.0, -1.0, 0.5, 2.0, float("nan")):
+        with pytest.raises(UsageError, match="false-alarm"):
+            enough.threshold(wrong)

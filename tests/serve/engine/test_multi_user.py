@@ -1,0 +1,196 @@
+"""Mixed batches say what one-by-one says, for every head, and take nothing that does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from filmtransfer import FewShotClassifier
+from filmtransfer.data.pixels import normalise
+from filmtransfer.errors import InputError, UpdateFileError
+from filmtransfer.heads import HEADS, make_head
+from filmtransfer.model import AdaptedModel, Body, Update
+from filmtransfer.serve.engine.multi_user import Answer, Engine
+
+from ..small import SIZE, backbone, photo, update, wider
+
+USERS = {
+    "lda": {},
+    "qda": {"head": "qda"},
+    "protonets": {"head": "protonets"},
+    "linear": {"head": "linear"},
+    "late FiLM": {"film_from": 5},
+    "late FiLM, qda": {"film_from": 3, "head": "qda"},
+    "no FiLM": {"train": "none"},
+    "prior": {"prior": [0.7, 0.2, 0.1]},
+    "empirical": {"prior": "empirical", "head": "protonets"},
+    "one shot": {"shots": 1},
+    "one shot, qda": {"shots": 1, "head": "qda"},
+}
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine(backbone(), SIZE)
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, bytes]:
+    return {name: update(i, **choices).to_bytes() for i, (name, choices) in enumerate(USERS.items())}
+
+
+def one_by_one(content: bytes, image: bytes, folder: Path) -> dict[str, float]:
+    """The slow and obvious way, through the front door."""
+    file = folder / "update.safetensors"
+    file.write_bytes(content)
+    found = FewShotClassifier.load(file, backbone=backbone())
+    return dict(zip(found.classes_.tolist(), found.classify([image]).probabilities[0], strict=True))
+
+
+def assert_same(answer: Answer, expected: dict[str, float], tolerance: float = 1e-5) -> None:
+    said = dict(answer.classes)
+    assert said.keys() == expected.keys()
+    assert max(abs(said[name] - p) for name, p in expected.items()) < tolerance
+    probabilities = [p for _, p in answer.classes]
+    assert probabilities == sorted(probabilities, reverse=True)
+
+
+def test_a_mixed_batch_says_what_one_by_one_says(engine, files, tmp_path):
+    members = {name: engine.member(content) for name, content in files.items()}
+    order = [name for name in members for _ in range(2)]  # everyone twice, with different images
+    images = [photo(i % 3, 50 + i) for i in range(len(order))]
+    pixels = torch.stack([engine.pixels(image) for image in images])
+    answers = engine.answers([members[name] for name in order], pixels)
+    for name, image, answer in zip(order, images, answers, strict=True):
+        assert_same(answer, one_by_one(files[name], image, tmp_path))
+        assert not answer.unknown
+    sure = [answer.classes[0][1] for answer in answers]
+    assert min(sure) < 0.999, "some are in doubt: else the comparison says little"
+
+
+def test_order_and_company_change_nothing(engine, files):
+    members = [engine.member(content) for content in files.values()]
+    pixels = torch.stack([engine.pixels(photo(i % 3, i)) for i in range(len(members))])
+    together = engine.answers(members, pixels)
+    backwards = engine.answers(members[::-1], pixels.flip(0))[::-1]
+    alone = [engine.answers([m], p[None])[0] for m, p in zip(members, pixels, strict=True)]
+    for answer, other, single in zip(together, backwards, alone, strict=True):
+        assert_same(answer, dict(other.classes))
+        assert_same(answer, dict(single.classes))
+    assert engine.answers([], pixels[:0]) == []
+
+
+def test_the_same_image_for_different_users(engine, files):
+    """Everyone's FiLM is really used: the features differ, not only the heads."""
+    member, other = engine.member(files["lda"]), engine.member(update(77).to_bytes())
+    pixels = engine.pixels(photo(1, 5))
+    mine, theirs = engine.answers([member, replace(member, film=other.film)], torch.stack([pixels, pixels]))
+    assert abs(mine.classes[0][1] - dict(theirs.classes)[mine.classes[0][0]]) > 1e-4
+
+
+def test_image_sizes_are_grouped(engine, files, tmp_path):
+    small = update(5, size=32).to_bytes()
+    members = [engine.member(files["lda"]), engine.member(small), engine.member(files["qda"])]
+    images = [photo(i, 70 + i) for i in range(3)]
+    pixels = [engine.pixels(image, member.spec) for image, member in zip(images, members, strict=True)]
+    assert [p.shape[-1] for p in pixels] == [SIZE, 32, SIZE]
+    answers = engine.answers(members, pixels)
+    for answer, content, image in zip(answers, [files["lda"], small, files["qda"]], images, strict=True):
+        assert_same(answer, one_by_one(content, image, tmp_path))
+    with pytest.raises(InputError, match="takes uint8 of shape"):
+        engine.answers(members, torch.stack([pixels[0]] * 3))
+    with pytest.raises(InputError, match="3 members but 2 images"):
+        engine.answers(members, pixels[:2])
+    with pytest.raises(InputError, match="takes uint8"):
+        engine.answers(members[:1], pixels[0][None].float())
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_float64(head):
+    """In float64 mixed and one-by-one agree in almost all digits: there is nothing but rounding between them."""
+    wide = wider(backbone())
+    engine = Engine(wide, SIZE)
+    made = [update(30 + i, head, film_from=i) for i in range(2)]
+    members = [engine.member(one.to_bytes()) for one in made]
+    pixels = torch.stack([engine.pixels(photo(i, i)) for i in range(2)])
+    answers = engine.answers(members, pixels)
+    for one, answer, square in zip(made, answers, pixels, strict=True):
+        model = one.apply(wide).double()
+        film = {name: tensor.double() for name, tensor in one.body.items()}
+        for name, parameter in model.moving().items():
+            parameter.data.copy_(film[name])
+        with torch.no_grad():
+            features = model.network(normalise(square[None], model.pixels).double())
+            tensors = {k: t.double() if t.is_floating_point() else t for k, t in one.head_tensors.items()}
+            own = make_head(head).double()
+            if one.covariance_weights is not None:
+                own.weights.log.copy_(one.covariance_weights)
+            own.restore(tensors, torch.tensor(one.counts))
+            expected = torch.softmax(own.logits(features), 1)[0].tolist()
+        assert_same(answer, dict(zip(one.classes, expected, strict=True)), 1e-10)
+
+
+def test_memory_is_that_of_the_update_without_statistics(engine):
+    for head in ("lda", "protonets", "linear"):
+        content = update(3, head, shots=30, keep=True).to_bytes()
+        plain = update(3, head, shots=30).to_bytes()
+        assert len(content) > 3 * len(plain), "the file keeps support features"
+        assert engine.member(content).nbytes < 1.2 * len(plain)
+        late = update(3, head, film_from=6).to_bytes()
+        assert engine.member(late).nbytes < 1.2 * len(late), "FiLM that begins late takes less"
+
+
+def test_what_cannot_be_served_is_refused(engine, files):
+    assert engine.check(files["lda"]).classes == ["bars of 0", "disc of 0", "plain of 0"]
+    good = Update.from_bytes(files["lda"])
+    with pytest.raises(UpdateFileError, match="not a whole update file"):
+        engine.check(b"nonsense")
+    with pytest.raises(UpdateFileError, match="made with efficientnet_lite0") as error:
+        engine.check(replace(good, backbone_digest="0" * 64).to_bytes())
+    assert "efficientnet_lite0" in error.value.hint
+    model = AdaptedModel(backbone(), make_head("protonets"), SIZE, body=Body.of("adapter", "lora"))
+    model.head.configure(torch.randn(4, 1280), torch.tensor([0, 0, 1, 1]))
+    other = Update.of(model, ["a", "b"], settings={"adapter": "lora"}, results={}, seed=0, versions={})
+    with pytest.raises(UpdateFileError, match="adapter lora; only FiLM") as error:
+        engine.check(other.to_bytes())
+    assert "film" in error.value.hint
+    with pytest.raises(UpdateFileError, match="all weights"):
+        engine.check(replace(good, settings={"train": "all"}).to_bytes())
+    with pytest.raises(UpdateFileError, match="stage 99"):
+        engine.check(replace(good, settings={"film_from": 99}).to_bytes())
+    with pytest.raises(UpdateFileError, match="another backbone"):
+        engine.check(replace(good, settings={"film_from": 5}).to_bytes())
+    with pytest.raises(UpdateFileError, match="has shapes"):
+        engine.check(replace(good, classes=["a", "b"], counts=[1, 1]).to_bytes())
+
+
+def test_pixels_are_those_of_the_front_door(engine):
+    assert engine.pixels(photo(0, 0)).shape == (3, SIZE, SIZE)
+    for bad in (b"", b"not an image", photo(0, 0)[:200]):
+        with pytest.raises(InputError):
+            engine.pixels(bad)
+
+
+def test_doubt(engine, files):
+    """An update that can tell "none of these" does; its temperature softens the probabilities."""
+
+    class Always:
+        def scores(self, features: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+            assert len(logits) == len(features)
+            return torch.full((len(features),), 0.25)
+
+    member = engine.member(files["lda"])
+    pixels = engine.pixels(photo(2, 9))[None]
+    sure = engine.answers([member], pixels)[0]
+    doubtful = replace(member, unknown=Always(), threshold=0.5, temperature=50.0)
+    (answer,) = engine.answers([doubtful], pixels)
+    assert answer.unknown
+    assert answer.known == 0.25
+    assert answer.classes[0][1] < sure.classes[0][1]
+    assert not engine.answers([replace(doubtful, threshold=0.1)], pixels)[0].unknown
+    with pytest.raises(InputError, match="no finite numbers"):
+        engine.answers([replace(member, film=member.film * np.nan)], pixels)

@@ -1,0 +1,135 @@
+"""One user's training: a first version at once, the tuned one later, both judged honestly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from filmtransfer import FewShotClassifier
+from filmtransfer.errors import InputError, UsageError
+from filmtransfer.heads import make_head
+from filmtransfer.model import Update
+from filmtransfer.serve.training import train_user
+from filmtransfer.training.assess.leave_one_out import leave_out
+from filmtransfer.training.finetune.loop import Progress
+
+from .small import backbone, photo
+
+NAMES = ("disc", "bars", "plain")
+OPTIONS = {"steps": 3, "image_size": 32, "seed": 0}
+
+
+def photos(shots: int = 4) -> tuple[list[bytes], list[str]]:
+    pairs = [(photo(c, 100 * c + i), NAMES[c]) for i in range(shots) for c in range(3)]
+    return [image for image, _ in pairs], [label for _, label in pairs]
+
+
+def train(
+    images: list[bytes], labels: list[str], watch: Any = None, **options: Any
+) -> list[tuple[bytes, dict[str, Any]]]:
+    published: list[tuple[bytes, dict[str, Any]]] = []
+    train_user(
+        images,
+        labels,
+        backbone=backbone(),
+        options=OPTIONS | options,
+        watch=watch,
+        publish=lambda content, summary: published.append((content, summary)),
+    )
+    return published
+
+
+def test_first_then_tuned():
+    steps: list[Progress] = []
+    images, labels = photos()
+    (first, before), (tuned, after) = train(images, labels, steps.append)
+    assert (before["stage"], after["stage"]) == ("first", "tuned")
+    assert (before["steps"], after["steps"]) == (0, 3)
+    assert [p.step for p in steps] == [1, 2, 3]
+    assert 0 < before["seconds"] < after["seconds"]
+    for content, summary in ((first, before), (tuned, after)):
+        assert summary["bytes"] == len(content)
+        assert summary["classes"] == {"bars": 4, "disc": 4, "plain": 4}
+        assert sum(map(sum, summary["confusion"])) == len(summary["photos"]) == 12
+        right = sum(one["said"] == one["truth"] for one in summary["photos"])
+        assert summary["accuracy"] == right / 12
+        assert summary["low"] < summary["accuracy"] <= summary["high"]
+        assert [one["truth"] for one in summary["photos"]] == labels
+        assert Update.from_bytes(content).support is not None
+    assert first != tuned
+
+
+def test_it_is_the_front_doors_training():
+    images, labels = photos()
+    published = train(images, labels)
+    for steps, (content, _) in zip((0, 3), published, strict=True):
+        front = FewShotClassifier(steps=steps, image_size=32, keep_statistics=True).fit(images, labels)
+        made, ours = front.update_, Update.from_bytes(content)
+        assert all(torch.equal(made.body[k], v) for k, v in ours.body.items())
+        assert all(torch.equal(made.head_tensors[k], v) for k, v in ours.head_tensors.items())
+
+
+def test_cancelled_in_the_middle_the_first_one_stays():
+    class CancelledError(Exception):
+        pass
+
+    def watch(progress: Progress) -> None:
+        if progress.step == 2:
+            raise CancelledError
+
+    published: list[str] = []
+    images, labels = photos()
+    with pytest.raises(CancelledError):
+        train_user(
+            images, labels, backbone=backbone(), options=OPTIONS, watch=watch,
+            publish=lambda _, summary: published.append(summary["stage"]),
+        )  # fmt: skip
+    assert published == ["first"]
+
+
+def test_without_fine_tuning_there_is_one_version():
+    images, labels = photos()
+    assert [summary["stage"] for _, summary in train(images, labels, steps=0)] == ["first"]
+    ((_, only),) = train(images[:3], labels[:3])  # one shot: there is nothing to tune by
+    assert only["accuracy"] is None
+    assert only["photos"] == []
+    assert "no fine-tuning" in only["notes"][0]
+
+
+def test_a_users_mistakes_are_said_clearly():
+    images, labels = photos(2)
+    with pytest.raises(InputError, match="only one class, disc"):
+        train(images[::3], labels[::3])
+    with pytest.raises(InputError, match="photo 2 of bars: this is not an image"):
+        train([*images[:4], b"nonsense", images[5]], labels)
+    with pytest.raises(InputError, match="No images"):
+        train([], [])
+    for wrong in (
+        {"steps": 5000},
+        {"steps": "many"},
+        {"steps": True},
+        {"colour": 1},
+        {"head": "none"},
+        {"seed": 0.5},
+    ):
+        with pytest.raises(UsageError):
+            train(images, labels, **wrong)
+
+
+def test_every_photo_is_judged_by_a_head_without_it():
+    """A lone photo of a class is not judged; the stricter estimate says how few photos it rests on."""
+    images, labels = photos(4)
+    images, labels = [*images, photo(0, 999)], [*labels, "alone"]
+    _, (content, summary) = train(images, labels)
+    update = Update.from_bytes(content)
+    assert sum(map(sum, summary["confusion"])) == 12
+    assert 0 < summary["estimate"]["images"] < 12
+    head = make_head("lda")
+    head.weights.log.data.copy_(update.covariance_weights)
+    left = leave_out(head, update.support.features, update.support.labels, seed=0)
+    assert [one["index"] for one in summary["photos"]] == left.index.tolist() == list(range(12))
+    expected = torch.softmax(left.logits / update.temperature, 1).max(1)
+    assert [one["said"] for one in summary["photos"]] == [update.classes[c] for c in expected.indices]
+    assert [one["p"] for one in summary["photos"]] == pytest.approx(expected.values.tolist(), abs=1e-3)
