@@ -282,9 +282,11 @@ def test_a_mistake_is_said_before_anything_is_run(old, new, says):
 
 
 def test_a_federated_run_is_handed_on(monkeypatch, tmp_path):
-    from filmtransfer.federated import simulate
+    from filmtransfer.bench import federated_run
 
-    monkeypatch.setattr(simulate, "run", lambda settings, root: {"accuracy": 0.5, "root": root, **settings})
+    monkeypatch.setattr(
+        federated_run, "run", lambda settings, root: {"accuracy": 0.5, "root": root, **settings}
+    )
     assert run(settings(), tmp_path) == {"accuracy": 0.5, "root": tmp_path, **settings()}
 
 

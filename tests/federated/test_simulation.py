@@ -14,9 +14,9 @@ from filmtransfer.errors import InputError, UsageError
 from filmtransfer.federated.bounds import lower, upper
 from filmtransfer.federated.numbers import make_model, read, write
 from filmtransfer.federated.population import Population, Scene
-from filmtransfer.federated.simulate import run, simulate
+from filmtransfer.federated.simulate import simulate
 from filmtransfer.heads import ProtoNets
-from tests.federated.tiny import PLAN, SCENE, population, server
+from tests.federated.tiny import PLAN, SCENE, population, read_images, server
 
 
 def test_both_settings_are_the_papers():
@@ -68,7 +68,7 @@ def test_without_steps_the_bounds_are_the_frozen_model():
 
 def test_bit_sends_everything_and_learns_one_head():
     plan = replace(PLAN, head="linear", train="all", rounds=1, learning_rate=0.01)
-    found = Population(SCENE, plan)
+    found = Population(SCENE, plan, read_images)
     state = server(found).run()
     sizes = make_model(plan, 12, backbone=found.model.backbone)
     assert len(state.psi) == read(sizes).size > 3_000_000
@@ -82,8 +82,8 @@ def test_flowers_engine_gives_the_same_bits(tmp_path):
     """Clients as Ray actors, in processes of their own."""
     scene = replace(SCENE, clients=3, ways=4)
     plan = replace(PLAN, compression="int8", clients_per_round=2)
-    here = simulate(scene, plan, folder=tmp_path / "here")
-    there = simulate(scene, plan, folder=tmp_path / "there", engine="flower")
+    here = simulate(scene, plan, read_images, folder=tmp_path / "here")
+    there = simulate(scene, plan, read_images, folder=tmp_path / "there", engine="flower")
     assert np.array_equal(here.state.psi, there.state.psi)
     for one, other in zip(here.state.rounds, there.state.rounds, strict=True):
         for name in one:
@@ -104,12 +104,12 @@ def test_flowers_engine_gives_the_same_bits(tmp_path):
 )
 def test_a_scene_says_what_is_wrong_with_it(scene, plan, why):
     with pytest.raises(UsageError, match=why):
-        simulate(scene, plan)
+        simulate(scene, plan, read_images)
 
 
 def test_dirichlet_clients_are_unequal():
     scene = Scene("sample", clients=4, partition="dirichlet", alpha=0.5, classes=3, test_images=30)
-    outcome = simulate(scene, replace(PLAN, rounds=1))
+    outcome = simulate(scene, replace(PLAN, rounds=1), read_images)
     assert outcome.state.done == 1
     assert len({len(own) for own in outcome.population.partition.clients}) > 1
 
@@ -134,7 +134,7 @@ def make_folders(root, spell=str):
 def test_a_folder_for_each_client(tmp_path):
     root = make_folders(tmp_path)
     plan = replace(PLAN, rounds=1, clients_per_round=2)
-    outcome = simulate(Scene("mine", str(root), partition="folders"), plan)
+    outcome = simulate(Scene("mine", str(root), partition="folders"), plan, read_images)
     assert outcome.state.rounds[0]["clients"] == ["anna", "bob"]
     assert len(outcome.population.classes) == 3
 
@@ -142,21 +142,6 @@ def test_a_folder_for_each_client(tmp_path):
 def test_class_names_that_differ_in_case_are_said(tmp_path):
     root = make_folders(tmp_path, spell=str.upper)
     with pytest.raises(InputError, match=r"anna.*bob|bob.*anna"):
-        simulate(Scene("mine", str(root), partition="folders"), replace(PLAN, clients_per_round=2))
-
-
-@pytest.mark.parametrize("bound", ["federated", "lower", "upper"])
-def test_a_run_of_a_benchmark(bound, tmp_path):
-    settings = {
-        "dataset": "sample", "protocol": "federated", "clients": 4, "ways": 3, "shots": 3, "bound": bound,
-        "bound_steps": 1, "rounds": 2, "clients_per_round": 3, "steps": 1, "image_size": 32, "film_from": 5,
-        "support_size": 20, "max_query": 20, "test_images": 40, "method": "FiT-ProtoNets", "head": "protonets",
-        "seed": 0, "backbone": "efficientnet_lite0", "preset": "small",
-    }  # fmt: skip
-    found = run(settings, tmp_path)
-    assert 0 < found["accuracy"] <= 1
-    assert len(found["clients_accuracy"]) == 4
-    if bound == "federated":
-        assert [point["round"] for point in found["curve"]] == [0, 1, 2]
-        assert found["parameters"] == 2 * found["parameters_per_round"] == 2 * 2 * 3 * found["updateable"]
-        assert found["curve"][-1]["bytes"] == found["bytes_up"] + found["bytes_down"]
+        simulate(
+            Scene("mine", str(root), partition="folders"), replace(PLAN, clients_per_round=2), read_images
+        )

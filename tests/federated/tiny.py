@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from filmtransfer.data import LabelledImages
+from filmtransfer.data.sample import sample_drawings
 from filmtransfer.federated.client import Client
 from filmtransfer.federated.inprocess import InProcessGrid
 from filmtransfer.federated.numbers import make_model
@@ -23,10 +25,16 @@ PLAN = Plan(
 SCENE = Scene("sample", clients=4, ways=3, shots=3, test_images=60)
 
 
+def read_images(dataset: str, root: str) -> tuple[LabelledImages, LabelledImages]:
+    """Return the drawings that come with the package."""
+    assert (dataset, root) == ("sample", "")
+    return sample_drawings(40, 0)
+
+
 @lru_cache(maxsize=4)
 def population(plan: Plan = PLAN, scene: Scene = SCENE) -> Population:
     """Kept between tests: only ψ moves in it."""
-    return Population(scene, plan)
+    return Population(scene, plan, read_images)
 
 
 def unequal(found: Population) -> Population:

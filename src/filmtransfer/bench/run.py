@@ -43,9 +43,9 @@ class Task:
 def run(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
     """Do it, and say how it went."""
     if is_federated(settings):
-        from ..federated.simulate import run as simulate  # needs flwr
+        from .federated_run import run as run_federated  # needs flwr
 
-        return simulate(settings, root)
+        return run_federated(settings, root)
     if is_orbit(settings):
         from .orbit.evaluate import run as personalise
 

@@ -89,11 +89,12 @@ def simulate(
 ) -> None:
     """Simulate a federation on this machine: rounds, costs, and the accuracy of both kinds of classifier."""
     federate_deploy.need_flower()
-    from ..federated import simulate as simulation
+    from ..bench.federated_run import read_images
     from ..federated.bounds import lower, upper
     from ..federated.plan import named
     from ..federated.population import Scene
     from ..federated.result import global_update
+    from ..federated.simulate import simulate as run_simulation
     from ..files import write_atomically
     from ..training.torch_settings import prepare
 
@@ -121,7 +122,9 @@ def simulate(
     def watch(line: dict[str, Any]) -> None:
         printer.say(federate_deploy.round_line(line, plan.rounds))
 
-    outcome = simulation.simulate(scene, plan, folder=out, engine=engine, say=printer.say, watch=watch)
+    outcome = run_simulation(
+        scene, plan, read_images, folder=out, engine=engine, say=printer.say, watch=watch
+    )
     state, population = outcome.state, outcome.population
     printer.say(population.partition.describe() + ".")
     result: dict[str, Any] = {
@@ -167,8 +170,8 @@ def _table(printer: Printer, state: Any, result: dict[str, Any]) -> None:
 def _figure(printer: Printer, scene: Any, plan: Any, state: Any, result: dict[str, Any], out: Path) -> None:
     """Accuracy against what was sent, with the bounds."""
     from ..bench.federated_figures import communication
+    from ..bench.federated_run import curve_of
     from ..errors import MissingExtraError
-    from ..federated.simulate import curve_of
     from ..files import write_atomically
 
     settings = {

@@ -6,7 +6,7 @@ protocol: clients answer messages as anywhere, and what ``evaluate`` knows no se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..bench.datasets import load_set
 from ..data import LabelledImages, read_squares
-from ..data.sample import sample_drawings
 from ..errors import InputError, UsageError, choices
 from ..heads import Statistics
 from ..model import AdaptedModel
@@ -29,8 +27,12 @@ from .partition import Partition, by_folder, dirichlet, few_shot, same_classes
 from .plan import Plan
 
 PARTITIONS = ("few_shot", "dirichlet", "folders")
-SAMPLE = "sample"  # the drawings that come with the package
 CACHE_MB = 4096
+
+# Read the training and the test images of a data set, given its name and the folder of all data sets. The
+# caller provides it: this package knows no data sets. Flower's simulation sends it to other processes, so it
+# must be picklable.
+ReadImages = Callable[[str, str], tuple[LabelledImages, LabelledImages]]
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,9 @@ class Scene:
 class Population:
     """``client(i)`` for each of them; ``evaluate(ψ)`` for the two settings of the paper."""
 
-    def __init__(self, scene: Scene, plan: Plan, state: Path | None = None) -> None:
+    def __init__(self, scene: Scene, plan: Plan, read_images: ReadImages, state: Path | None = None) -> None:
         self.scene, self.plan, self.state = scene, plan, state
-        learn, tried, self.partition, self.names = _draw(scene)
+        learn, tried, self.partition, self.names = _draw(scene, read_images)
         self.classes = [str(name) for name in learn.classes]
         self.model: AdaptedModel = make_model(plan, len(self.classes), weights=scene.weights or None)
         self.start = read(self.model)
@@ -147,13 +149,15 @@ def decode_all(sources: Sequence[Any], model: AdaptedModel) -> Tensor:
     return torch.stack([square for square in squares if square is not None])
 
 
-def _draw(scene: Scene) -> tuple[LabelledImages, LabelledImages, Partition, list[str]]:
+def _draw(
+    scene: Scene, read_images: ReadImages
+) -> tuple[LabelledImages, LabelledImages, Partition, list[str]]:
     """Images to learn from and to be tried on, and who has which; classes nobody has are left out."""
     if scene.partition not in PARTITIONS:
         raise choices("The partition", scene.partition, PARTITIONS)
     if scene.partition == "folders":
         return _folders(scene)
-    learn, tried = _set(scene)
+    learn, tried = _set(scene, read_images)
     labels = np.array(learn.labels)
     if scene.partition == "dirichlet":
         parts = dirichlet(labels, clients=scene.clients, alpha=scene.alpha, seed=scene.seed, least=2)
@@ -166,16 +170,9 @@ def _draw(scene: Scene) -> tuple[LabelledImages, LabelledImages, Partition, list
     return learn, tried, parts, [f"client-{i:0{width}d}" for i in range(scene.clients)]
 
 
-def _set(scene: Scene) -> tuple[LabelledImages, LabelledImages]:
-    if scene.dataset == SAMPLE:
-        learn, tried = sample_drawings(40, 0)
-    else:
-        found = load_set(scene.dataset, scene.root)
-        names = list(found.classes)
-        learn, tried = (
-            LabelledImages(part.sources, part.labels.tolist(), names)  # type: ignore[arg-type]
-            for part in (found.train, found.test)
-        )
+def _set(scene: Scene, read_images: ReadImages) -> tuple[LabelledImages, LabelledImages]:
+    """Read the data set, restricted to the chosen classes and number of test images."""
+    learn, tried = read_images(scene.dataset, scene.root)
     kept = sorted(range(len(learn.classes)))
     if scene.classes:
         if not 2 <= scene.classes <= len(kept):

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import logging
-import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from ..errors import UsageError, choices
 from .app import make_client_app
-from .bounds import lower, upper
 from .checkpoint import Checkpoint
 from .client import Client
 from .inprocess import InProcessGrid
 from .numbers import make_model
-from .plan import Plan, from_settings
-from .population import Population, Scene
+from .plan import Plan
+from .population import Population, ReadImages, Scene
 from .server import Say, Server
 
 ENGINES = ("inprocess", "flower")
-SENT = ("parameters", "bytes")
-BOUNDS = ("federated", "lower", "upper")
 
 
 @dataclass(frozen=True)
@@ -43,6 +38,7 @@ class Outcome:
 def simulate(
     scene: Scene,
     plan: Plan,
+    read_images: ReadImages,
     *,
     folder: Path | None = None,
     engine: str = "inprocess",
@@ -52,7 +48,7 @@ def simulate(
     """All rounds; with a folder they are kept, and a federation that was killed goes on."""
     if engine not in ENGINES:
         raise choices("The engine", engine, ENGINES)
-    population = Population(scene, plan, folder / "clients" if folder else None)
+    population = Population(scene, plan, read_images, folder / "clients" if folder else None)
     if len(population) < plan.clients_per_round:
         raise UsageError(
             f"There are {len(population)} clients, and a round takes {plan.clients_per_round}.",
@@ -73,12 +69,10 @@ def simulate(
     if engine == "inprocess":
         server = serve(InProcessGrid(len(population), population.client))
         return Outcome(server.run(), server, population)
-    return _on_flower(scene, plan, folder, serve, population)
+    return _on_flower(serve, population, read_images)
 
 
-def _on_flower(
-    scene: Scene, plan: Plan, folder: Path | None, serve: Callable[[Grid], Server], population: Population
-) -> Outcome:
+def _on_flower(serve: Callable[[Grid], Server], population: Population, read_images: ReadImages) -> Outcome:
     """Flower's simulation: clients as Ray actors, each with a model of its own."""
     from flwr.simulation import run_simulation
 
@@ -96,7 +90,9 @@ def _on_flower(
         except BaseException as error:  # raised here it would only be logged, in another thread
             failed.append(error)
 
-    spec = (tuple(asdict(scene).items()), plan.to_json(), str(folder) if folder else "")
+    spec = (
+        tuple(asdict(population.scene).items()), population.plan.to_json(), read_images, str(population.state or ""),
+    )  # fmt: skip
 
     def client_for(context: Context, _: Plan) -> Client:
         return _population(*spec).client(int(context.node_config["partition-id"]))
@@ -122,68 +118,8 @@ def _on_flower(
 
 
 @lru_cache(maxsize=1)
-def _population(scene: tuple[tuple[str, Any], ...], plan: str, folder: str) -> Population:
-    """In an actor: loaded for its first client, kept for the others."""
-    return Population(
-        Scene(**dict(scene)), Plan.from_json(plan), Path(folder) / "clients" if folder else None
-    )
-
-
-def run(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
-    """One run of a benchmark: a federation, or one of its bounds."""
-    bound = str(settings.get("bound", "federated"))
-    if bound not in BOUNDS:
-        raise choices("The bound", bound, BOUNDS)
-    names = {field.name for field in fields(Scene)}
-    scene = Scene(**{**{k: v for k, v in settings.items() if k in names}, "root": str(root)})
-    plan = from_settings(settings)
-    began = time.monotonic()
-    if bound != "federated":
-        population = Population(scene, plan)
-        if bound == "lower":
-            found = lower(population, int(settings.get("bound_steps", plan.steps)))
-        else:
-            found = upper(
-                population, int(settings.get("bound_steps_upper", settings.get("bound_steps", plan.steps)))
-            )
-        return found | _about(population, began)
-    outcome = simulate(scene, plan)
-    rounds = outcome.state.rounds
-    last = next(line for line in reversed([outcome.state.began, *rounds]) if "accuracy" in line)
-    curve = curve_of(outcome.state)
-    sent = {
-        what: sum(int(line[f"{what}_{way}"]) for line in rounds for way in ("down", "up")) for what in SENT
-    }
-    return {
-        **{k: last[k] for k in ("accuracy", "personalized", "clients_accuracy") if k in last},
-        "curve": curve,
-        "parameters_per_round": sent["parameters"] // max(len(rounds), 1),
-        "parameters": sent["parameters"],
-        "bytes_up": sum(int(line["bytes_up"]) for line in rounds),
-        "bytes_down": sum(int(line["bytes_down"]) for line in rounds),
-        **_about(outcome.population, began),
-    }
-
-
-def curve_of(state: Checkpoint) -> list[dict[str, Any]]:
-    """Accuracy by round, with what had been sent until then, both ways."""
-    curve: list[dict[str, Any]] = []
-    sent = dict.fromkeys(SENT, 0)
-    for line in [state.began, *state.rounds]:
-        for what in SENT:
-            sent[what] += int(line.get(f"{what}_down", 0)) + int(line.get(f"{what}_up", 0))
-        if "accuracy" in line:
-            measured: dict[str, Any] = {k: line[k] for k in ("accuracy", "personalized") if k in line}
-            curve.append({"round": line["round"], **measured, **sent})
-    return curve
-
-
-def _about(population: Population, began: float) -> dict[str, Any]:
-    return {
-        "updateable": int(np.size(population.start)),
-        "images": int(sum(len(own) for own in population.partition.clients)),
-        "test_images": len(population.test_labels),
-        "seconds": round(time.monotonic() - began, 1),
-        "partition": population.partition.describe(),
-        "notes": [],
-    }
+def _population(
+    scene: tuple[tuple[str, Any], ...], plan: str, read_images: ReadImages, state: str
+) -> Population:
+    """Return the population of a Ray actor: it is loaded for the actor's first client and kept for the others."""
+    return Population(Scene(**dict(scene)), Plan.from_json(plan), read_images, Path(state) if state else None)
