@@ -15,7 +15,6 @@ from filmtransfer.errors import InputError
 from filmtransfer.report import page, write_report
 from filmtransfer.report.markup import Markup, tag, text
 from filmtransfer.report.pictures import MOST, Album, Sheet, shape_of, thumbnail
-from filmtransfer.report.words import count, percent
 from tests.conftest import picture
 from tests.report.made_up import features, jpeg, subject
 
@@ -204,17 +203,3 @@ def test_a_sheet_of_heavy_pictures_stays_below_four_megabytes():
             sheet.place(noise + bytes([i]))  # bytes after the end of a JPEG do not matter
     assert 200 < len(sheet.places) < 400
     assert len(sheet.definitions()) < 4_200_000
-
-
-# Words
-
-
-def test_numbers_as_words():
-    assert [percent(s) for s in (0, 0.001, 0.5, 0.999, 1)] == ["0%", "1%", "50%", "99%", "100%"]
-    assert percent(0.99951, 1000) == "99.9%"
-    assert [count(n, "photo") for n in (0, 1, 2, 1200)] == [
-        "no photos",
-        "one photo",
-        "2 photos",
-        "1,200 photos",
-    ]

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InputError, UsageError
-from .printing import Json, Printer, Threads, duration, percent, progress_line, size
+from ..formatting import duration, file_size, percent
+from .printing import Json, Printer, Threads, progress_line
 from .settings import read_settings
 
 app = typer.Typer(
@@ -54,7 +55,7 @@ def data(
                 DATASETS[fetch], root, progress=lambda name, done, total: show(done, total or done, name)
             )
         for file in files:
-            printer.say(f"{file}: {size(file.stat().st_size)}, as published.")
+            printer.say(f"{file}: {file_size(file.stat().st_size)}, as published.")
     if not root.is_dir():
         raise InputError(f"There is no data folder {root}.", "Name yours with --data-root.")
     rows = inventory(root)

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InputError, UsageError
+from ..formatting import duration, file_size, percent
 from .bench import Set, progress, tell_failures
-from .printing import Json, Printer, Threads, duration, percent, progress_bar, size
+from .printing import Json, Printer, Threads, progress_bar
 from .settings import read_settings
 
 METHODS = "finetuner,protonets,fit-lda"
@@ -202,7 +203,7 @@ def train(
             right=(1, 2, 3, 4, 5),
         )  # fmt: skip
     printer.say(
-        f"{history.steps} tasks in {duration(history.seconds)}; {made.numbers():,} numbers in {out} ({size(content)})."
+        f"{history.steps} tasks in {duration(history.seconds)}; {made.numbers():,} numbers in {out} ({file_size(content)})."
     )
     if history.stopped != "done":
         printer.note(f"Training stopped early: {history.stopped}.")

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from ..errors import InputError
-from .printing import Json, Printer, percent, progress_bar, size
+from ..formatting import file_size, percent
+from .printing import Json, Printer, progress_bar
 
 SHOTS = 10
 SHEET = 40
@@ -69,7 +70,7 @@ def demo(
         f"{SHOTS} drawings per class learned: {percent(results['after'].accuracy)} right on {len(held_out)} new ones",
     )
     write_atomically(picture, sheet)
-    printer.say(f"Wrote {file} ({size(written)}, {clf.update_.numbers():,} numbers) and {picture}.")
+    printer.say(f"Wrote {file} ({file_size(written)}, {clf.update_.numbers():,} numbers) and {picture}.")
     printer.say(
         f"Next: fit show {file}   or, with your own photos:   fit train photos/ --out mine.safetensors"
     )

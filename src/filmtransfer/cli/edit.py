@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .printing import Device, Json, Printer, percent, size
+from ..formatting import file_size, percent
+from .printing import Device, Json, Printer
 
 app = typer.Typer(
     help="Change classes and photos of an update file without training it again.",
@@ -129,7 +130,7 @@ def _edit(
             f"({percent(estimate['low'])} to {percent(estimate['high'])})."
         )
     printer.say(
-        f"Wrote {target}: {size(written)}, {len(update.classes)} classes, {sum(update.counts)} photos."
+        f"Wrote {target}: {file_size(written)}, {len(update.classes)} classes, {sum(update.counts)} photos."
     )
     printer.document(
         {

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import InputError, UsageError
-from .printing import Device, Json, Printer, Threads, percent
+from ..formatting import percent
+from .printing import Device, Json, Printer, Threads
 
 
 def evaluate(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
-from .printing import Json, Printer, Threads, size
+from ..formatting import file_size
+from .printing import Json, Printer, Threads
 
 if TYPE_CHECKING:
     from ..export import Exported
@@ -73,7 +74,7 @@ def export(
         printer.note(f"left out: {miss.name}: {miss.reason}")
     if web is not None:
         done = write_web(clf, web, ort, images)
-        printer.say(f"{web}: {len(done.files)} files, {size(sum(done.files.values()))}; try it with")
+        printer.say(f"{web}: {len(done.files)} files, {file_size(sum(done.files.values()))}; try it with")
         printer.say(f"  python3 -m http.server --directory {web}")
         _report(printer, done, listed=False)
         return
@@ -87,7 +88,7 @@ def export(
 def _report(printer: Printer, done: Exported, listed: bool = True) -> None:
     for path, count in done.files.items() if listed else ():
         same = ", unchanged: it held this model already" if path in done.unchanged else ""
-        printer.say(f"{path}: {size(count)}{same}")
+        printer.say(f"{path}: {file_size(count)}{same}")
     printer.say(done.parity.line())
     for line in [] if done.loss is None else done.loss.lines():
         printer.say(line)
@@ -111,7 +112,7 @@ def _hub(printer: Printer, file: str, folder: Path, push: str | None, public: bo
     update = open_file(file)
     written = write_hub(update, folder, push)
     for path in written:
-        printer.say(f"{path}: {size(path.stat().st_size)}")
+        printer.say(f"{path}: {file_size(path.stat().st_size)}")
     address = None
     if push is not None:
         address = send(folder, push, private=not public)

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import UsageError
+from ..formatting import file_size, percent
 from . import federate_deploy
-from .printing import Json, Printer, Threads, percent, size
+from .printing import Json, Printer, Threads
 from .settings import read_settings
 
 app = typer.Typer(
@@ -136,8 +137,8 @@ def simulate(
         result["bytes"] = update.save(out / "global.safetensors")
         kept = outcome.server.talk.traffic["statistics"]
         printer.say(
-            f"The classifier over all {len(update.classes)} classes: {out / 'global.safetensors'} ({size(result['bytes'])}); "
-            f"its sums were {size(kept.up.bytes)} once."
+            f"The classifier over all {len(update.classes)} classes: {out / 'global.safetensors'} ({file_size(result['bytes'])}); "
+            f"its sums were {file_size(kept.up.bytes)} once."
         )
     if bounds is not None:
         result["lower"], result["upper"] = lower(population, bounds), upper(population, bounds)
@@ -164,7 +165,7 @@ def _table(printer: Printer, state: Any, result: dict[str, Any]) -> None:
     )
     down, up = (sum(line[f"bytes_{way}"] for line in state.rounds) for way in ("down", "up"))
     numbers = sum(line["parameters_down"] + line["parameters_up"] for line in state.rounds)
-    printer.say(f"Sent: {numbers:,} numbers; {size(down)} to the clients, {size(up)} back.")
+    printer.say(f"Sent: {numbers:,} numbers; {file_size(down)} to the clients, {file_size(up)} back.")
 
 
 def _figure(printer: Printer, scene: Any, plan: Any, state: Any, result: dict[str, Any], out: Path) -> None:

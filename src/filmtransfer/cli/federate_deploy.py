@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import MissingExtraError, UsageError
-from .printing import Json, Printer, percent
+from ..formatting import percent
+from .printing import Json, Printer
 from .settings import read_settings
 
 app = typer.Typer(

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .printing import Device, Json, Printer, Threads, percent
+from ..formatting import percent
+from .printing import Device, Json, Printer, Threads
 
 
 def predict(

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import UpdateFileError, UsageError
-from .printing import Json, Printer, size
+from ..formatting import file_size
+from .printing import Json, Printer
 
 
 def show(
@@ -135,7 +136,7 @@ def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool) ->
         "seed": update.seed,
         "versions": update.versions,
     }
-    printer.say(f"{file}: {size(content)}")
+    printer.say(f"{file}: {file_size(content)}")
     printer.table(
         ["", ""],
         [

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import UsageError
-from .printing import Device, Json, Printer, Threads, percent, progress_bar, size
+from ..formatting import file_size, percent
+from .printing import Device, Json, Printer, Threads, progress_bar
 
 
 def train(
@@ -147,7 +148,7 @@ def report(printer: Printer, clf: Any, out: Path, written: int, clock: Any, page
     took = kept[update.results["share"]] if history.steps and update.head != "linear" else ""
     printer.say(f"Fine-tuned {history.steps} steps in {history.seconds:.0f} s{why}.{took}")
     printer.say(estimated(update.results.get("estimate")))
-    printer.say(f"Wrote {out}: {size(written)}, {update.numbers():,} numbers.")
+    printer.say(f"Wrote {out}: {file_size(written)}, {update.numbers():,} numbers.")
     if page is not None:
         printer.say(f"Wrote {page}: what to improve, and how good it is. Open it in a browser.")
     if clock.on:

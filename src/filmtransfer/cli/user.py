@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
-from .printing import Json, Printer, size
+from ..formatting import file_size
+from .printing import Json, Printer
 
 if TYPE_CHECKING:
     from ..serve.store import Store, User
@@ -61,7 +62,7 @@ def list_users(
         printer.table(
             ["id", "name", "since", "classes", "photos", "size", "versions"],
             [
-                [user.id, user.name, f"{user.created:%Y-%m-%d}", used.classes, used.photos, size(used.bytes), used.versions]
+                [user.id, user.name, f"{user.created:%Y-%m-%d}", used.classes, used.photos, file_size(used.bytes), used.versions]
                 for user, used in found
             ],
             right=(3, 4, 5, 6),
@@ -151,7 +152,7 @@ def show(
         printer.table(
             ["version", "made", "from", "size", ""],
             [
-                [v.number, f"{v.created:%Y-%m-%d %H:%M}", v.source, size(v.bytes), "current" if v.current else ""]
+                [v.number, f"{v.created:%Y-%m-%d %H:%M}", v.source, file_size(v.bytes), "current" if v.current else ""]
                 for v in versions
             ],
             right=(0, 3),
@@ -220,7 +221,7 @@ def _say_user(printer: Printer, store: Store, user: User) -> None:
         [
             ["classes", used.classes, quota.classes],
             ["photos", used.photos, quota.photos],
-            ["size", size(used.bytes), size(quota.bytes)],
+            ["size", file_size(used.bytes), file_size(quota.bytes)],
             ["versions", used.versions, quota.versions],
         ],
         right=(1, 2),

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ..data import Skipped
+from ..formatting import count
 from ..heads import GaussianHead
 from ..model import Update
 from ..training.assess.evaluation import Evaluation, evaluate
-from .words import count
 
 Kind = Literal["train", "test"]
 

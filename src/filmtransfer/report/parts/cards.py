@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ...formatting import percent
 from ..markup import Markup, join, name_of_class, tag
 from ..pictures import Sheet
 from ..subject import Judged, Subject
-from ..words import percent
 
 
 def card(picture: Markup, *lines: Markup | str, class_: str = "card") -> Markup:
@@ -30,16 +30,16 @@ def verdict(subject: Subject, judged: Judged, row: int) -> Markup:
     """What was said of a photo, how surely, and what it is labelled."""
     said, truth = int(judged.said[row]), int(judged.truths[row])
     line = join(
-        "called ", name_of_class(subject.classes[said]), " ", tag("b", percent(float(judged.sure[row])))
+        "called ", name_of_class(subject.classes[said]), " ", tag("b", percent(float(judged.sure[row]), 0))
     )
     if said == truth:
         second = int(judged.probabilities[row].topk(2).indices[1])
-        other = percent(float(judged.probabilities[row, second]))
+        other = percent(float(judged.probabilities[row, second]), 0)
         return join(
             tag("span", "✓ ", line, class_="right-line"),
             tag("span", "nearly ", name_of_class(subject.classes[second]), f" {other}", class_="quiet"),
         )
-    own = percent(float(judged.own[row]))
+    own = percent(float(judged.own[row]), 0)
     return join(
         tag("span", "✗ ", line, class_="wrong-line"),
         tag("span", "labelled ", name_of_class(subject.classes[truth]), f" {own}", class_="quiet"),

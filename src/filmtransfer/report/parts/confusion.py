@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ...formatting import times
 from ..markup import Markup, breakable, join, name_of_class, paragraph, tag
 from ..pictures import Sheet
 from ..subject import Judged, Photos, Subject
-from ..words import times
 from . import Section
 from .cards import more, photo
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...formatting import count, file_size
 from ..markup import Markup, join, paragraph, table, tag
 from ..subject import Subject
-from ..words import count, size
 from . import Section
 
 HEADS = {
@@ -41,7 +41,7 @@ def part(subject: Subject) -> Section:
         ["fine-tuning", _tuning(subject, results)],
         [
             "learned numbers",
-            f"{update.numbers():,}" + (f", {size(subject.stored)} on disk" if subject.stored else ""),
+            f"{update.numbers():,}" + (f", {file_size(subject.stored)} on disk" if subject.stored else ""),
         ],
         [
             "covariance weights e",

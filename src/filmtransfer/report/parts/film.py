@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ...formatting import percent
 from ..drawing import Scale, figure, left, line, nice, words
 from ..markup import Markup, join, paragraph, tag
 from ..subject import Subject
-from ..words import percent
 from . import Section
 
 HEIGHT, TALL = 190, 130
@@ -58,7 +58,7 @@ def part(subject: Subject) -> Section:
     kept = {0.5: " Half of the way it went is kept, which is safest with few photos."}.get(share, "")
     intro = paragraph(
         f"Fine-tuning turned {learned:,} dials inside the backbone, a scale and a shift for each channel of {len(sites)} layers. "
-        f"A scale moved by {percent(float(scales.median()), 1000)} in the middle of all; where the boxes are tall, your photos differ most "
+        f"A scale moved by {percent(float(scales.median()))} in the middle of all; where the boxes are tall, your photos differ most "
         f"from what the backbone knew.{kept}"
     )
     boxes = [

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ...formatting import count
 from ..markup import Markup, join, paragraph, tag
 from ..pictures import Sheet
 from ..subject import Judged, Subject
-from ..words import count
 from . import Section
 from .cards import card, cards, file_name, more, photo, verdict
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
+from ...formatting import count, percent, times
 from ..markup import Markup, join, listed, name_of_class, paragraph, table, tag
 from ..subject import Judged, Subject
-from ..words import count, percent, times
 from . import Section, suspects
 
 GOOD = 0.9  # of its photos recognised: such a class needs nothing …
@@ -106,7 +106,7 @@ def _told(subject: Subject, need: Need) -> Markup:
     missed = need.judged - need.right
     name = name_of_class(subject.classes[need.label])
     if missed == 0:
-        fared = f": all {need.judged} were recognised, but not surely ({percent(need.own)} on average)"
+        fared = f": all {need.judged} were recognised, but not surely ({percent(need.own, 0)} on average)"
     else:
         fared = f": {missed} of {need.judged} {'was' if missed == 1 else 'were'} not recognised"
     other = need.taken_for
@@ -154,4 +154,4 @@ def _bar(need: Need) -> Markup:
     share = need.own
     inside = tag("span", style=f"width:{100 * share:.0f}%", class_="fill low" if need.wanting else "fill")
     drawn = tag("span", inside, class_="bar", aria_hidden="true")
-    return tag("span", drawn, tag("span", percent(share), class_="beside-bar"), class_="together")
+    return tag("span", drawn, tag("span", percent(share, 0), class_="beside-bar"), class_="together")

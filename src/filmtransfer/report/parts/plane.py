@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ...formatting import percent
 from ..drawing import COLOURS, SHAPES, Scale, figure, mark
 from ..markup import Markup, join, paragraph, tag
 from ..pictures import Sheet
 from ..subject import Subject
-from ..words import percent
 from . import Section
 
 WIDTH, HEIGHT, EDGE = 480, 400, 24
@@ -179,7 +179,7 @@ def _intro(subject: Subject, found: Axes, known: bool) -> Markup:
         if known
         else ""
     )
-    two = f"A flat map keeps {percent(found.share)} of what tells the classes apart; what overlaps here can still be told apart in the other directions."
+    two = f"A flat map keeps {percent(found.share, 0)} of what tells the classes apart; what overlaps here can still be told apart in the other directions."
     tidy = (
         " The map was drawn from these very photos, which makes classes look tidier than they are."
         if not known

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from ...formatting import percent
 from ...training.assess.assessment import calibration_error
 from ...training.assess.evaluation import wilson
 from ..drawing import Scale, bottom, figure, left, line, percents, words
 from ..markup import Markup, join, paragraph, tag
 from ..subject import Judged, Subject
-from ..words import percent
 from . import Section
 
 SEEN = 0.1  # in log T
@@ -82,7 +82,7 @@ def _verdict(subject: Subject, judged: Judged) -> str:
     right, sure = float(judged.right.double().mean()), float(judged.sure.mean())
     gap = sure - right
     low, high = wilson(int(judged.right.sum()), len(judged))
-    said = f"On average the answers were {percent(sure)} sure, and {percent(right)} were right"
+    said = f"On average the answers were {percent(sure, 0)} sure, and {percent(right, 0)} were right"
     if low <= sure <= high:
         verdict = ": they may be taken at their word, as far as so many photos can tell."
     elif gap > 0:
@@ -96,7 +96,9 @@ def _verdict(subject: Subject, judged: Judged) -> str:
     told = ", chosen on these photos" if subject.kind == "train" else ", chosen at training"
     if len(judged) < FEW:
         return f"{said}{verdict}{how}{told}."
-    errors = [percent(calibration_error(p, judged.truths)) for p in (judged.untempered, judged.probabilities)]
+    errors = [
+        percent(calibration_error(p, judged.truths), 0) for p in (judged.untempered, judged.probabilities)
+    ]
     return f"{said}{verdict}{how}{told}: the mean gap between sure and right (ECE) was {errors[0]} before and is {errors[1]} after."
 
 
@@ -134,7 +136,7 @@ def draw(after: list[Bin | None], before: list[Bin | None] | None, images: int) 
             line(x(b.sure), y(low), x(b.sure), y(high), "whisker"),
             tag("circle", cx=x(b.sure), cy=y(b.share), r=4.5 + 4.5 * math.sqrt(b.total / most), class_="dot"),
         ]
-    told = ", ".join(f"{percent(b.sure)} sure: {b.right} of {b.total} right" for b in after if b)
+    told = ", ".join(f"{percent(b.sure, 0)} sure: {b.right} of {b.total} right" for b in after if b)
     return figure(
         WIDTH,
         HEIGHT,

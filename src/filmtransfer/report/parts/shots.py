@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ...formatting import count, percent
 from ...heads import GaussianHead, SingularError
 from ...seeding import generator, permutation
 from ..drawing import Scale, bottom, figure, left, percents, polygon, polyline
 from ..markup import Markup, join, paragraph, tag
 from ..subject import Subject
-from ..words import count, percent
 from . import Section
 
 SHOTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
@@ -194,7 +194,7 @@ def _verdict(found: Curve) -> str:
     last, end = found.shots[-1], found.mean[-1]
     before = max((i for i, k in enumerate(found.shots) if k <= last / 2), default=0)
     k, rise = found.shots[before], end - found.mean[before]
-    went = f"From {count(k, 'photo')} of each class to {last}, accuracy went from {percent(found.mean[before])} to {percent(end)}."
+    went = f"From {count(k, 'photo')} of each class to {last}, accuracy went from {percent(found.mean[before], 0)} to {percent(end, 0)}."
     clear = max(CLEAR, 1 / found.images)
     if end >= 0.995:
         return f"{went} There is nothing left to gain by this measure; harder photos would tell more."
@@ -217,12 +217,12 @@ def draw(found: Curve) -> Markup:
     dots = [
         join(
             tag("circle", cx=px, cy=py, r=4.0, class_="dot"),
-            tag("text", percent(v), x=px, y=_beside(py, y(h)), text_anchor="middle", class_="value"),
+            tag("text", percent(v, 0), x=px, y=_beside(py, y(h)), text_anchor="middle", class_="value"),
         )
         for (px, py), v, h in zip(middle, found.mean, found.high, strict=True)
     ]
     label = "Accuracy by photos of each class: " + ", ".join(
-        f"{k}: {percent(v)}" for k, v in zip(found.shots, found.mean, strict=True)
+        f"{k}: {percent(v, 0)}" for k, v in zip(found.shots, found.mean, strict=True)
     )
     return figure(
         WIDTH,

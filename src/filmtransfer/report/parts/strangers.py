@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ...formatting import capitalize, count, percent
 from ...training.assess.evaluation import wilson
 from ..drawing import Scale, bottom, figure, line, words
 from ..markup import Markup, join, name_of_class, paragraph, tag, text
 from ..pictures import Sheet
 from ..subject import Strangers, Subject
-from ..words import count, percent, sentence
 from . import Section
 from .cards import card, cards, file_name, more
 
@@ -43,9 +43,9 @@ def part(subject: Subject, sheet: Sheet) -> Section | None:
     low, high = wilson(told, strangers)
     intro = paragraph(
         tag("strong", f"{told} of {count(strangers, 'stranger')}"),
-        f" {'was' if told == 1 else 'were'} recognised as none of the classes (with so many photos the true share may lie between {percent(low)} and {percent(high)}). "
-        f"The price: {wrong} of {count(known, 'test photo')} of known classes {'was' if wrong == 1 else 'were'} sent away too, {percent(wrong / max(known, 1))}; "
-        f"the threshold was set at training for {percent(found.false_alarm)}.",
+        f" {'was' if told == 1 else 'were'} recognised as none of the classes (with so many photos the true share may lie between {percent(low, 0)} and {percent(high, 0)}). "
+        f"The price: {wrong} of {count(known, 'test photo')} of known classes {'was' if wrong == 1 else 'were'} sent away too, {percent(wrong / max(known, 1), 0)}; "
+        f"the threshold was set at training for {percent(found.false_alarm, 0)}.",
     )
     inside = torch.nonzero(found.scores >= found.threshold).flatten()
     missed = inside[found.scores[inside].argsort(descending=True)].tolist()
@@ -66,7 +66,7 @@ def part(subject: Subject, sheet: Sheet) -> Section | None:
         ]
     advice = []
     if missed:
-        escaped = sentence(count(len(missed), "stranger was", "strangers were"))
+        escaped = capitalize(count(len(missed), "stranger was", "strangers were"))
         advice = [
             text(
                 f"{escaped} taken for one of the classes. If such photos will come, give them a class of their own."

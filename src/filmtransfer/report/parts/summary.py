@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ...formatting import capitalize, count, digits_for, file_size, percent, spell_out
 from ..drawing import Scale, figure, line, words
 from ..markup import Markup, join, link, paragraph, tag
 from ..subject import Judged, Subject
-from ..words import count, percent, sentence, size, spelled
 from . import Section
 
 WIDTH, HEIGHT = 480, 74
@@ -36,13 +36,16 @@ def _opening(subject: Subject) -> Markup:
             class_="lead",
         )
     result = judged.evaluation
-    low, high = percent(result.low, result.images), percent(result.high, result.images)
+    low, high = (
+        percent(result.low, digits_for(result.images)),
+        percent(result.high, digits_for(result.images)),
+    )
     if subject.kind == "test":
         right = round(result.accuracy * result.images)
         return paragraph(
             f"Of {count(result.images, 'test photo')} it named ",
             tag("strong", f"{right:,} rightly"),
-            f". On other photos like these, anything from {low} to {high} would be no surprise; guessing would get {percent(1 / classes)}.",
+            f". On other photos like these, anything from {low} to {high} would be no surprise; guessing would get {percent(1 / classes, 0)}.",
             class_="lead",
         )
     in_a_hundred = (
@@ -52,9 +55,9 @@ def _opening(subject: Subject) -> Markup:
     )
     return join(
         paragraph(
-            f"Your {count(len(subject.photos), 'photo')} of {spelled(classes)} classes made a classifier. Of 100 new photos like them it should name ",
+            f"Your {count(len(subject.photos), 'photo')} of {spell_out(classes)} classes made a classifier. Of 100 new photos like them it should name ",
             tag("strong", f"about {in_a_hundred} rightly"),
-            f"; with {'only ' if result.images < FEW else ''}{count(result.images, 'photo')} to judge by, anything from {low} to {high} would be no surprise. Guessing would get {percent(1 / classes)}.",
+            f"; with {'only ' if result.images < FEW else ''}{count(result.images, 'photo')} to judge by, anything from {low} to {high} would be no surprise. Guessing would get {percent(1 / classes, 0)}.",
             class_="lead",
         ),
         paragraph(
@@ -74,7 +77,7 @@ def _figures(subject: Subject) -> Markup:
         tiles.append(
             tag(
                 "div",
-                tag("span", percent(result.accuracy, result.images), class_="number"),
+                tag("span", percent(result.accuracy, digits_for(result.images)), class_="number"),
                 tag("span", "named rightly; the bar is the 95% interval", class_="quiet"),
                 interval(judged, 1 / len(subject.classes)),
                 tag("span", "Measured on ", subject.basis(judged), ".", class_="basis"),
@@ -94,7 +97,7 @@ def _figures(subject: Subject) -> Markup:
             class_="tile",
         )
     )
-    stored = size(subject.stored) if subject.stored else f"{update.numbers():,}"
+    stored = file_size(subject.stored) if subject.stored else f"{update.numbers():,}"
     tiles.append(
         tag(
             "div",
@@ -119,7 +122,7 @@ def interval(judged: Judged, chance: float) -> Markup:
     return figure(
         WIDTH,
         HEIGHT,
-        f"Accuracy {percent(result.accuracy, result.images)}, 95% interval {percent(result.low, result.images)} to {percent(result.high, result.images)}, guessing {percent(chance)}",
+        f"Accuracy {percent(result.accuracy, digits_for(result.images))}, 95% interval {percent(result.low, digits_for(result.images))} to {percent(result.high, digits_for(result.images))}, guessing {percent(chance, 0)}",
         line(x(0), 34, x(1), 34, "track"),
         line(low, 34, high, 34, "range"),
         tag("circle", cx=at, cy=34, r=7.0, class_="dot"),
@@ -128,14 +131,14 @@ def interval(judged: Judged, chance: float) -> Markup:
         words(
             x(result.low),
             18,
-            percent(result.low, result.images),
+            percent(result.low, digits_for(result.images)),
             anchor="end" if high - low < 60 else "middle",
             class_="tick",
         ),
         words(
             min(x(result.high), WIDTH - 14),
             18,
-            percent(result.high, result.images),
+            percent(result.high, digits_for(result.images)),
             anchor="start"
             if high - low < 60 and high < WIDTH - 60
             else "end"
@@ -159,7 +162,7 @@ def _next(subject: Subject, others: list[Section]) -> Markup:
             if subject.judged is not None
             else ""
         )
-    title = sentence(
-        f"{spelled(len(items))} thing{'' if len(items) == 1 else 's'} to do, the most useful first"
+    title = capitalize(
+        f"{spell_out(len(items))} thing{'' if len(items) == 1 else 's'} to do, the most useful first"
     )
     return tag("div", tag("h2", title), tag("ol", *items), class_="todo")

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ...formatting import capitalize, count, percent
 from ..markup import join, listed, name_of_class, paragraph, tag, text
 from ..pictures import Sheet
 from ..subject import Judged, Subject
-from ..words import count, percent, sentence
 from . import Section
 from .cards import card, cards, file_name, more, photo
 
@@ -127,7 +127,7 @@ def part(subject: Subject, sheet: Sheet) -> Section | None:
                     "looks like ",
                     name_of_class(subject.classes[s.looks]),
                     " ",
-                    tag("b", percent(float(judged.sure[s.row]))),
+                    tag("b", percent(float(judged.sure[s.row]), 0)),
                     class_="wrong-line",
                 ),
                 tag("span", nearest, name_of_class(subject.classes[s.looks]), class_="quiet"),
@@ -139,7 +139,7 @@ def part(subject: Subject, sheet: Sheet) -> Section | None:
     body = join(intro, cards(items), more(len(found) - MOST, "photos with doubtful labels"))
     names = listed(list(dict.fromkeys(subject.classes[s.label] for s in found)))
     advice = join(
-        text(sentence(count(len(found), "label"))),
+        text(capitalize(count(len(found), "label"))),
         " may be wrong, among ",
         names,
         ". Check ",

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ...formatting import capitalize, count
 from ..markup import Markup, join, name_of_class, paragraph, tag, text
 from ..pictures import Sheet
 from ..subject import Subject
-from ..words import count, sentence
 from . import Section
 from .cards import cards, file_name, more, photo
 
@@ -97,7 +97,7 @@ def part(subject: Subject, sheet: Sheet) -> Section | None:
             pieces += [
                 tag("h3", "Test photos that were learned from"),
                 paragraph(
-                    tag("strong", sentence(count(len(both), "test photo is", "test photos are"))),
+                    tag("strong", capitalize(count(len(both), "test photo is", "test photos are"))),
                     " also among the training photos. They flatter the figure at the top: take them out of the test folder.",
                 ),
                 tag("ul", *(tag("li", file_name(name)) for name in names)),
@@ -105,7 +105,7 @@ def part(subject: Subject, sheet: Sheet) -> Section | None:
             ]
             advice.append(
                 text(
-                    f"{sentence(count(len(both), 'test photo was', 'test photos were'))} also learned from, which flatters the result. Take them out."
+                    f"{capitalize(count(len(both), 'test photo was', 'test photos were'))} also learned from, which flatters the result. Take them out."
                 )
             )
     urgent = [t for t in found if t.across]
@@ -120,7 +120,7 @@ def part(subject: Subject, sheet: Sheet) -> Section | None:
         ]
         advice.append(
             text(
-                f"{sentence(count(len(urgent), 'photo stands', 'photos stand'))} under two labels. Keep one."
+                f"{capitalize(count(len(urgent), 'photo stands', 'photos stand'))} under two labels. Keep one."
             )
         )
     plain = [t for t in found if not t.across]
@@ -139,7 +139,7 @@ def part(subject: Subject, sheet: Sheet) -> Section | None:
         ]
         advice.append(
             text(
-                f"{sentence(count(len(plain), 'pair'))} of photos {'is' if len(plain) == 1 else 'are'} nearly the same. Keep one of each."
+                f"{capitalize(count(len(plain), 'pair'))} of photos {'is' if len(plain) == 1 else 'are'} nearly the same. Keep one of each."
             )
         )
     if not pieces:
