@@ -26,7 +26,7 @@ from filmtransfer.backbones import load_backbone
 from filmtransfer.data import load, resize
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body
-from filmtransfer.seeding import generator
+from filmtransfer.seeding import make_generator
 from filmtransfer.training.adapt import adapt
 from filmtransfer.training.assess.evaluation import mean_interval
 from filmtransfer.training.baselines.batch import Cosine, train_batches
@@ -133,7 +133,7 @@ def one(where: Task, seed: int, old: dict[str, Any] | None) -> dict[str, Any]:
     # LDA in the same steps as adapt, but tried on the held-out images at every point of the way.
     model = model_with("lda")
     began = time.monotonic()
-    kept, held = hold_out(y, settings.hold_out, generator(seed, "hold out"))
+    kept, held = hold_out(y, settings.hold_out, make_generator(seed, "hold out"))
     start = snapshot(model)
     finetune(model, small[kept], y[kept], settings, seed=seed)
     end = snapshot(model)

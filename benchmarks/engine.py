@@ -28,13 +28,13 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from engine_page import write_pages
-from filmtransfer.backbones import Backbone, assemble, build, entry_for, load_backbone, numbers
+from filmtransfer.backbones import Backbone, assemble, backbone_facts, build, load_backbone, record_for
 from filmtransfer.data import load, resize
 from filmtransfer.data.sample import sample_drawings
 from filmtransfer.episodes import Episode
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body, Hardware
-from filmtransfer.seeding import generator, permutation
+from filmtransfer.seeding import make_generator, permutation
 from filmtransfer.training.adapt import adapt
 from filmtransfer.training.finetune.activations import Activations
 from filmtransfer.training.finetune.episodic import finetune
@@ -155,11 +155,11 @@ def heads() -> dict[str, Any]:
 
 
 def _features(rows: int, classes: int, columns: int, queries: int) -> tuple[torch.Tensor, ...]:
-    stream = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     labels, truth = torch.arange(rows) % classes, torch.arange(queries) % classes
-    means = 0.05 * torch.randn(classes, columns, generator=stream)  # near enough for a loss that is not 0
-    support = (means[labels] + torch.randn(rows, columns, generator=stream)).requires_grad_()
-    query = (means[truth] + torch.randn(queries, columns, generator=stream)).requires_grad_()
+    means = 0.05 * torch.randn(classes, columns, generator=generator)  # near enough for a loss that is not 0
+    support = (means[labels] + torch.randn(rows, columns, generator=generator)).requires_grad_()
+    query = (means[truth] + torch.randn(queries, columns, generator=generator)).requires_grad_()
     return support, labels, query, truth
 
 
@@ -212,26 +212,26 @@ def steps() -> dict[str, Any]:
 
 
 def backbone_of(name: str, *, fold: bool) -> Backbone:
-    if entry_for(name).package:
+    if record_for(name).package:
         return load_backbone(name, fold=fold)
     torch.manual_seed(0)  # real weights cannot be had offline; the arithmetic is the same
-    return assemble(entry_for(name), build(entry_for(name)), fold=fold)
+    return assemble(record_for(name), build(record_for(name)), fold=fold)
 
 
 def drawings(count: int, size: int, name: str) -> torch.Tensor:
     spec = load_backbone("efficientnet_lite0").pixels
     pixels = load(sample_drawings(min(100, -(-count // 12)), 0)[0], spec).pixels
-    order = permutation(len(pixels), generator(0, name))
+    order = permutation(len(pixels), make_generator(0, name))
     return resize(pixels[order.repeat(-(-count // len(pixels)))[:count]], size)
 
 
 def episode_of(count: int, classes: int, support: int, step: int) -> Episode:
     """No split: the query is everything, the support as many images of each class."""
     labels = torch.arange(count) % classes
-    stream = generator(step, "engine")
+    generator = make_generator(step, "engine")
     shots = support // classes
     members = [torch.nonzero(labels == c).flatten() for c in range(classes)]
-    chosen = torch.cat([m[permutation(len(m), stream)[:shots]] for m in members])
+    chosen = torch.cat([m[permutation(len(m), generator)[:shots]] for m in members])
     return Episode(chosen, labels[chosen], torch.arange(count), labels)
 
 
@@ -346,7 +346,7 @@ def run_cuts(size: int) -> dict[str, float]:
     backbone = backbone_of("efficientnet_lite0", fold=True)
     pixels = drawings(100, size, "engine")
     found = {}
-    for stage in range(len(numbers("efficientnet_lite0").stages)):
+    for stage in range(len(backbone_facts("efficientnet_lite0").stages)):
         model = AdaptedModel(backbone, make_head("lda"), size, body=Body(film_from=stage))
         embed = Activations(model, pixels, 4096)
         episode = episode_of(100, 10, 50, 0)

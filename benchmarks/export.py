@@ -25,7 +25,7 @@ import torch
 
 from export_page import jpegs
 from filmtransfer import FewShotClassifier
-from filmtransfer.backbones import CATALOGUE, Backbone, assemble, build, entry_for, listing, load_backbone
+from filmtransfer.backbones import CATALOGUE, Backbone, assemble, build, listing, load_backbone, record_for
 from filmtransfer.backbones.catalogue import pixel_spec
 from filmtransfer.data import read_squares
 from filmtransfer.data.pixels import normalise
@@ -97,14 +97,14 @@ def parity(name: str) -> dict[str, Any]:
 
 
 def network(name: str) -> tuple[Backbone, str]:
-    entry = entry_for(name)
+    record = record_for(name)
     if listing(name).usable:
         return load_backbone(name), "real"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = build(entry)
-    seen = normalise(probes(SIZE, 24, seed=2), pixel_spec(entry, model))
-    return assemble(entry, liven(model, seen, generator=torch.Generator().manual_seed(0))), "random"
+        model = build(record)
+    seen = normalise(probes(SIZE, 24, seed=2), pixel_spec(record, model))
+    return assemble(record, liven(model, seen, generator=torch.Generator().manual_seed(0))), "random"
 
 
 @torch.no_grad()
@@ -118,10 +118,10 @@ def in_float64(clf: FewShotClassifier, pixels: torch.Tensor) -> np.ndarray:
 def classifier(backbone: Backbone, ways: int = 3) -> FewShotClassifier:
     """FiLM that has moved, and an LDA head on images that can be told apart."""
     model = AdaptedModel(backbone, make_head("lda"), SIZE)
-    stream = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in model.moving().values():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=stream))
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
     features = model.features(probes(model.pixels.size, 4 * ways, seed=1))
     model.build_head(features, torch.arange(4 * ways) % ways)
     update = Update.of(model, list("abc"), settings={}, results={}, seed=0, versions={})

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from filmtransfer.backbones import load_backbone, numbers
+from filmtransfer.backbones import backbone_facts, load_backbone
 from filmtransfer.data import load, resize
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body
@@ -106,7 +106,7 @@ def accuracy(model: AdaptedModel, held_out: Any) -> float:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Accuracy by cut, its paired difference to FiLM everywhere, and the time of the same runs."""
-    known = numbers(BACKBONE)
+    known = backbone_facts(BACKBONE)
     base = {(r["seed"], r["set"]): r for r in rows if (r["size"], r["film_from"]) == (128, 0)}
     lines = [
         "| fine-tuning | FiLM from | numbers | "
@@ -126,7 +126,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             for k in ("step_seconds", "seconds")
         )
         lines.append(
-            f"| {size} px | {stage} {known.stages[stage].name} | {known.film_from(stage):,} | "
+            f"| {size} px | {stage} {known.stages[stage].name} | {known.film_parameters_from(stage):,} | "
             + " | ".join(f"{_mean(r['accuracy'] for r in chosen if r['set'] == s):.1f}" for s in SETS)
             + f" | {_mean(r['accuracy'] for r in chosen):.1f} | "
             + ("" if (size, stage) == (128, 0) else f"{gap:+.1f} ± {half:.1f}")

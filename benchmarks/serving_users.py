@@ -18,7 +18,7 @@ from filmtransfer import FewShotClassifier
 from filmtransfer.data import LabelledImages
 from filmtransfer.data.sample import sample_drawings
 from filmtransfer.model import Update
-from filmtransfer.seeding import generator
+from filmtransfer.seeding import make_generator
 from filmtransfer.serve.store import Store
 from sets import task
 
@@ -95,8 +95,8 @@ def images(data: Path | None, name: str) -> LabelledImages:
 
 def personal(base: Update, number: int) -> bytes:
     """User ``number``'s own update."""
-    stream = generator(number, "personal")
-    body = {k: v + 0.02 * torch.randn(v.shape, generator=stream) for k, v in base.body.items()}
+    generator = make_generator(number, "personal")
+    body = {k: v + 0.02 * torch.randn(v.shape, generator=generator) for k, v in base.body.items()}
     return replace(base, body=body, classes=[f"{name} of {number}" for name in base.classes]).to_bytes()
 
 

@@ -18,7 +18,7 @@ import typer
 
 import filmtransfer
 from filmtransfer import heads
-from filmtransfer.backbones import CATALOGUE, numbers
+from filmtransfer.backbones import CATALOGUE, backbone_facts
 from filmtransfer.cli.app import app
 from filmtransfer.training.presets import PRESETS
 
@@ -61,10 +61,10 @@ def reference() -> str:
         "| name | timm model | numbers | features | FiLM sites | FiLM numbers | licence |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name, entry in CATALOGUE.items():
-        n = numbers(name)
+    for name, record in CATALOGUE.items():
+        facts = backbone_facts(name)
         rows.append(
-            f"| {name} | {entry.timm_name} | {n.parameters:,} | {n.features} | {n.sites} | {n.film:,} | {entry.licence} |"
+            f"| {name} | {record.timm_name} | {facts.parameters:,} | {facts.features} | {len(facts.site_names)} | {facts.film_parameters:,} | {record.licence} |"
         )
     parts.append("\n".join(rows))
     parts.append("## Python")

@@ -339,9 +339,9 @@ def test_nothing_of_the_backbone_is_learned():
 def test_noah_searches_before_it_trains(tmp_path):
     from safetensors.torch import save_file
 
-    from filmtransfer.backbones import build, entry_for
+    from filmtransfer.backbones import build, record_for
 
-    model = build(entry_for("vit_tiny_patch16_224"))
+    model = build(record_for("vit_tiny_patch16_224"))
     save_file(model.state_dict(), tmp_path / "vit.safetensors")
     clf = FewShotClassifier(
         "vit_tiny_patch16_224", "linear", steps=1, adapter="noah", search_steps=1, weights=str(tmp_path / "vit.safetensors"),

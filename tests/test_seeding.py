@@ -1,24 +1,24 @@
-"""Streams are reproducible, independent and leave torch's own generator alone."""
+"""Generators are reproducible, independent and leave torch's global generator alone."""
 
 from __future__ import annotations
 
 import torch
 
-from filmtransfer.seeding import generator, integer, permutation
+from filmtransfer.seeding import integer, make_generator, permutation
 
 
-def test_streams():
+def test_generators_are_named():
     def draw(*name):
-        return permutation(50, generator(1, *name)).tolist()
+        return permutation(50, make_generator(1, *name)).tolist()
 
     assert draw("a") == draw("a")
     assert draw("a") != draw("b")
-    assert permutation(50, generator(2, "a")).tolist() != draw("a")
+    assert permutation(50, make_generator(2, "a")).tolist() != draw("a")
 
 
 def test_integer_includes_both_ends():
-    stream = generator(0)
-    assert {integer(3, 5, stream) for _ in range(99)} == {3, 4, 5}
+    generator = make_generator(0)
+    assert {integer(3, 5, generator) for _ in range(99)} == {3, 4, 5}
 
 
 def test_the_global_generator_is_not_touched():

@@ -1,7 +1,7 @@
-"""One seed, many independent streams.
+"""Independent, named random number generators from one seed.
 
-Randomness is an argument here: nothing reads or sets torch's global generator. A stream
-is named after its use, so adding a new use does not disturb the numbers of the others.
+Randomness is an explicit argument: no function reads or sets torch's global generator. A generator is
+named after its use, so a new use does not change the random numbers of the existing ones.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import hashlib
 import torch
 
 
-def generator(seed: int, *name: str | int) -> torch.Generator:
-    """A CPU generator for the stream ``name`` of ``seed``."""
+def make_generator(seed: int, *name: str | int) -> torch.Generator:
+    """Return a CPU generator that depends on ``seed`` and on ``name``, its use."""
     text = "/".join([str(int(seed)), *map(str, name)])
     digest = hashlib.sha256(text.encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 
-def permutation(count: int, stream: torch.Generator) -> torch.Tensor:
-    """A random order of ``range(count)``."""
-    return torch.randperm(count, generator=stream)
+def permutation(count: int, generator: torch.Generator) -> torch.Tensor:
+    """Return a random permutation of ``range(count)``."""
+    return torch.randperm(count, generator=generator)
 
 
-def integer(low: int, high: int, stream: torch.Generator) -> int:
-    """A random integer with both ends included (the paper's ``randint``)."""
-    return int(torch.randint(low, high + 1, (), generator=stream))
+def integer(low: int, high: int, generator: torch.Generator) -> int:
+    """Return a random integer between ``low`` and ``high``, both included (the paper's ``randint``)."""
+    return int(torch.randint(low, high + 1, (), generator=generator))

@@ -29,8 +29,8 @@ def transformer(
 
 
 def attached(network: nn.Module, name: str, seed: int = 0, **options: Any) -> nn.Module:
-    stream = torch.Generator().manual_seed(seed)
-    return adapters.attach(network, name, sites=film_sites(network), stream=stream, options=options)
+    generator = torch.Generator().manual_seed(seed)
+    return adapters.attach(network, name, sites=film_sites(network), generator=generator, options=options)
 
 
 def images(count: int = 5, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -44,9 +44,9 @@ def learned(network: nn.Module) -> dict[str, nn.Parameter]:
 @torch.no_grad()
 def disturb(network: nn.Module, seed: int = 2) -> None:
     """Every learned number somewhere else than at its start."""
-    stream = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     for parameter in learned(network).values():
-        parameter.add_(0.2 * torch.randn(parameter.shape, generator=stream, dtype=parameter.dtype))
+        parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
 
 
 def walked(network: nn.Module, x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from filmtransfer import adapters
-from filmtransfer.backbones import build, entry_for, film_sites, load_backbone
+from filmtransfer.backbones import build, film_sites, load_backbone, record_for
 from filmtransfer.errors import MissingExtraError, UsageError
 from filmtransfer.heads import LDA
 
@@ -33,7 +33,7 @@ QUIET = pytest.mark.parametrize("name", [name for name in adapters.ADAPTERS if n
 @ALL
 def test_numbers_on_vit_b16(name):
     with torch.device("meta"):
-        network = build(entry_for("vit_b16"))
+        network = build(record_for("vit_b16"))
     attached(network, name)
     assert adapters.count(network) == PUBLISHED[name]
     assert not any(module.training for module in network.modules())
@@ -108,7 +108,7 @@ def test_comes_back_bit_for_bit(name):
 
 @ALL
 @torch.no_grad()
-def test_starts_from_the_stream_alone(name):
+def test_initial_values_depend_on_the_generator_alone(name):
     torch.manual_seed(4)
     state = torch.get_rng_state()
     first = learned(attached(transformer(), name))
@@ -160,7 +160,7 @@ def test_under_a_head_of_the_house(name):
 @pytest.mark.parametrize("name", ["vpt", "adapter", "adaptformer", "convpass", "noah"])
 def test_convnets_are_refused(name):
     with torch.device("meta"):
-        network = build(entry_for("resnet18"))
+        network = build(record_for("resnet18"))
     with pytest.raises(UsageError) as error:
         attached(network, name)
     assert "ResNet" in error.value.message
@@ -236,7 +236,7 @@ def test_lora_on_real_weights():
     network = copy.deepcopy(backbone.module)
     x = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(1))
     bare = network(x)
-    adapters.attach(network, "lora", sites=film_sites(network), stream=torch.Generator().manual_seed(0))
+    adapters.attach(network, "lora", sites=film_sites(network), generator=torch.Generator().manual_seed(0))
     assert (network(x) - bare).abs().max() < 1e-5
     assert len(learned(network)) == 2 * 31
     disturb(network)

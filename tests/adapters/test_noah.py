@@ -22,7 +22,7 @@ SUBNETS = {
 }
 
 
-def stream(seed: int = 0) -> torch.Generator:
+def make_generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
@@ -34,7 +34,7 @@ def test_a_supernet_set_to_a_subnet_is_that_subnet(subnet):
     largest = supernet(images())
     noah.choose(supernet, subnet)
     ordinary = attached(transformer(), "noah", subnet=subnet, scale=0.5)
-    assert adapters.count(ordinary) == noah.space_of(transformer()).numbers(subnet)
+    assert adapters.count(ordinary) == noah.space_of(transformer()).parameter_count(subnet)
 
     whole, part = learned(supernet), {}
     names = {"lora_A.default.weight": "down", "lora_B.default.weight": "up"}
@@ -95,10 +95,10 @@ def test_wrong_number_of_rows():
 def test_the_published_space():
     space = Space(12, 768)
     assert space.depths == (3, 6, 9, 12)
-    assert space.numbers(noah.PUBLISHED) == 431_686
-    assert space.numbers(((8, 0, 0),) * 12) == 156_768
-    assert space.numbers(((0, 8, 0),) * 12) == 294_912
-    assert space.numbers(((0, 0, 50),) * 12) == 460_800
+    assert space.parameter_count(noah.PUBLISHED) == 431_686
+    assert space.parameter_count(((8, 0, 0),) * 12) == 156_768
+    assert space.parameter_count(((0, 8, 0),) * 12) == 294_912
+    assert space.parameter_count(((0, 0, 50),) * 12) == 460_800
     assert Space(2, 24).depths == (1, 2)
 
 
@@ -119,7 +119,7 @@ def test_every_subnet_once():
 
 
 def test_drawn_mutated_crossed_and_fitted_subnets_belong():
-    space, numbers = Space(4, 24, (1, 3, 7)), stream()
+    space, numbers = Space(4, 24, (1, 3, 7)), make_generator()
     seen = set()
     first = space.draw(numbers)
     for _ in range(300):
@@ -128,7 +128,7 @@ def test_drawn_mutated_crossed_and_fitted_subnets_belong():
         child = space.cross(first, second, numbers)
         small = space.fit(second, 3000, numbers)
         assert all(belongs(space, subnet) for subnet in (second, mutant, child, small))
-        assert space.numbers(small) <= 3000
+        assert space.parameter_count(small) <= 3000
         assert all(
             c in pair
             for c, *pair in zip(
@@ -144,7 +144,7 @@ def test_drawn_mutated_crossed_and_fitted_subnets_belong():
 
 
 def test_a_mutation_keeps_most():
-    space, numbers = Space(12, 768), stream()
+    space, numbers = Space(12, 768), make_generator()
     parent = space.draw(numbers)
     children = [space.mutate(parent, numbers) for _ in range(200)]
     kept = [
@@ -157,8 +157,8 @@ def test_a_mutation_keeps_most():
 
 def rugged(space: Space, seed: int):
     """A score in which modules, blocks and their neighbours matter differently, and more is not always better."""
-    weights = torch.rand(space.blocks, 3, 8, generator=stream(seed))
-    pairs = torch.rand(3, 8, 8, generator=stream(seed + 100))
+    weights = torch.rand(space.blocks, 3, 8, generator=make_generator(seed))
+    pairs = torch.rand(3, 8, 8, generator=make_generator(seed + 100))
 
     def score(subnet) -> float:
         alone = sum(weights[b, m, size] for b, row in enumerate(subnet) for m, size in enumerate(row))
@@ -174,7 +174,7 @@ def test_search_finds_what_brute_force_finds(seed):
     assert space.total() == 14**3
     limit = 1100
     score = rugged(space, seed)
-    scores = sorted((score(s) for s in space.every() if space.numbers(s) <= limit), reverse=True)
+    scores = sorted((score(s) for s in space.every() if space.parameter_count(s) <= limit), reverse=True)
     assert len(scores) > 500
     asked = []
 
@@ -182,40 +182,48 @@ def test_search_finds_what_brute_force_finds(seed):
         asked.append(subnet)
         return score(subnet)
 
-    found = search(asking, space, limit, stream(seed), population=40, generations=12)
-    assert space.numbers(found) <= limit
-    assert all(space.numbers(subnet) <= limit for subnet in asked)
+    found = search(asking, space, limit, make_generator(seed), population=40, generations=12)
+    assert space.parameter_count(found) <= limit
+    assert all(space.parameter_count(subnet) <= limit for subnet in asked)
     assert len(set(asked)) == len(asked) <= 40 * 13
     assert score(found) == pytest.approx(scores[0])
-    again = search(score, space, limit, stream(seed), population=40, generations=12)
-    assert again == found, "the same stream, the same subnet"
+    again = search(score, space, limit, make_generator(seed), population=40, generations=12)
+    assert again == found, "the same seed, the same subnet"
 
 
 def test_a_small_space_is_searched_whole():
     space = Space(2, 24, (1, 3))
     score = rugged(space, 7)
-    best = max((s for s in space.every() if space.numbers(s) <= 700), key=score)
-    assert search(score, space, 700, stream(), population=20, generations=12) == best
+    best = max((s for s in space.every() if space.parameter_count(s) <= 700), key=score)
+    assert search(score, space, 700, make_generator(), population=20, generations=12) == best
 
 
 def test_of_equals_the_smallest():
     space = Space(2, 24, (1, 3))
-    found = search(lambda subnet: 1.0, space, 10**6, stream())
+    found = search(lambda subnet: 1.0, space, 10**6, make_generator())
     assert found == ((1, 1, 1), (0, 0, 0))
 
 
 def test_the_search_of_a_large_space_fills_the_limit():
     space = Space(12, 768)
     found = search(
-        lambda subnet: space.numbers(subnet), space, 430_000, stream(), population=20, generations=4
+        lambda subnet: space.parameter_count(subnet),
+        space,
+        430_000,
+        make_generator(),
+        population=20,
+        generations=4,
     )
-    assert 415_000 < space.numbers(found) <= 430_000
+    assert 415_000 < space.parameter_count(found) <= 430_000
 
 
 @pytest.mark.parametrize("population", [50, 2])
 def test_a_limit_that_nothing_keeps(population):
     space = Space(2, 24, (1, 3))
-    least = space.numbers(((1, 1, 1),))
+    least = space.parameter_count(((1, 1, 1),))
     with pytest.raises(UsageError, match=f"The smallest has {least}"):
-        search(lambda subnet: 0.0, space, least - 1, stream(), population=population)
-    assert search(lambda subnet: 0.0, space, least, stream(), population=population) == ((1, 1, 1), (0, 0, 0))
+        search(lambda subnet: 0.0, space, least - 1, make_generator(), population=population)
+    assert search(lambda subnet: 0.0, space, least, make_generator(), population=population) == (
+        (1, 1, 1),
+        (0, 0, 0),
+    )

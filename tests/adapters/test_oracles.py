@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from filmtransfer.adapters import lora
 from filmtransfer.adapters.bottleneck import quick_gelu
-from filmtransfer.backbones import build, entry_for
+from filmtransfer.backbones import build, record_for
 from filmtransfer.backbones.frozen import standardise_weights
 from filmtransfer.errors import InputError
 
@@ -49,7 +49,7 @@ def test_lora_on_convnets_is_the_merged_weight(name):
     def make() -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            network = build(entry_for(name))
+            network = build(record_for(name))
             for key, parameter in network.named_parameters():
                 if parameter.ndim == 1 and not key.endswith("bias"):  # or new blocks add nearly nothing
                     nn.init.uniform_(parameter, 0.5, 1.5)
@@ -78,7 +78,7 @@ def test_lora_on_convnets_is_the_merged_weight(name):
 
 def test_lora_stands_on_pointwise_convolutions():
     with torch.device("meta"):
-        names = lora.targets(build(entry_for("efficientnet_lite0")))
+        names = lora.targets(build(record_for("efficientnet_lite0")))
     assert names[:3] == ["blocks.0.0.conv_pw", "blocks.1.0.conv_pw", "blocks.1.0.conv_pwl"]
     assert len(names) == 31
     assert not any("dw" in name or "head" in name or "stem" in name for name in names)

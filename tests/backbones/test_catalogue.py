@@ -14,13 +14,13 @@ from safetensors.torch import save_file
 from filmtransfer import backbones, film
 from filmtransfer.backbones import (
     CATALOGUE,
-    Entry,
+    BackboneRecord,
     assemble,
+    backbone_facts,
     build,
     digest,
-    entry_for,
     load_backbone,
-    numbers,
+    record_for,
 )
 from filmtransfer.backbones.weights import load_state, package_file
 from filmtransfer.data import PixelSpec, decode, normalise, to_square
@@ -31,25 +31,26 @@ RECORDED = Path(__file__).with_name("recorded_logits.json")
 
 def test_counts_are_exact():
     found = {
-        n: (numbers(n).sites, numbers(n).film) for n in ("bit_m_r50x1", "efficientnet_b0", "efficientnetv2_m")
+        n: (len(backbone_facts(n).site_names), backbone_facts(n).film_parameters)
+        for n in ("bit_m_r50x1", "efficientnet_b0", "efficientnetv2_m")
     }
     assert found == {
         "bit_m_r50x1": (17, 11_648),
         "efficientnet_b0": (18, 20_544),
         "efficientnetv2_m": (59, 137_472),
     }
-    assert numbers("vit_b16").film == 38_400
-    assert numbers("efficientnet_lite0").film == 20_544
-    assert numbers("bit_m_r50x1").parameters == 23_500_352
-    assert numbers("bit_m_r50x1").features == 2048
+    assert backbone_facts("vit_b16").film_parameters == 38_400
+    assert backbone_facts("efficientnet_lite0").film_parameters == 20_544
+    assert backbone_facts("bit_m_r50x1").parameters == 23_500_352
+    assert backbone_facts("bit_m_r50x1").features == 2048
 
 
 @pytest.mark.parametrize("name", list(CATALOGUE))
 def test_sites_exist_once_and_in_order(name):
     with torch.device("meta"):
-        model = build(entry_for(name))
+        model = build(record_for(name))
     sites = backbones.film_sites(model)
-    assert len(sites) == len(set(sites)) == numbers(name).sites
+    assert len(sites) == len(set(sites)) == len(backbone_facts(name).site_names)
     assert all(hasattr(model.get_submodule(site), "weight") for site in sites)
 
 
@@ -69,17 +70,17 @@ def test_every_family_embeds_and_takes_a_step(name):
     from filmtransfer.training.finetune.gradient import accumulate
 
     torch.manual_seed(0)
-    backbone = assemble(entry_for(name), build(entry_for(name)))
+    backbone = assemble(record_for(name), build(record_for(name)))
     model = AdaptedModel(backbone, make_head("lda"), 64)
     size = model.pixels.size
     pixels = torch.randint(
         0, 256, (8, 3, size, size), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
     )
-    assert model.features(pixels[:2]).shape == (2, backbone.features) == (2, numbers(name).features)
+    assert model.features(pixels[:2]).shape == (2, backbone.features) == (2, backbone_facts(name).features)
     episode = next(episodes(torch.arange(2).repeat(4), "split", 8, 0))
     accumulate(lambda i: model.embed(pixels[i]), model.head, episode, 8)
     film_layers = film.layers(model.network)
-    assert len(film_layers) == numbers(name).sites > 4
+    assert len(film_layers) == len(backbone_facts(name).site_names) > 4
     assert all(layer.beta.grad is not None for layer in film_layers.values())
 
 
@@ -88,7 +89,7 @@ def test_weights_are_standardised_once():
     from filmtransfer.backbones.frozen import standardise_weights
 
     torch.manual_seed(0)
-    model = build(entry_for("bit_m_r50x1")).double()
+    model = build(record_for("bit_m_r50x1")).double()
     x = torch.randn(1, 3, 61, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     want = model(x)
     assert standardise_weights(model) == 53
@@ -123,9 +124,9 @@ MEANT = {
 
 def scores(name: str, *, spec: PixelSpec | None = None, architecture: str = "") -> dict[str, np.ndarray]:
     """The publishers' own 1000 class scores: our loading, plus their last layer."""
-    entry = entry_for(name)
-    raw = torch.load(package_file(entry), map_location="cpu", weights_only=True)
-    model = build(Entry(architecture, architecture, "") if architecture else entry)
+    record = record_for(name)
+    raw = torch.load(package_file(record), map_location="cpu", weights_only=True)
+    model = build(BackboneRecord(architecture, architecture, "") if architecture else record)
     load_state(model, raw, "package")
     spec = spec or PixelSpec(**{**vars(load_backbone(name).pixels), "fit": "crop"})
     batch = torch.stack([to_square(image, spec) for image in photographs().values()])
@@ -217,7 +218,7 @@ def make_bit_npz(path: Path, model: torch.nn.Module) -> None:
 @pytest.fixture(scope="module")
 def bit() -> torch.nn.Module:
     torch.manual_seed(3)
-    model = build(entry_for("bit_m_r50x1")).requires_grad_(False)
+    model = build(record_for("bit_m_r50x1")).requires_grad_(False)
     torch.nn.init.normal_(model.norm.weight, 1.0, 0.2)  # so that a forgotten last norm shows
     torch.nn.init.normal_(model.norm.bias)
     return model
@@ -301,7 +302,7 @@ def test_unknown_names():
 
 
 def test_listing_says_what_can_be_used_now():
-    rows = {row.entry.name: row for row in backbones.list_all()}
+    rows = {row.record.name: row for row in backbones.list_all()}
     assert rows["efficientnet_lite0"].usable
     assert "package" in rows["efficientnet_lite0"].source
     assert not rows["bit_m_r50x1"].usable
@@ -309,9 +310,9 @@ def test_listing_says_what_can_be_used_now():
 
 
 def test_random_weights_for_measuring():
-    backbone = assemble(entry_for("resnet18"), build(entry_for("resnet18")))
+    backbone = assemble(record_for("resnet18"), build(record_for("resnet18")))
     film.attach(backbone.module, backbone.sites)
-    assert film.count(backbone.module) == numbers("resnet18").film
+    assert film.count(backbone.module) == backbone_facts("resnet18").film_parameters
 
 
 def test_the_slim_relu6_is_relu6():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from filmtransfer import film
-from filmtransfer.backbones import assemble, build, entry_for, numbers, parts_below, stages, walk
+from filmtransfer.backbones import assemble, backbone_facts, build, parts_below, record_for, stages, walk
 from filmtransfer.errors import UsageError
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body
@@ -20,16 +20,16 @@ MORE = ("deit_tiny_distilled_patch16_224", "resnetv2_50x1_bit", "mobilenetv3_lar
 @torch.no_grad()
 def test_walking_the_parts_is_the_forward_pass(name):
     torch.manual_seed(0)
-    network = build(entry_for(name))
+    network = build(record_for(name))
     side = 56 if "patch14" in name else 64
     x = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(0))
     want = network(x)
     parts = [part for stage in stages(network) for part in stage.parts]
     assert torch.equal(walk(network, parts, x), want)
-    sites = numbers(name).site_names
+    sites = backbone_facts(name).site_names
     for stage in range(len(stages(network))):
         try:
-            learned = numbers(name).sites_from(stage)
+            learned = backbone_facts(name).sites_from(stage)
         except UsageError:
             continue
         below, above = parts_below(network, learned)
@@ -42,24 +42,30 @@ def test_walking_the_parts_is_the_forward_pass(name):
 
 def test_the_stages_divide_the_sites():
     for name in ("efficientnet_lite0", "bit_m_r50x1", "vit_b16", "convnext_tiny", "regnety_008"):
-        known = numbers(name)
-        assert known.film_from(0) == known.film
-        counts = [known.film_from(k) for k in range(max(map(known.stage_of, known.site_names)) + 1)]
+        known = backbone_facts(name)
+        assert known.film_parameters_from(0) == known.film_parameters
+        counts = [
+            known.film_parameters_from(k) for k in range(max(map(known.stage_of, known.site_names)) + 1)
+        ]
         assert counts == sorted(counts, reverse=True)
         assert counts[-1] > 0
-    assert [numbers("efficientnet_lite0").film_from(k) for k in (0, 3, 8)] == [20_544, 19_936, 2_560]
+    assert [backbone_facts("efficientnet_lite0").film_parameters_from(k) for k in (0, 3, 8)] == [
+        20_544,
+        19_936,
+        2_560,
+    ]
 
 
 @pytest.mark.parametrize("stage", [-1, 9, 100])
 def test_a_stage_that_is_not_there(stage):
     with pytest.raises(UsageError, match=f"cannot begin at stage {stage}") as caught:
-        numbers("efficientnet_lite0").sites_from(stage)
+        backbone_facts("efficientnet_lite0").sites_from(stage)
     assert "0 to 8" in caught.value.hint
     assert "3 blocks.2" in caught.value.hint
 
 
 def test_film_from_a_stage_learns_only_there():
-    backbone = assemble(entry_for("resnet18"), build(entry_for("resnet18")))
+    backbone = assemble(record_for("resnet18"), build(record_for("resnet18")))
     model = AdaptedModel(backbone, make_head("lda"), 64, body=Body(film_from=3))
     pixels = torch.randint(0, 256, (4, 3, 64, 64), dtype=torch.uint8)
     model.embed(pixels).sum().backward()
@@ -69,4 +75,6 @@ def test_film_from_a_stage_learns_only_there():
         assert (layer.gamma.grad is not None) == learns
         assert layer.gamma.requires_grad == learns
     assert len(model.learned()) == len(model.moving()) + 1
-    assert sum(p.numel() for p in model.moving().values()) == numbers("resnet18").film_from(3)
+    assert sum(p.numel() for p in model.moving().values()) == backbone_facts("resnet18").film_parameters_from(
+        3
+    )

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 from scripts.transcribe_published import parse, vtab_body_ablations
 
-from filmtransfer.backbones import numbers
+from filmtransfer.backbones import backbone_facts
 from filmtransfer.bench.published import GROUPS, Published, lookup, published
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.heads import HEADS
@@ -207,17 +207,17 @@ def test_every_rmus_follows_from_our_counts(table, count):
 def test_millions_of_parameters_follow_from_our_counts():
     for p in rows("vtab_rotated", "parameters_m"):
         assert printed_as(updateable(p.method, 10) / 1e6, p)
-    best = numbers("efficientnetv2_m")
+    best = backbone_facts("efficientnetv2_m")
     ours = found(lookup("vtab_sota", "all", "FiT-LDA", "parameters_m", backbone="EfficientNetV2-M"))
-    assert printed_as(updateable("FiT-LDA", 10, best.film, best.features) / 1e6, ours)
+    assert printed_as(updateable("FiT-LDA", 10, best.film_parameters, best.features) / 1e6, ours)
     for backbone, name in (("EfficientNetV2-M", "efficientnetv2_m"), ("ViT-Base-16", "vit_b16")):
         for p in rows("vtab_sota", "backbone_parameters_m", backbone=backbone):
-            assert printed_as(numbers(name).parameters / 1e6, p)
+            assert printed_as(backbone_facts(name).parameters / 1e6, p)
 
 
 def test_orbits_averages_follow_from_one_number_of_classes():
     """Simple CNAPs' D(D+3)/2 · C tells the mean C over ORBIT's users; all other averages follow."""
-    b0 = numbers("efficientnet_b0")
+    b0 = backbone_facts("efficientnet_b0")
     cnaps = found(
         lookup("orbit_results", "orbit", "Simple CNAPs", "parameters_m", backbone="EfficientNet-B0-MD")
     )
@@ -226,7 +226,7 @@ def test_orbits_averages_follow_from_one_number_of_classes():
     expected = {
         ("FineTuner", "EfficientNet-B0"): (b0.features + 1) * classes,
         ("ProtoNets", "EfficientNet-B0-MD"): b0.features * classes,
-        ("FiT-LDA", "EfficientNet-B0"): (b0.features + 1) * classes + b0.film,
+        ("FiT-LDA", "EfficientNet-B0"): (b0.features + 1) * classes + b0.film_parameters,
         ("BiT", "BiT-M-R50x1"): (D + 1) * classes + THETA,
         ("FiT-LDA", "BiT-M-R50x1"): (D + 1) * classes + PSI,
     }

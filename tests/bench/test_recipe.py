@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from filmtransfer import FewShotClassifier
-from filmtransfer.backbones import numbers
+from filmtransfer.backbones import backbone_facts
 from filmtransfer.bench import figures, page, tables
 from filmtransfer.bench.datasets import DATASETS, VTAB
 from filmtransfer.bench.methods import METHODS
@@ -61,7 +61,7 @@ def test_a_packaged_recipe_names_only_what_there_is(name):
         assert s.get("protocol") != "vtab" or s["dataset"] in VTAB
         assert s["method"] in METHODS or s["method"] in recipe.methods
         assert s["preset"] in (plan.PRESETS if s.get("protocol") == "federated" else PRESETS)
-        assert numbers(s["backbone"]).parameters > 1e6
+        assert backbone_facts(s["backbone"]).parameters > 1e6
         assert s.keys() <= KEYS
 
 

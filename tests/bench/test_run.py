@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from filmtransfer import FewShotClassifier
-from filmtransfer.backbones import numbers
+from filmtransfer.backbones import backbone_facts
 from filmtransfer.bench.curve import accuracy_curve
 from filmtransfer.bench.methods import METHODS
 from filmtransfer.bench.recipe import CHOICES
@@ -150,7 +150,7 @@ def test_what_a_run_records(results):
         assert len(result["backbone_sha256"]) == 64
         assert result["threads"] == torch.get_num_threads()
     film = results["FiT-LDA"]["film"]
-    assert len(film) == 2 * len(numbers(LITE).site_names)
+    assert len(film) == 2 * len(backbone_facts(LITE).site_names)
     assert all(quantiles == sorted(quantiles) and len(quantiles) == 5 for quantiles in film.values())
     assert max(q[-1] for q in film.values()) > 0, "FiLM moved"
     assert "film" in results["BiT-FiLM"]
@@ -163,10 +163,10 @@ def test_numbers_are_counted_as_in_the_papers_table(results):
     for name, row in paper.items():
         assert results[name]["numbers"] == row["updateable"], name
         assert results[name]["rmus"] == row["rmus"], name
-    known = numbers(LITE)
+    known = backbone_facts(LITE)
     film = results["BiT-FiLM"]
-    assert film["body"] == known.film == results["FiT-LDA"]["body"]
-    assert film["numbers"] == known.film + 5 * (known.features + 1)
+    assert film["body"] == known.film_parameters == results["FiT-LDA"]["body"]
+    assert film["numbers"] == known.film_parameters + 5 * (known.features + 1)
     assert film["rmus"] == film["numbers"] / paper["BiT"]["updateable"]
     assert results["LDA-None"]["numbers"] == 5 * (known.features + 1) + 2
     assert results["LDA-All"]["body"] == known.parameters

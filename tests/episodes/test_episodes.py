@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 
 from filmtransfer.episodes import choose_split, episodes, halves, sample_task, trainable, whole
 from filmtransfer.errors import UsageError
-from filmtransfer.seeding import generator
+from filmtransfer.seeding import make_generator
 
 COUNTS = st.lists(st.integers(1, 12), min_size=2, max_size=12)
 
 
 def labelled(counts: list[int], seed: int = 0) -> torch.Tensor:
     labels = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
-    return labels[torch.randperm(len(labels), generator=generator(seed, "test"))]
+    return labels[torch.randperm(len(labels), generator=make_generator(seed, "test"))]
 
 
 @settings(max_examples=60, deadline=None)
 @given(COUNTS, st.integers(0, 1000))
 def test_halves_are_disjoint_and_roughly_equal(counts, seed):
     labels = labelled(counts)
-    split = halves(labels, generator(seed))
+    split = halves(labels, make_generator(seed))
     both = torch.cat([split.train, split.test])
     assert torch.equal(both.sort().values, torch.arange(len(labels)))
     for c, count in enumerate(counts):
@@ -38,11 +38,11 @@ def test_halves_are_disjoint_and_roughly_equal(counts, seed):
 @given(COUNTS, st.integers(2, 120), st.integers(0, 1000), st.booleans())
 def test_a_task_keeps_the_papers_rules(counts, support_size, seed, split_first):
     labels = labelled(counts)
-    stream = generator(seed)
+    generator = make_generator(seed)
     if not trainable(labels):
         return
-    split = halves(labels, stream) if split_first else whole(labels)
-    task = sample_task(labels, split, support_size, stream, max_query=20)
+    split = halves(labels, generator) if split_first else whole(labels)
+    task = sample_task(labels, split, support_size, generator, max_query=20)
     way = int(task.support_labels.max()) + 1
     assert min(len(counts), 5) <= way <= max(min(len(counts), support_size), min(len(counts), 5))
     assert torch.equal(torch.unique(task.support_labels), torch.arange(way))
@@ -62,9 +62,9 @@ def test_a_task_keeps_the_papers_rules(counts, support_size, seed, split_first):
 
 def test_one_shot_classes_are_support_only():
     labels = labelled([1, 1, 1, 1, 1, 1, 2])
-    split = halves(labels, generator(0))
+    split = halves(labels, make_generator(0))
     for i in range(20):
-        task = sample_task(labels, split, 100, generator(i))
+        task = sample_task(labels, split, 100, make_generator(i))
         assert set(labels[task.query].tolist()) == {6}
     assert not trainable(labelled([1, 1, 1]))
     assert trainable(labels)
@@ -101,7 +101,7 @@ def test_no_split_draws_from_all_and_use_all_is_all():
         assert torch.equal(task.support_labels, labels[task.support])
 
 
-def test_one_seed_one_stream():
+def test_one_seed_gives_one_sequence_of_tasks():
     labels = labelled([6] * 7)
     for split in ("split", "no_split", "resplit"):
         first, second, other = take(labels, split), take(labels, split), take(labels, split, seed=1)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from filmtransfer.episodes import split_videos, video_episodes
-from filmtransfer.seeding import generator, permutation
+from filmtransfer.seeding import make_generator, permutation
 
 # Classes, each a list of videos, each a number of clips.
 CLIPS = st.lists(st.lists(st.integers(1, 7), min_size=1, max_size=5), min_size=2, max_size=6)
@@ -26,11 +26,11 @@ def flat(data: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.tensor(labels), torch.tensor(videos)
 
 
-def split_orbit_task(data: list[list[int]], batch_size: int, stream: torch.Generator):
+def split_orbit_task(data: list[list[int]], batch_size: int, generator: torch.Generator):
     """Line by line as the paper prints it; clips are (c, i, j)."""
 
     def choose(n: int, m: int) -> list[int]:
-        return permutation(n, stream)[:m].tolist()
+        return permutation(n, generator)[:m].tolist()
 
     train, test = [], []
     num_clips = batch_size // len(data)
@@ -61,8 +61,8 @@ def test_it_is_the_papers_algorithm_where_that_leaves_no_side_empty(data, seed, 
         return  # it would take the only video whole; ours keeps a clip to ask for
     labels, videos = flat(data)
     names = [(c, i, j) for c, counts in enumerate(data) for i, n in enumerate(counts) for j in range(n)]
-    task = split_videos(labels, videos, batch_size, generator(seed, "test"))
-    train, test = split_orbit_task(data, batch_size, generator(seed, "test"))
+    task = split_videos(labels, videos, batch_size, make_generator(seed, "test"))
+    train, test = split_orbit_task(data, batch_size, make_generator(seed, "test"))
     assert [names[k] for k in task.support.tolist()] == train
     assert sorted(names[k] for k in task.query.tolist()) == sorted(test)
 
@@ -71,7 +71,7 @@ def test_it_is_the_papers_algorithm_where_that_leaves_no_side_empty(data, seed, 
 @given(CLIPS, st.integers(1, 60), st.integers(0, 10_000))
 def test_what_holds_for_any_clips(data, batch_size, seed):
     labels, videos = flat(data)
-    task = split_videos(labels, videos, batch_size, generator(seed))
+    task = split_videos(labels, videos, batch_size, make_generator(seed))
     support, query = set(task.support.tolist()), set(task.query.tolist())
     assert len(support) == len(task.support)
     assert len(query) == len(task.query)
@@ -84,7 +84,7 @@ def test_what_holds_for_any_clips(data, batch_size, seed):
         assert int((task.query_labels == c).sum()) >= (1 if sum(counts) > 1 else 0)
         own = set(videos[labels == c].tolist())
         assert not (shared & own) or len(own) == 1  # only a single video is on both sides
-    limited = split_videos(labels, videos, batch_size, generator(seed), max_query=len(data))
+    limited = split_videos(labels, videos, batch_size, make_generator(seed), max_query=len(data))
     assert all(int((limited.query_labels == c).sum()) <= 1 for c in range(len(data)))
 
 
@@ -100,6 +100,6 @@ def test_anew_for_each_step_or_once():
 
 def test_labels_may_have_gaps():
     labels, videos = flat([[3, 3], [3, 3]])
-    task = split_videos(labels * 7 + 2, videos, 4, generator(0))
+    task = split_videos(labels * 7 + 2, videos, 4, make_generator(0))
     assert torch.equal(torch.unique(task.support_labels), torch.arange(2))
     assert torch.equal(labels[task.query], task.query_labels)

@@ -10,7 +10,7 @@ from benchmarks.lively import liven
 from torch import nn
 
 from filmtransfer import FewShotClassifier
-from filmtransfer.backbones import Backbone, Entry, assemble, load_backbone
+from filmtransfer.backbones import Backbone, BackboneRecord, assemble, load_backbone
 from filmtransfer.backbones.catalogue import pixel_spec
 from filmtransfer.data.pixels import normalise
 from filmtransfer.export import probes
@@ -39,9 +39,9 @@ def small(architecture: str, **settings: Any) -> Backbone:
             if architecture == "resnetv2_50x1_bit"
             else timm.create_model(architecture, num_classes=0, **settings)
         )
-    entry = Entry(architecture, architecture, "none")
-    seen = normalise(probes(SIDE, 24, seed=2), pixel_spec(entry, model))
-    return assemble(entry, liven(model, seen, generator=torch.Generator().manual_seed(0)))
+    record = BackboneRecord(architecture, architecture, "none")
+    seen = normalise(probes(SIDE, 24, seed=2), pixel_spec(record, model))
+    return assemble(record, liven(model, seen, generator=torch.Generator().manual_seed(0)))
 
 
 def _bit(**settings: Any) -> nn.Module:
@@ -70,10 +70,10 @@ def classifier(
 ) -> FewShotClassifier:
     """Everything learned stands somewhere else than at its start."""
     model = AdaptedModel(backbone, make_head(head, **options), SIDE, body=body)
-    stream = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.moving().values():
-            parameter.add_(move * torch.randn(parameter.shape, generator=stream))
+            parameter.add_(move * torch.randn(parameter.shape, generator=generator))
     model.configure(probes(model.pixels.size, rows, seed=seed + 1), torch.arange(rows) % len(CLASSES))
     learns = model.body
     update = Update.of(

@@ -48,10 +48,10 @@ def test_a_folded_graph_is_the_classifier(head):
 @pytest.mark.parametrize("head", HEADS)
 def test_heads_as_products_are_the_heads(head):
     """On features far from the origin, where digits are lost; with a prior and a temperature."""
-    stream = torch.Generator().manual_seed(0)
-    features = 3 + torch.randn(40, 24, generator=stream) * torch.logspace(-1, 1, 24)
+    generator = torch.Generator().manual_seed(0)
+    features = 3 + torch.randn(40, 24, generator=generator) * torch.logspace(-1, 1, 24)
     labels = torch.arange(40) % 4
-    query = 3 + 2 * torch.randn(9, 24, generator=stream)
+    query = 3 + 2 * torch.randn(9, 24, generator=generator)
     sides = ("rows", "columns") if head in ("lda", "qda") else (None,)
     for side in sides:
         made = make_head(head, **({} if side is None else {"side": side})).configure(features, labels)
@@ -65,10 +65,10 @@ def test_heads_as_products_are_the_heads(head):
 
 def test_qda_keeps_its_digits_in_float32():
     """Few rows in many dimensions: the plain low-rank formula in float32 would be off by whole units."""
-    stream = torch.Generator().manual_seed(0)
-    features = torch.randn(30, 1280, generator=stream) * 5
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(30, 1280, generator=generator) * 5
     made = QDA().configure(features, torch.arange(30) % 3)
-    query = features[:5] + 0.1 * torch.randn(5, 1280, generator=stream)
+    query = features[:5] + 0.1 * torch.randn(5, 1280, generator=generator)
     probabilities, logits = head_graph(made, torch.zeros(3))(query)
     expected = made.logits(query).double()
     assert (logits - expected).abs().max() / expected.abs().max() < 1e-5

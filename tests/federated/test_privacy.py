@@ -26,7 +26,7 @@ from filmtransfer.federated.privacy import (
     renyi,
     sample,
 )
-from filmtransfer.seeding import generator
+from filmtransfer.seeding import make_generator
 
 # The account.
 
@@ -258,8 +258,8 @@ def test_clip_refuses_what_has_no_length():
 def test_the_noise_has_the_stated_deviation(seeded):
     """σC over the denominator, whatever the tensor; Kolmogorov and Smirnov see nothing but a normal distribution."""
     total = {"γ": np.full((100, 300), 6.0), "β": np.full(20_000, -3.0)}
-    stream = generator(0, "privacy noise", 1) if seeded else None
-    mean = noisy_mean(total, limit=0.5, noise=1.2, denominator=4, stream=stream)
+    generator = make_generator(0, "privacy noise", 1) if seeded else None
+    mean = noisy_mean(total, limit=0.5, noise=1.2, denominator=4, generator=generator)
     noise = np.concatenate([(mean["γ"] - 1.5).ravel(), mean["β"] + 0.75])
     assert mean["γ"].shape == (100, 300)
     assert abs(noise.mean()) < 6 * 0.15 / math.sqrt(len(noise))
@@ -269,36 +269,38 @@ def test_the_noise_has_the_stated_deviation(seeded):
     assert abs(np.corrcoef(noise[:half], noise[half:])[0, 1]) < 6 / math.sqrt(half)
 
 
-def test_a_seeded_stream_is_repeatable_and_entropy_is_not():
-    def mean(stream, order="γβ"):
-        return noisy_mean({n: np.zeros(3) for n in order}, limit=1, noise=1, denominator=1, stream=stream)
+def test_a_seeded_generator_is_repeatable_and_entropy_is_not():
+    def mean(generator, order="γβ"):
+        return noisy_mean(
+            {n: np.zeros(3) for n in order}, limit=1, noise=1, denominator=1, generator=generator
+        )
 
-    first = mean(generator(0, "privacy noise", 1))
-    assert np.array_equal(first["γ"], mean(generator(0, "privacy noise", 1), "βγ")["γ"])
-    assert not np.array_equal(first["γ"], mean(generator(0, "privacy noise", 2))["γ"])
+    first = mean(make_generator(0, "privacy noise", 1))
+    assert np.array_equal(first["γ"], mean(make_generator(0, "privacy noise", 1), "βγ")["γ"])
+    assert not np.array_equal(first["γ"], mean(make_generator(0, "privacy noise", 2))["γ"])
     assert not np.array_equal(mean(None)["γ"], mean(None)["γ"])
 
 
 def test_gaussian_counts():
     for count in (0, 1, 2, 7):
-        assert gaussian(count, None).shape == gaussian(count, generator(0)).shape == (count,)
+        assert gaussian(count, None).shape == gaussian(count, make_generator(0)).shape == (count,)
 
 
 @pytest.mark.parametrize("seeded", [True, False])
 def test_a_sample_takes_each_client_independently(seeded):
     clients = list(range(200))
-    stream = generator(0, "sample") if seeded else None
+    generator = make_generator(0, "sample") if seeded else None
     taken = np.zeros((400, 200))
     for row in taken:
-        drawn = sample(clients, 0.1, stream)
+        drawn = sample(clients, 0.1, generator)
         assert drawn == sorted(drawn)
         row[drawn] = 1
     sizes = taken.sum(1)
     assert taken.mean() == pytest.approx(0.1, abs=6 * math.sqrt(0.09 / taken.size))
     assert sizes.var() == pytest.approx(200 * 0.09, rel=6 * math.sqrt(2 / 400))  # a fixed size would have 0
-    assert sample(clients, 1.0, stream) == clients
-    assert sample(clients, 0.0, stream) == []
-    assert sample([], 0.5, stream) == []
+    assert sample(clients, 1.0, generator) == clients
+    assert sample(clients, 0.0, generator) == []
+    assert sample([], 0.5, generator) == []
 
 
 def test_one_round_in_small():
@@ -306,5 +308,5 @@ def test_one_round_in_small():
     steps = [{"γ": np.array([3.0, 4.0])}, {"γ": np.array([0.3, 0.0])}]
     clipped = [clip(step, 1.0)[0] for step in steps]
     total = {"γ": clipped[0]["γ"] + clipped[1]["γ"]}
-    mean = noisy_mean(total, limit=1.0, noise=1e-12, denominator=4, stream=generator(0))
+    mean = noisy_mean(total, limit=1.0, noise=1e-12, denominator=4, generator=make_generator(0))
     np.testing.assert_allclose(mean["γ"], [0.9 / 4, 0.8 / 4], atol=1e-10)

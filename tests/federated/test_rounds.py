@@ -12,7 +12,7 @@ from filmtransfer.errors import UpdateFileError, UsageError
 from filmtransfer.federated.checkpoint import Checkpoint
 from filmtransfer.federated.numbers import read, write
 from filmtransfer.federated.population import Population
-from filmtransfer.seeding import generator, permutation
+from filmtransfer.seeding import make_generator, permutation
 from filmtransfer.training.finetune.episodic import finetune
 from tests.federated.tiny import PLAN, SCENE, population, read_images, server, unequal
 
@@ -26,7 +26,7 @@ def plain_loop(found: Population) -> tuple[np.ndarray, list[float]]:
     plan, psi, sums = found.plan, found.start.copy(), []
     for number in range(1, plan.rounds + 1):
         names = sorted(found.names)
-        order = permutation(len(names), generator(plan.seed, "clients", number, 0))
+        order = permutation(len(names), make_generator(plan.seed, "clients", number, 0))
         chosen = sorted(names[i] for i in order[: plan.clients_per_round].tolist())
         examples = {name: len(found.rows(found.names.index(name))) for name in chosen}
         weights = {name: examples[name] / sum(examples.values()) for name in chosen}
@@ -40,7 +40,7 @@ def plain_loop(found: Population) -> tuple[np.ndarray, list[float]]:
                 client.examples.embed.pixels,
                 client.examples.labels,
                 plan.settings(number),
-                seed=generator(plan.seed, "client", name, number).initial_seed(),
+                seed=make_generator(plan.seed, "client", name, number).initial_seed(),
                 embed=client.examples.embed,
                 pull=plan.mu if plan.algorithm == "fedprox" else 0.0,
             )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from filmtransfer.backbones import assemble, build, entry_for
+from filmtransfer.backbones import assemble, build, record_for
 from filmtransfer.errors import InputError
 from filmtransfer.estimator import FewShotClassifier
 from filmtransfer.federated import messages
@@ -50,8 +50,8 @@ def test_the_global_head_is_the_pooled_one(head, secure, tmp_path):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("head", [ProtoNets, LDA])
 def test_sums_on_their_way_lose_nothing(head, dtype):
-    stream = torch.Generator().manual_seed(0)
-    features = torch.randn(30, 7, generator=stream, dtype=dtype) + 3
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(30, 7, generator=generator, dtype=dtype) + 3
     labels = torch.arange(30) % 4
     scatter = "task" if head is LDA else "none"
     parts = [
@@ -86,7 +86,7 @@ def test_statistics_that_cannot_be_are_refused(change, why):
 
 
 def bare(name: str):
-    entry = entry_for(name)
+    entry = record_for(name)
     return assemble(entry, build(entry), fold=False)
 
 
@@ -131,8 +131,8 @@ def test_a_round_counts_what_it_sends():
 
 @pytest.mark.parametrize(("how", "size"), [("none", 4), ("float16", 2), ("int8", 1)])
 def test_what_is_packed_can_be_unpacked(how, size):
-    stream = np.random.default_rng(0)
-    vector = np.concatenate([stream.normal(0, 1e-3, 50), np.zeros(7), stream.normal(0, 5, 20)])
+    generator = np.random.default_rng(0)
+    vector = np.concatenate([generator.normal(0, 1e-3, 50), np.zeros(7), generator.normal(0, 5, 20)])
     packed = encode(vector, how, [50, 7, 20])
     assert packed["psi"].nbytes == size * 77
     back = decode(packed, how, [50, 7, 20])

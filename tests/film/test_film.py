@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from filmtransfer import film
-from filmtransfer.backbones import build, entry_for, film_sites
+from filmtransfer.backbones import build, film_sites, record_for
 from filmtransfer.errors import InputError, UpdateFileError
 
 # One of each family, small enough to run at 64 pixels (ViT at 32).
@@ -31,7 +31,7 @@ FAMILIES = {
 
 def make(name: str) -> torch.nn.Module:
     torch.manual_seed(0)  # timm draws its random weights from the global generator
-    model = build(entry_for(name))
+    model = build(record_for(name))
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):  # statistics as after training, not 0 and 1
             torch.nn.init.normal_(module.running_mean, 0, 0.1)
@@ -46,10 +46,10 @@ def images(name: str, count: int = 3) -> torch.Tensor:
     return torch.randn(count, 3, side, side, generator=torch.Generator().manual_seed(1))
 
 
-def disturb(backbone: torch.nn.Module, seed: int) -> film.Numbers:
-    stream = torch.Generator().manual_seed(seed)
+def disturb(backbone: torch.nn.Module, seed: int) -> film.FilmParameters:
+    generator = torch.Generator().manual_seed(seed)
     return {
-        name: value + 0.1 * torch.randn(value.shape, generator=stream)
+        name: value + 0.1 * torch.randn(value.shape, generator=generator)
         for name, value in film.read(backbone).items()
     }
 

@@ -28,7 +28,7 @@ def test_rows_are_film(name):
     updates[1] = {k: v for k, v in updates[1].items() if k.rpartition(".")[0] in late}
     with film.per_sample(filmed, updates):
         expected = filmed(x)
-    table = film.Table(backbone, sites)
+    table = film.FilmTable(backbone, sites)
     assert table.count == film.count(filmed)
     packed = [table.pack(u, where) for u, where in zip(updates, (sites, late, []), strict=True)]
     assert [row.numel() for row in packed] == [sum(v.numel() for v in u.values()) for u in updates]
@@ -46,7 +46,7 @@ def test_rows_that_do_not_fit():
     backbone = make("mobilenetv2_050")
     sites = film_sites(backbone)
     numbers = disturb(film.attach(copy.deepcopy(backbone), sites), 1)
-    table = film.Table(backbone, sites)
+    table = film.FilmTable(backbone, sites)
     packed = table.pack(numbers, sites)
     with pytest.raises(UpdateFileError, match="another backbone"):
         table.pack(numbers, sites[1:])

@@ -7,7 +7,7 @@ import torch
 
 from filmtransfer.heads import QDA
 from filmtransfer.heads.mahalanobis import Mahalanobis
-from filmtransfer.seeding import generator
+from filmtransfer.seeding import make_generator
 
 
 def plainly(features, labels, query):
@@ -25,10 +25,10 @@ def plainly(features, labels, query):
 
 
 def draw(counts, width, seed=0, dtype=torch.float64):
-    stream = generator(seed, "maha")
+    generator = make_generator(seed, "maha")
     labels = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
-    features = torch.randn(len(labels), width, generator=stream, dtype=dtype) * 3 + labels[:, None]
-    return features, labels, torch.randn(7, width, generator=stream, dtype=dtype)
+    features = torch.randn(len(labels), width, generator=generator, dtype=dtype) * 3 + labels[:, None]
+    return features, labels, torch.randn(7, width, generator=generator, dtype=dtype)
 
 
 @pytest.mark.parametrize("side", ["rows", "columns"])

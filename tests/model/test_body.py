@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from filmtransfer.backbones import assemble, build, entry_for, load_backbone
+from filmtransfer.backbones import assemble, build, load_backbone, record_for
 from filmtransfer.errors import UpdateFileError, UsageError
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body, Update
@@ -24,16 +24,16 @@ BODIES = {
 
 @pytest.fixture(scope="module")
 def vit():
-    entry = entry_for("vit_tiny_patch16_224")
-    return assemble(entry, build(entry))
+    record = record_for("vit_tiny_patch16_224")
+    return assemble(record, build(record))
 
 
 def moved_model(backbone, body: Body, head: str = "lda") -> AdaptedModel:
     model = AdaptedModel(backbone, make_head(head), 64, body=body, seed=3)
-    stream = torch.Generator().manual_seed(1)
+    generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.moving().values():
-            parameter.add_(0.01 * torch.randn(parameter.shape, generator=stream))
+            parameter.add_(0.01 * torch.randn(parameter.shape, generator=generator))
     model.configure(PIXELS, LABELS)
     return model
 
@@ -133,11 +133,11 @@ def test_a_file_that_names_an_unknown_adapter_is_a_bad_file():
     ("train", "head", "counted"), [("all", "linear", "full"), ("adapter", "lda", "body")]
 )
 def test_updateable_numbers_by_the_papers_count(train, head, counted):
-    from filmtransfer.backbones import numbers
+    from filmtransfer.backbones import backbone_facts
 
     backbone = load_backbone("efficientnet_lite0", fold=train != "all")
     found, full = update_of(moved_model(backbone, Body(train), head)).updateable(
-        numbers("efficientnet_lite0")
+        backbone_facts("efficientnet_lite0")
     )
     assert full == 3_371_008 + 2 * 1280
     assert found == {"full": full, "body": 20_544 + 2 * 1281 + 2}[counted]

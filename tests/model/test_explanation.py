@@ -25,11 +25,11 @@ def kept(features, labels):
 @pytest.mark.parametrize("name", ["lda", "qda", "protonets"])
 @pytest.mark.parametrize("shape", [(12, 30), (40, 8)])  # fewer images than features, and more
 def test_distances_are_mahalanobis(name, shape):
-    stream = torch.Generator().manual_seed(0)
-    features = torch.randn(*shape, generator=stream)
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(*shape, generator=generator)
     labels = torch.arange(shape[0]) % 3
     head = make_head(name)
-    query = torch.randn(4, shape[1], generator=stream)
+    query = torch.randn(4, shape[1], generator=generator)
     z = features.double().numpy()
     sigma = np.eye(shape[1])
     if name != "protonets":

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from filmtransfer import film
-from filmtransfer.backbones import assemble, build, entry_for, load_backbone
+from filmtransfer.backbones import assemble, build, load_backbone, record_for
 from filmtransfer.errors import FitWarning, UnavailableError, UsageError
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body, Hardware
@@ -51,7 +51,7 @@ def test_devices_by_name(monkeypatch):
 @pytest.mark.parametrize("rows", [8, 2000])
 def test_nothing_stays_behind_on_another_device(head, rows):
     """Meta tensors refuse to meet others, as a GPU's do: a walk there finds what was left on the CPU."""
-    backbone = assemble(entry_for("resnet18"), build(entry_for("resnet18")))
+    backbone = assemble(record_for("resnet18"), build(record_for("resnet18")))
     model = AdaptedModel(backbone, make_head(head), 48, hardware=Hardware(torch.device("meta")))
     assert all(p.device.type == "meta" for p in model.learned())
     features = model.embed(images())
@@ -139,7 +139,7 @@ def test_an_error_of_ones_own_is_not_the_compilers(monkeypatch):
 def test_a_copy_is_a_model_of_its_own(compile, monkeypatch):
     """Copied or pickled, it walks through its own network."""
     monkeypatch.setattr(torch, "compile", lambda run: lambda x: run(x))
-    backbone = assemble(entry_for("resnet18"), build(entry_for("resnet18")))
+    backbone = assemble(record_for("resnet18"), build(record_for("resnet18")))
     hardware = Hardware.choose("cpu", compile=compile)
     model = AdaptedModel(backbone, make_head("lda"), 48, hardware=hardware)
     before = model.features(images())

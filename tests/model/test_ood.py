@@ -12,10 +12,10 @@ from filmtransfer.model.ood import Unknown, student_quantile
 
 
 def some(seed=0, rows=30, features=16):
-    stream = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(rows) % 3
-    centres = 3 * torch.randn(3, features, generator=stream, dtype=torch.float64)
-    return centres[labels] + torch.randn(rows, features, generator=stream, dtype=torch.float64), labels
+    centres = 3 * torch.randn(3, features, generator=generator, dtype=torch.float64)
+    return centres[labels] + torch.randn(rows, features, generator=generator, dtype=torch.float64), labels
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

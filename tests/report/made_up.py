@@ -28,9 +28,9 @@ def jpeg(seed: int) -> bytes:
 
 
 def features(labels: torch.Tensor, spread: float = 0.35, seed: int = 0, width: int = D) -> torch.Tensor:
-    stream = torch.Generator().manual_seed(seed)
-    means = torch.randn(int(labels.max()) + 1, width, generator=stream)
-    return means[labels] + spread * torch.randn(len(labels), width, generator=stream)
+    generator = torch.Generator().manual_seed(seed)
+    means = torch.randn(int(labels.max()) + 1, width, generator=generator)
+    return means[labels] + spread * torch.randn(len(labels), width, generator=generator)
 
 
 def photos(labels: torch.Tensor, z: torch.Tensor, pictures: bool = True) -> Photos:

@@ -13,7 +13,7 @@ from filmtransfer.backbones import Backbone, load_backbone
 from filmtransfer.data import LabelledImages, load
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body, Support, Update
-from filmtransfer.seeding import generator
+from filmtransfer.seeding import make_generator
 
 from ..conftest import picture
 
@@ -48,12 +48,12 @@ def update(
     photos = [(photo(c, 1000 * user + 10 * c + i), names[c]) for c in range(3) for i in range(shots)]
     body = Body.of(train, "film", film_from)
     model = AdaptedModel(backbone(), make_head(head), size, body=body)
-    stream = generator(user, "disturb")
+    generator = make_generator(user, "disturb")
     with torch.no_grad():
         for parameter in model.moving().values():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=stream))
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
         if hasattr(model.head, "weights"):
-            model.head.weights.log.add_(0.2 * torch.randn(model.head.weights.log.shape, generator=stream))
+            model.head.weights.log.add_(0.2 * torch.randn(model.head.weights.log.shape, generator=generator))
     images = load(LabelledImages.from_memory(*map(list, zip(*photos, strict=True))), model.pixels)
     features = model.configure(images.pixels, images.labels)
     settings = {"film_from": film_from, "train": train, "adapter": "film", "prior": prior}

@@ -37,11 +37,11 @@ class AdaptBlock(nn.Module):
         return whole
 
 
-def attach(network: nn.Module, options: dict[str, Any], stream: torch.Generator) -> None:
+def attach(network: nn.Module, options: dict[str, Any], generator: torch.Generator) -> None:
     """One bottleneck in every block."""
     blocks = transformer_blocks(network, "adaptformer", *PARTS)
     width = width_of(network)
     for i, block in enumerate(blocks):
-        down = uniform((options["size"], width), width**-0.5, network, stream)
+        down = uniform((options["size"], width), width**-0.5, network, generator)
         adapted = AdaptBlock(block, Bottleneck(down, torch.relu), options["scale"])
         cast(nn.Sequential, network.blocks)[i] = adapted

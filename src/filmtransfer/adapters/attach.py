@@ -2,7 +2,7 @@
 
 The paper's comparison table sets FiLM against six other ways to change a frozen network with few numbers. All
 are handled alike here: the backbone is frozen, the adapter's own numbers are what ``requires_grad``, and
-their initial values come from a stream. With the same options the same names and shapes come out, so an
+their initial values come from a generator. With the same options the same names and shapes come out, so an
 update is those numbers and the options.
 """
 
@@ -38,7 +38,7 @@ def attach(
     name: str,
     *,
     sites: Sequence[str],
-    stream: torch.Generator,
+    generator: torch.Generator,
     options: Mapping[str, Any] | None = None,
 ) -> nn.Module:
     """Freeze the network and put the adapter in; works in place.
@@ -52,7 +52,7 @@ def attach(
         film.attach(network, sites)
     else:
         _, put = _KINDS[name]
-        put(network, chosen, stream)
+        put(network, chosen, generator)
     return network.eval()
 
 

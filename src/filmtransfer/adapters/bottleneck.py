@@ -44,10 +44,10 @@ def quick_gelu(x: Tensor) -> Tensor:
     return x * torch.sigmoid(1.702 * x)
 
 
-def uniform(shape: tuple[int, ...], bound: float, network: nn.Module, stream: torch.Generator) -> Tensor:
+def uniform(shape: tuple[int, ...], bound: float, network: nn.Module, generator: torch.Generator) -> Tensor:
     """Numbers from −bound to bound where the network's are; the same ones on every device."""
     like = next(network.parameters())
-    return torch.empty(shape).uniform_(-bound, bound, generator=stream).to(like)
+    return torch.empty(shape).uniform_(-bound, bound, generator=generator).to(like)
 
 
 def transformer_blocks(network: nn.Module, adapter: str, *parts: str) -> list[nn.Module]:

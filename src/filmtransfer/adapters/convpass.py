@@ -60,14 +60,14 @@ class Beside(nn.Module):
         return beside
 
 
-def attach(network: nn.Module, options: dict[str, Any], stream: torch.Generator) -> None:
+def attach(network: nn.Module, options: dict[str, Any], generator: torch.Generator) -> None:
     """Two bypasses in every block."""
     blocks = transformer_blocks(network, "convpass", "attn", "mlp")
     size, width = options["size"], width_of(network)
     prefix = cast(int, network.num_prefix_tokens)
     for block in blocks:
         for part in ("attn", "mlp"):
-            down = uniform((size, width), math.sqrt(6 / (size + width)), network, stream)
+            down = uniform((size, width), math.sqrt(6 / (size + width)), network, generator)
             bypass = Convpass(down, prefix)
             setattr(block, part, Beside(block.get_submodule(part), bypass, options["scale"]))
 

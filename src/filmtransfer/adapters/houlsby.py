@@ -34,14 +34,14 @@ class After(nn.Module):
         return x + self.scale * self.adapter(x) if self.adapter.size else x
 
 
-def attach(network: nn.Module, options: dict[str, Any], stream: torch.Generator) -> None:
+def attach(network: nn.Module, options: dict[str, Any], generator: torch.Generator) -> None:
     """One Adapter in every block."""
     for block in transformer_blocks(network, "adapter", "mlp"):
-        put(block, options["size"], options["scale"], network, stream)
+        put(block, options["size"], options["scale"], network, generator)
 
 
-def put(block: nn.Module, size: int, scale: float, network: nn.Module, stream: torch.Generator) -> None:
+def put(block: nn.Module, size: int, scale: float, network: nn.Module, generator: torch.Generator) -> None:
     """An Adapter behind the MLP of one block."""
     width = width_of(network)
-    down = uniform((size, width), math.sqrt(6 / (size + width)), network, stream)
+    down = uniform((size, width), math.sqrt(6 / (size + width)), network, generator)
     block.mlp = After(block.get_submodule("mlp"), Bottleneck(down, quick_gelu), scale)

@@ -21,9 +21,9 @@ from .bottleneck import TRANSFORMERS, transformer_blocks, uniform
 DEFAULTS: dict[str, Any] = {"rank": 8, "scale": 1.0}
 
 
-def attach(network: nn.Module, options: dict[str, Any], stream: torch.Generator) -> None:
+def attach(network: nn.Module, options: dict[str, Any], generator: torch.Generator) -> None:
     """The same rank everywhere."""
-    inject(network, dict.fromkeys(targets(network), options["rank"]), options["scale"], stream)
+    inject(network, dict.fromkeys(targets(network), options["rank"]), options["scale"], generator)
 
 
 def targets(network: nn.Module) -> list[str]:
@@ -44,7 +44,7 @@ def targets(network: nn.Module) -> list[str]:
     return names
 
 
-def inject(network: nn.Module, ranks: Mapping[str, int], scale: float, stream: torch.Generator) -> None:
+def inject(network: nn.Module, ranks: Mapping[str, int], scale: float, generator: torch.Generator) -> None:
     """LoRA of its own rank at each name; works in place, and freezes every other number."""
     try:
         from peft import LoraConfig, inject_adapter_in_model
@@ -60,7 +60,7 @@ def inject(network: nn.Module, ranks: Mapping[str, int], scale: float, stream: t
     for name in ranks:
         down: Any = network.get_submodule(f"{name}.lora_A.default")
         bound = down.weight[0].numel() ** -0.5
-        down.weight.data.copy_(uniform(tuple(down.weight.shape), bound, network, stream))
+        down.weight.data.copy_(uniform(tuple(down.weight.shape), bound, network, generator))
 
 
 def _is_matrix(module: nn.Module) -> bool:

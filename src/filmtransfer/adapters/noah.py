@@ -57,22 +57,22 @@ class ElasticLoRA(nn.Module):
         return plain + self.scale * F.linear(F.linear(x, self.down[: self.size]), self.up[:, : self.size])
 
 
-def attach(network: nn.Module, options: dict[str, Any], stream: torch.Generator) -> None:
+def attach(network: nn.Module, options: dict[str, Any], generator: torch.Generator) -> None:
     """A subnet as an ordinary adapter, or the supernet of all of them."""
     blocks = transformer_blocks(network, "noah", "attn", "mlp")
     subnet = _for_depth(options["subnet"], len(blocks))
     if options["supernet"]:
-        _attach_supernet(network, blocks, options["supernet"], options["scale"], stream)
+        _attach_supernet(network, blocks, options["supernet"], options["scale"], generator)
         choose(network, ((options["supernet"],) * 3,) * len(blocks))
         return
     ranks = {name: rank for name, (_, rank, _) in zip(lora.targets(network), subnet, strict=True) if rank}
     if ranks:
-        lora.inject(network, ranks, options["scale"], stream)
+        lora.inject(network, ranks, options["scale"], generator)
     for block, (size, _, _) in zip(blocks, subnet, strict=True):
         if size:
-            houlsby.put(block, size, options["scale"], network, stream)
+            houlsby.put(block, size, options["scale"], network, generator)
     prompts = [count for _, _, count in subnet]
-    _carry(vpt.put(network, prompts, stream), prompts)
+    _carry(vpt.put(network, prompts, generator), prompts)
 
 
 def choose(network: nn.Module, subnet: Subnet) -> None:
@@ -117,15 +117,15 @@ def _for_depth(subnet: list[list[int]] | None, depth: int) -> Subnet:
 
 
 def _attach_supernet(
-    network: nn.Module, blocks: list[nn.Module], largest: int, scale: float, stream: torch.Generator
+    network: nn.Module, blocks: list[nn.Module], largest: int, scale: float, generator: torch.Generator
 ) -> None:
     width = width_of(network)
     for block in blocks:
         attention, layer = block.get_submodule("attn"), block.get_submodule("attn.qkv")
-        down = uniform((largest, width), width**-0.5, network, stream)
+        down = uniform((largest, width), width**-0.5, network, generator)
         attention.qkv = ElasticLoRA(layer, down, 3 * width, scale)
-        houlsby.put(block, largest, scale, network, stream)
-    vpt.put(network, [largest] * len(blocks), stream)
+        houlsby.put(block, largest, scale, network, generator)
+    vpt.put(network, [largest] * len(blocks), generator)
 
 
 def _carry(blocks: list[vpt.Prompted], sizes: list[int]) -> None:

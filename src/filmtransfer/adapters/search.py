@@ -23,7 +23,7 @@ def search(
     score: Callable[[Subnet], float],
     space: Space,
     limit: int,
-    stream: torch.Generator,
+    generator: torch.Generator,
     *,
     population: int = 50,
     generations: int = 20,
@@ -36,29 +36,29 @@ def search(
     best: list[Subnet] = []
 
     def parent() -> Subnet:
-        return best[integer(0, len(best) - 1, stream)]
+        return best[integer(0, len(best) - 1, generator)]
 
     def consider(make: Callable[[], Subnet], wanted: int) -> int:
         """Score subnets not seen before; how many of the wanted are missing."""
         for _ in range(TRIES * wanted):
             if not wanted:
                 break
-            subnet = space.fit(make(), limit, stream)
+            subnet = space.fit(make(), limit, generator)
             if subnet not in scores:
                 scores[subnet] = score(subnet)
                 wanted -= 1
         return wanted
 
     if space.total() <= population * (generations + 1):
-        scores = {subnet: score(subnet) for subnet in space.every() if space.numbers(subnet) <= limit}
+        scores = {subnet: score(subnet) for subnet in space.every() if space.parameter_count(subnet) <= limit}
         if not scores:
             raise space.too_tight(limit)
         generations = 0
     else:
-        consider(lambda: space.draw(stream), population)
+        consider(lambda: space.draw(generator), population)
     for _ in range(generations):
         best = sorted(scores, key=scores.__getitem__, reverse=True)[:PARENTS]
-        missing = consider(lambda: space.mutate(parent(), stream), population // 2)
-        missing += consider(lambda: space.cross(parent(), parent(), stream), -(-population // 2))
-        consider(lambda: space.draw(stream), missing)
-    return max(scores, key=lambda subnet: (scores[subnet], -space.numbers(subnet)))
+        missing = consider(lambda: space.mutate(parent(), generator), population // 2)
+        missing += consider(lambda: space.cross(parent(), parent(), generator), -(-population // 2))
+        consider(lambda: space.draw(generator), missing)
+    return max(scores, key=lambda subnet: (scores[subnet], -space.parameter_count(subnet)))

@@ -36,7 +36,7 @@ class Space:
         """Quarters of the network."""
         return tuple(sorted({-(-self.blocks * quarter // 4) for quarter in (1, 2, 3, 4)}))
 
-    def numbers(self, subnet: Subnet) -> int:
+    def parameter_count(self, subnet: Subnet) -> int:
         """How many numbers a subnet learns."""
         return sum(
             (adapter * (2 * self.width + 1) + self.width if adapter else 0)
@@ -59,38 +59,38 @@ class Space:
         ]
         return (_rows(chosen) for chosen in itertools.product(columns, repeat=3))
 
-    def draw(self, stream: torch.Generator) -> Subnet:
+    def draw(self, generator: torch.Generator) -> Subnet:
         """A random one: a depth for each module, then its sizes."""
-        return _rows([self._deepened((0,) * self.blocks, stream) for _ in range(3)])
+        return _rows([self._deepened((0,) * self.blocks, generator) for _ in range(3)])
 
-    def mutate(self, subnet: Subnet, stream: torch.Generator) -> Subnet:
+    def mutate(self, subnet: Subnet, generator: torch.Generator) -> Subnet:
         """Some modules of a subnet changed: in depth, or in one size.
 
         The released code changes depths only; then sizes that no draw has brought would never be tried.
         """
         columns = _columns(subnet)
         for i, column in enumerate(columns):
-            if _chance(stream) < CHANGED:
-                change = self._deepened if _chance(stream) < DEEPENED else self._resized
-                columns[i] = change(column, stream)
+            if _chance(generator) < CHANGED:
+                change = self._deepened if _chance(generator) < DEEPENED else self._resized
+                columns[i] = change(column, generator)
         return _rows(columns)
 
-    def cross(self, first: Subnet, second: Subnet, stream: torch.Generator) -> Subnet:
+    def cross(self, first: Subnet, second: Subnet, generator: torch.Generator) -> Subnet:
         """Each module as one of two subnets has it."""
         pairs = zip(_columns(first), _columns(second), strict=True)
-        return _rows([pair[integer(0, 1, stream)] for pair in pairs])
+        return _rows([pair[integer(0, 1, generator)] for pair in pairs])
 
-    def fit(self, subnet: Subnet, limit: int, stream: torch.Generator) -> Subnet:
+    def fit(self, subnet: Subnet, limit: int, generator: torch.Generator) -> Subnet:
         """Made smaller at random places until it learns no more than ``limit`` numbers.
 
         The released code throws a subnet above the limit away and draws again, which takes for ever where few fit.
         """
-        while self.numbers(subnet) > limit:
+        while self.parameter_count(subnet) > limit:
             columns = _columns(subnet)
             smaller = [(m, cut) for m, column in enumerate(columns) for cut in self._smaller(column)]
             if not smaller:
                 raise self.too_tight(limit)
-            module, column = smaller[integer(0, len(smaller) - 1, stream)]
+            module, column = smaller[integer(0, len(smaller) - 1, generator)]
             columns[module] = column
             subnet = _rows(columns)
         return subnet
@@ -98,21 +98,21 @@ class Space:
     def too_tight(self, limit: int) -> UsageError:
         """The error for a limit that no subnet keeps."""
         depth, size = self.depths[0], min(self.sizes)
-        least = self.numbers(((size, size, size),) * depth)
+        least = self.parameter_count(((size, size, size),) * depth)
         return UsageError(f"No subnet has {limit} numbers or fewer.", f"The smallest has {least}.")
 
-    def _deepened(self, column: Column, stream: torch.Generator) -> Column:
-        depth = self.depths[integer(0, len(self.depths) - 1, stream)]
+    def _deepened(self, column: Column, generator: torch.Generator) -> Column:
+        depth = self.depths[integer(0, len(self.depths) - 1, generator)]
         kept = column[: min(depth, _depth(column))]
-        new = tuple(self._size(stream) for _ in range(depth - len(kept)))
+        new = tuple(self._size(generator) for _ in range(depth - len(kept)))
         return kept + new + (0,) * (self.blocks - depth)
 
-    def _resized(self, column: Column, stream: torch.Generator) -> Column:
-        place = integer(0, _depth(column) - 1, stream)
-        return (*column[:place], self._size(stream), *column[place + 1 :])
+    def _resized(self, column: Column, generator: torch.Generator) -> Column:
+        place = integer(0, _depth(column) - 1, generator)
+        return (*column[:place], self._size(generator), *column[place + 1 :])
 
-    def _size(self, stream: torch.Generator) -> int:
-        return self.sizes[integer(0, len(self.sizes) - 1, stream)]
+    def _size(self, generator: torch.Generator) -> int:
+        return self.sizes[integer(0, len(self.sizes) - 1, generator)]
 
     def _smaller(self, column: Column) -> list[Column]:
         """A module one size smaller at one place, or, where all are the smallest, one depth shallower."""
@@ -140,5 +140,5 @@ def _depth(column: Column) -> int:
     return sum(size > 0 for size in column)
 
 
-def _chance(stream: torch.Generator) -> float:
-    return float(torch.rand((), generator=stream))
+def _chance(generator: torch.Generator) -> float:
+    return float(torch.rand((), generator=generator))

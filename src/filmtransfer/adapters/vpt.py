@@ -36,18 +36,18 @@ class Prompted(nn.Module):
         return x[:, : x.shape[1] - self.drop]
 
 
-def attach(network: nn.Module, options: dict[str, Any], stream: torch.Generator) -> None:
+def attach(network: nn.Module, options: dict[str, Any], generator: torch.Generator) -> None:
     """As many prompts in every block."""
-    put(network, [options["prompts"]] * len(transformer_blocks(network, "vpt")), stream)
+    put(network, [options["prompts"]] * len(transformer_blocks(network, "vpt")), generator)
 
 
-def put(network: nn.Module, sizes: list[int], stream: torch.Generator) -> list[Prompted]:
+def put(network: nn.Module, sizes: list[int], generator: torch.Generator) -> list[Prompted]:
     """So many prompts in each block; the blocks that have taken the places of the old ones."""
     blocks = cast(nn.Sequential, network.blocks)
     width = width_of(network)
     bound = math.sqrt(6 / (3 * _patch_area(network) + width))
     for i, size in enumerate(sizes):
-        prompts = uniform((size, width), bound, network, stream) if size else None
+        prompts = uniform((size, width), bound, network, generator) if size else None
         blocks[i] = Prompted(blocks[i], prompts)
     return [cast(Prompted, block) for block in blocks]
 

@@ -1,6 +1,16 @@
 """Pretrained backbones by name."""
 
-from .catalogue import CATALOGUE, Entry, Listing, Numbers, build, entry_for, list_all, listing, numbers
+from .catalogue import (
+    CATALOGUE,
+    BackboneFacts,
+    BackboneRecord,
+    Listing,
+    backbone_facts,
+    build,
+    list_all,
+    listing,
+    record_for,
+)
 from .sites import family_of, film_sites
 from .stages import Stage, parts_below, stages, walk
 from .weights import Backbone, assemble, digest, load_backbone
@@ -8,20 +18,20 @@ from .weights import Backbone, assemble, digest, load_backbone
 __all__ = [
     "CATALOGUE",
     "Backbone",
-    "Entry",
+    "BackboneRecord",
     "Listing",
-    "Numbers",
+    "BackboneFacts",
     "Stage",
     "assemble",
     "build",
     "digest",
-    "entry_for",
+    "record_for",
     "family_of",
     "film_sites",
     "list_all",
     "listing",
     "load_backbone",
-    "numbers",
+    "backbone_facts",
     "parts_below",
     "stages",
     "walk",

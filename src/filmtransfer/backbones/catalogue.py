@@ -25,7 +25,7 @@ import timm
 
 
 @dataclass(frozen=True)
-class Entry:
+class BackboneRecord:
     """One row of the catalogue."""
 
     name: str
@@ -42,8 +42,8 @@ class Entry:
         return self.timm_name.partition(".")[0]
 
 
-def _lite(number: int) -> Entry:
-    return Entry(
+def _lite(number: int) -> BackboneRecord:
+    return BackboneRecord(
         f"efficientnet_lite{number}",
         f"tf_efficientnet_lite{number}.in1k",
         "Apache-2.0",
@@ -54,54 +54,54 @@ def _lite(number: int) -> Entry:
     )
 
 
-CATALOGUE: dict[str, Entry] = {
-    entry.name: entry
-    for entry in (
+CATALOGUE: dict[str, BackboneRecord] = {
+    record.name: record
+    for record in (
         _lite(0),
         _lite(1),
         _lite(2),
-        Entry("bit_m_r50x1", "resnetv2_50x1_bit.goog_in21k", "Apache-2.0", note="the paper's; ImageNet-21k"),
-        Entry(
+        BackboneRecord(
+            "bit_m_r50x1", "resnetv2_50x1_bit.goog_in21k", "Apache-2.0", note="the paper's; ImageNet-21k"
+        ),
+        BackboneRecord(
             "bit_m_r50x1_released",
             "resnetv2_50x1_bit.goog_in21k",
             "Apache-2.0",
             note="as the paper's released code loads it: last GroupNorm left at 1, 0",
             released_last_norm=True,
         ),
-        Entry("efficientnet_b0", "efficientnet_b0.ra_in1k", "Apache-2.0", note="the paper's for ORBIT"),
-        Entry(
+        BackboneRecord(
+            "efficientnet_b0", "efficientnet_b0.ra_in1k", "Apache-2.0", note="the paper's for ORBIT"
+        ),
+        BackboneRecord(
             "efficientnetv2_m", "tf_efficientnetv2_m.in21k", "Apache-2.0", note="the paper's best on VTAB-1k"
         ),
-        Entry(
+        BackboneRecord(
             "vit_b16", "vit_base_patch16_224.augreg_in21k", "Apache-2.0", note="of the adapters' comparison"
         ),
-        Entry("resnet18", "resnet18.a1_in1k", "Apache-2.0"),
-        Entry("resnet50", "resnet50.a1_in1k", "Apache-2.0"),
-        Entry("mobilenetv2", "mobilenetv2_100.ra_in1k", "Apache-2.0"),
-        Entry("mobilenetv3", "mobilenetv3_large_100.ra_in1k", "Apache-2.0"),
-        Entry("convnext_tiny", "convnext_tiny.in12k", "Apache-2.0"),
-        Entry("regnety_008", "regnety_008.pycls_in1k", "MIT"),
-        Entry("deit_small", "deit_small_patch16_224.fb_in1k", "Apache-2.0"),
-        Entry("dinov2_small", "vit_small_patch14_dinov2.lvd142m", "Apache-2.0"),
+        BackboneRecord("resnet18", "resnet18.a1_in1k", "Apache-2.0"),
+        BackboneRecord("resnet50", "resnet50.a1_in1k", "Apache-2.0"),
+        BackboneRecord("mobilenetv2", "mobilenetv2_100.ra_in1k", "Apache-2.0"),
+        BackboneRecord("mobilenetv3", "mobilenetv3_large_100.ra_in1k", "Apache-2.0"),
+        BackboneRecord("convnext_tiny", "convnext_tiny.in12k", "Apache-2.0"),
+        BackboneRecord("regnety_008", "regnety_008.pycls_in1k", "MIT"),
+        BackboneRecord("deit_small", "deit_small_patch16_224.fb_in1k", "Apache-2.0"),
+        BackboneRecord("dinov2_small", "vit_small_patch14_dinov2.lvd142m", "Apache-2.0"),
     )
 }
 
 
 @dataclass(frozen=True)
-class Numbers:
+class BackboneFacts:
     """What can be said of a backbone without its weights."""
 
     family: str
     parameters: int  # |θ|
     features: int  # D
     site_names: tuple[str, ...]  # in the order of the network
-    film: int  # |ψ|
+    film_parameters: int  # |ψ|
     stages: tuple[Stage, ...]
     channels: tuple[int, ...]  # of each site
-
-    @property
-    def sites(self) -> int:
-        return len(self.site_names)
 
     def sites_from(self, stage: int) -> list[str]:
         """The FiLM sites of a stage and of those after it."""
@@ -110,13 +110,13 @@ class Numbers:
     def stage_of(self, site: str) -> int:
         return stage_of(site, self.stages)
 
-    def film_from(self, stage: int) -> int:
+    def film_parameters_from(self, stage: int) -> int:
         """|ψ| with FiLM from a stage on."""
         kept = set(self.sites_from(stage))
         return sum(2 * c for site, c in zip(self.site_names, self.channels, strict=True) if site in kept)
 
 
-def entry_for(name: str) -> Entry:
+def record_for(name: str) -> BackboneRecord:
     """A row of the catalogue, or one made for a timm name."""
     if name in CATALOGUE:
         return CATALOGUE[name]
@@ -126,7 +126,7 @@ def entry_for(name: str) -> Entry:
         except RuntimeError as error:  # an unknown tag behind the dot
             known = ", ".join(timm.list_pretrained(name.partition(".")[0] + ".*")) or "none"
             raise UsageError(f"{error}", f"Known: {known}.") from None
-        return Entry(name, name, "see its model card")
+        return BackboneRecord(name, name, "see its model card")
     raise UsageError(
         f"No backbone is called {name!r}.",
         f"Choose one of {', '.join(CATALOGUE)}, or any timm model of a family with FiLM sites "
@@ -134,18 +134,18 @@ def entry_for(name: str) -> Entry:
     )
 
 
-def build(entry: Entry) -> nn.Module:
+def build(record: BackboneRecord) -> nn.Module:
     """The architecture with random weights, giving features (B, D) instead of class scores."""
     settings: dict[str, Any] = {"num_classes": 0}
-    if entry.architecture.startswith(("vit_", "deit", "eva02", "flexivit")):
+    if record.architecture.startswith(("vit_", "deit", "eva02", "flexivit")):
         settings["dynamic_img_size"] = True  # so that the image size is a choice, as for ConvNets
     with torch.random.fork_rng(
         devices=[]
     ):  # timm draws initial weights; our caller's numbers stay as they were
         try:
-            model: nn.Module = timm.create_model(entry.architecture, pretrained=False, **settings)
+            model: nn.Module = timm.create_model(record.architecture, pretrained=False, **settings)
         except TypeError:  # a transformer without that option
-            model = timm.create_model(entry.architecture, pretrained=False, num_classes=0)
+            model = timm.create_model(record.architecture, pretrained=False, num_classes=0)
     return model.eval()
 
 
@@ -154,9 +154,9 @@ def feature_size(model: nn.Module) -> int:
     return int(getattr(model, "head_hidden_size", None) or model.num_features)  # type: ignore[arg-type]
 
 
-def pixel_spec(entry: Entry, model: nn.Module) -> PixelSpec:
+def pixel_spec(record: BackboneRecord, model: nn.Module) -> PixelSpec:
     """How these weights want their pixels, at the size they were trained with."""
-    cfg: Any = timm.get_pretrained_cfg(entry.timm_name)
+    cfg: Any = timm.get_pretrained_cfg(record.timm_name)
     cfg = (cfg.to_dict() if cfg is not None else None) or model.pretrained_cfg
     return PixelSpec(
         size=int(cfg["input_size"][-1]),
@@ -168,18 +168,18 @@ def pixel_spec(entry: Entry, model: nn.Module) -> PixelSpec:
 
 
 @cache
-def numbers(name: str) -> Numbers:
+def backbone_facts(name: str) -> BackboneFacts:
     """Counts of a backbone, from its architecture alone (no memory, no weights)."""
     with torch.device("meta"):
-        model = build(entry_for(name))
+        model = build(record_for(name))
     sites = film_sites(model)
     channels = tuple(_channels(model.get_submodule(site)) for site in sites)
-    return Numbers(
+    return BackboneFacts(
         family=family_of(model),
         parameters=sum(p.numel() for p in model.parameters()),
         features=feature_size(model),
         site_names=tuple(sites),
-        film=2 * sum(channels),
+        film_parameters=2 * sum(channels),
         stages=tuple(stages(model)),
         channels=channels,
     )
@@ -195,22 +195,22 @@ def _channels(norm: nn.Module) -> int:
 class Listing:
     """A line of ``fit backbones``."""
 
-    entry: Entry
-    numbers: Numbers
+    record: BackboneRecord
+    facts: BackboneFacts
     source: str
     usable: bool
 
 
 def listing(name: str) -> Listing:
-    entry = entry_for(name)
-    if entry.package:
-        there = importlib.util.find_spec(entry.package) is not None
-        return Listing(entry, numbers(name), f"package {entry.package}", there)
+    record = record_for(name)
+    if record.package:
+        there = importlib.util.find_spec(record.package) is not None
+        return Listing(record, backbone_facts(name), f"package {record.package}", there)
     from .weights import cached_on_disk  # here, because weights.py reads this catalogue
 
-    there = cached_on_disk(entry)
-    source = f"hub {entry.timm_name}" + (" (downloaded)" if there else ", or --weights FILE")
-    return Listing(entry, numbers(name), source, there)
+    there = cached_on_disk(record)
+    source = f"hub {record.timm_name}" + (" (downloaded)" if there else ", or --weights FILE")
+    return Listing(record, backbone_facts(name), source, there)
 
 
 def list_all() -> list[Listing]:

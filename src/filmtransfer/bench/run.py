@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..backbones import load_backbone, numbers
+from ..backbones import backbone_facts, load_backbone
 from ..data import LabelledImages
 from ..errors import FitWarning, InputError, UsageError, choices
 from ..estimator import FewShotClassifier
-from ..seeding import generator, permutation
+from ..seeding import make_generator, permutation
 from .curve import accuracy_curve
 from .datasets import DataSet, load_set, load_vtab
 from .federations import is_federated
@@ -112,7 +112,7 @@ def draw(settings: Mapping[str, Any], root: Path) -> Task:
     place[learned] = np.arange(len(learned))
     tried = np.arange(len(found.test.labels))
     if (limit := int(settings.get("test_images", 0))) and limit < len(tried):
-        order = permutation(len(tried), generator(0, "test images", name)).numpy()
+        order = permutation(len(tried), make_generator(0, "test images", name)).numpy()
         tried = np.sort(order[:limit])
     return Task(
         LabelledImages(
@@ -139,7 +139,7 @@ def few(found: DataSet, name: str, shots: Any, seed: int) -> np.ndarray:
                 f"{name} has {len(members)} training images of {found.classes[c]}, but {shots} shots were asked for.",
                 "Ask for fewer shots, or for 'all'.",
             )
-        order = permutation(len(members), generator(seed, "shots", name, c)).numpy()
+        order = permutation(len(members), make_generator(seed, "shots", name, c)).numpy()
         kept.append(members[order[:shots]])
     return np.concatenate(kept)
 
@@ -147,7 +147,7 @@ def few(found: DataSet, name: str, shots: Any, seed: int) -> np.ndarray:
 def sizes(clf: FewShotClassifier) -> dict[str, Any]:
     """Updateable numbers by the paper's count (its table of parameters), and relative to BiT's."""
     update = clf.update_
-    counted, full = update.updateable(numbers(clf.backbone))
+    counted, full = update.updateable(backbone_facts(clf.backbone))
     body = sum(t.numel() for t in update.body.values())
     return {"numbers": counted, "stored_numbers": update.numbers(), "body": body, "rmus": counted / full}
 

@@ -15,14 +15,14 @@ def backbones(as_json: Json = False) -> None:
         ["name", "numbers", "features", "FiLM", "usable", "licence", "weights from", "note"],
         [
             [
-                row.entry.name,
-                f"{row.numbers.parameters:,}",
-                row.numbers.features,
-                f"{row.numbers.film:,}",
+                row.record.name,
+                f"{row.facts.parameters:,}",
+                row.facts.features,
+                f"{row.facts.film_parameters:,}",
                 "now" if row.usable else "not yet",
-                row.entry.licence,
+                row.record.licence,
                 row.source,
-                row.entry.note,
+                row.record.note,
             ]
             for row in rows
         ],
@@ -36,17 +36,17 @@ def backbones(as_json: Json = False) -> None:
         {
             "backbones": [
                 {
-                    "name": row.entry.name,
-                    "timm": row.entry.timm_name,
-                    "family": row.numbers.family,
-                    "numbers": row.numbers.parameters,
-                    "features": row.numbers.features,
-                    "film_sites": row.numbers.sites,
-                    "film_numbers": row.numbers.film,
+                    "name": row.record.name,
+                    "timm": row.record.timm_name,
+                    "family": row.facts.family,
+                    "numbers": row.facts.parameters,
+                    "features": row.facts.features,
+                    "film_sites": len(row.facts.site_names),
+                    "film_numbers": row.facts.film_parameters,
                     "usable": row.usable,
                     "source": row.source,
-                    "licence": row.entry.licence,
-                    "note": row.entry.note,
+                    "licence": row.record.licence,
+                    "note": row.record.note,
                 }
                 for row in rows
             ]

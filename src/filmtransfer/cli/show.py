@@ -49,14 +49,14 @@ def show(
 
 def counts_table(backbone: str, classes: int) -> list[dict[str, Any]]:
     """The paper's table 'Shared and updateable parameters', for any backbone and C."""
-    from ..backbones import numbers
+    from ..backbones import backbone_facts
     from ..heads import LDA, QDA, ProtoNets
 
-    known = numbers(backbone)
+    known = backbone_facts(backbone)
     full = known.parameters + classes * known.features  # BiT: every weight, and a head of C·D
     rows = [{"method": "full fine-tuning (BiT)", "shared": 0, "updateable": full, "rmus": 1.0}]
     for name, head in (("FiT-QDA", QDA), ("FiT-LDA", LDA), ("FiT-ProtoNets", ProtoNets)):
-        updateable = known.film + head.updateable(classes, known.features)
+        updateable = known.film_parameters + head.updateable(classes, known.features)
         rows.append(
             {"method": name, "shared": known.parameters, "updateable": updateable, "rmus": updateable / full}
         )
@@ -65,15 +65,15 @@ def counts_table(backbone: str, classes: int) -> list[dict[str, Any]]:
 
 def stages_table(backbone: str) -> list[dict[str, Any]]:
     """The stages that FiLM can begin at, and what is then left of ψ."""
-    from ..backbones import numbers
+    from ..backbones import backbone_facts
 
-    known = numbers(backbone)
+    known = backbone_facts(backbone)
     return [
         {
             "stage": i,
             "name": stage.name,
             "sites": sum(known.stage_of(site) == i for site in known.site_names),
-            "film_from": known.film_from(i),
+            "film_from": known.film_parameters_from(i),
         }
         for i, stage in enumerate(known.stages)
         if any(known.stage_of(site) >= i for site in known.site_names)
@@ -89,7 +89,7 @@ def _print_counts(printer: Printer, table: list[dict[str, Any]]) -> None:
 
 
 def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool) -> None:
-    from ..backbones import numbers
+    from ..backbones import backbone_facts
     from ..files import check_writable, write_atomically
     from ..model import Update
 
@@ -98,7 +98,7 @@ def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool) ->
     update = Update.load(file)
     content = file.stat().st_size
     try:
-        known = numbers(update.backbone)
+        known = backbone_facts(update.backbone)
     except UsageError as error:
         raise UpdateFileError(f"{file}: {error.message}", "Was it made by another version?") from None
     update.check(known.features)

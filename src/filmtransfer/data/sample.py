@@ -7,7 +7,7 @@ from importlib.resources import files
 import numpy as np
 import torch
 
-from ..seeding import generator, permutation
+from ..seeding import make_generator, permutation
 from .images import LabelledImages
 
 
@@ -16,11 +16,11 @@ def sample_drawings(shots: int, seed: int) -> tuple[LabelledImages, LabelledImag
     with files("filmtransfer.data").joinpath("sample.npz").open("rb") as file:
         packed = np.load(file)
         images, labels, classes = packed["images"], packed["labels"], [str(c) for c in packed["classes"]]
-    stream = generator(seed, "sample")
+    generator = make_generator(seed, "sample")
     learn, try_on = [], []
     for c in range(len(classes)):
         members = torch.from_numpy(np.flatnonzero(labels == c))
-        members = members[permutation(len(members), stream)]
+        members = members[permutation(len(members), generator)]
         learn += members[:shots].tolist()
         try_on += members[shots:].tolist()
 

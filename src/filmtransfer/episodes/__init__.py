@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..seeding import generator
+from ..seeding import make_generator
 from .sample import MAX_QUERY, Episode, sample_task, whole_task
 from .split import SPLITS, Split, SplitName, choose_split, halves, trainable, whole
 from .videos import split_videos, video_episodes
@@ -14,9 +14,9 @@ from .videos import split_videos, video_episodes
 def episodes(
     labels: Tensor, split: SplitName, support_size: int, seed: int, max_query: int = MAX_QUERY
 ) -> Iterator[Episode]:
-    """An endless stream of tasks from one seed."""
-    splits: torch.Generator = generator(seed, "split")
-    tasks = generator(seed, "tasks")
+    """An endless sequence of tasks from one seed."""
+    splits: torch.Generator = make_generator(seed, "split")
+    tasks = make_generator(seed, "tasks")
     parts = halves(labels, splits) if split == "split" else whole(labels)
     while True:
         if split == "use_all":

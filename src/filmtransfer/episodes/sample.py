@@ -27,7 +27,7 @@ def sample_task(
     labels: Tensor,
     split: Split,
     support_size: int,
-    stream: torch.Generator,
+    generator: torch.Generator,
     max_query: int = MAX_QUERY,
 ) -> Episode:
     """Choose 5 or more classes, then as equal shots as there are, then their query images."""
@@ -35,15 +35,15 @@ def sample_task(
     classes = torch.unique(train_labels)
     min_way = min(len(classes), 5)
     max_way = max(min(len(classes), support_size), min_way)  # a tiny support set still has 5 classes
-    way = integer(min_way, max_way, stream)
-    selected = classes[permutation(len(classes), stream)[:way]]
-    selected = _with_query(selected, classes, test_labels, stream)
+    way = integer(min_way, max_way, generator)
+    selected = classes[permutation(len(classes), generator)[:way]]
+    selected = _with_query(selected, classes, test_labels, generator)
     balanced_shots = max(round(support_size / way), 1)
     max_test_shots = max(max_query // way, 1)
     support, query = [], []
     for c in selected.tolist():
-        support.append(_choose(split.train[train_labels == c], balanced_shots, stream))
-        query.append(_choose(split.test[test_labels == c], max_test_shots, stream))
+        support.append(_choose(split.train[train_labels == c], balanced_shots, generator))
+        query.append(_choose(split.test[test_labels == c], max_test_shots, generator))
     return _episode(support, query)
 
 
@@ -53,16 +53,16 @@ def whole_task(labels: Tensor) -> Episode:
     return _episode(members, [group if len(group) > 1 else group[:0] for group in members])
 
 
-def _with_query(selected: Tensor, classes: Tensor, test_labels: Tensor, stream: torch.Generator) -> Tensor:
+def _with_query(selected: Tensor, classes: Tensor, test_labels: Tensor, generator: torch.Generator) -> Tensor:
     """One-shot classes are support only; an episode of nothing but them gets one class with queries."""
     if bool(torch.isin(selected, test_labels).any()):
         return selected
     asking = classes[torch.isin(classes, test_labels)]
-    return torch.cat([selected[1:], asking[permutation(len(asking), stream)[:1]]])
+    return torch.cat([selected[1:], asking[permutation(len(asking), generator)[:1]]])
 
 
-def _choose(members: Tensor, count: int, stream: torch.Generator) -> Tensor:
-    return members[permutation(len(members), stream)[:count]]
+def _choose(members: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    return members[permutation(len(members), generator)[:count]]
 
 
 def _episode(support: list[Tensor], query: list[Tensor]) -> Episode:

@@ -44,7 +44,7 @@ def whole(labels: Tensor) -> Split:
     return Split(everything, everything[torch.bincount(labels)[labels] > 1])
 
 
-def halves(labels: Tensor, stream: torch.Generator) -> Split:
+def halves(labels: Tensor, generator: torch.Generator) -> Split:
     """Random halves of each class, the larger one for D_train.
 
     The paper requires two images a class; here a class with one image serves as support only.
@@ -52,7 +52,7 @@ def halves(labels: Tensor, stream: torch.Generator) -> Split:
     train, test = [], []
     for c in torch.unique(labels).tolist():
         members = torch.nonzero(labels == c).flatten()
-        members = members[permutation(len(members), stream)]
+        members = members[permutation(len(members), generator)]
         train_count = (len(members) + 1) // 2
         train.append(members[:train_count])
         test.append(members[train_count:])

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..seeding import generator, permutation
+from ..seeding import make_generator, permutation
 from .sample import MAX_QUERY, Episode
 
 
 def split_videos(
-    labels: Tensor, videos: Tensor, batch_size: int, stream: torch.Generator, max_query: int = MAX_QUERY
+    labels: Tensor, videos: Tensor, batch_size: int, generator: torch.Generator, max_query: int = MAX_QUERY
 ) -> Episode:
     """``labels`` (N) and ``videos`` (N) say of which class and of which video each clip is.
 
@@ -31,12 +31,12 @@ def split_videos(
         members = torch.nonzero(labels == c).flatten()
         of_class = torch.unique(videos[members])
         context = (len(of_class) + 1) // 2  # ⌈n_c / 2⌉
-        order = of_class[permutation(len(of_class), stream)]
+        order = of_class[permutation(len(of_class), generator)]
         per_video = max(num_clips // context, 1)
         own: list[Tensor] = []
         for video in order[:context].tolist():
             clips = members[videos[members] == video]
-            shuffled = clips[permutation(len(clips), stream)]
+            shuffled = clips[permutation(len(clips), generator)]
             keep = 1 if len(of_class) == 1 and len(clips) > 1 else 0
             count = min(per_video, len(clips) - keep)
             support.append((c, shuffled[:count]))
@@ -46,7 +46,7 @@ def split_videos(
         asked = torch.cat([*own, others])
         room = max(max_query // len(classes), 1)
         if len(asked) > room:
-            asked = asked[permutation(len(asked), stream)[:room]]
+            asked = asked[permutation(len(asked), generator)[:room]]
         query.append((c, asked))
     return Episode(*_numbered(support, classes), *_numbered(query, classes))
 
@@ -60,13 +60,13 @@ def video_episodes(
     once: bool = False,
     max_query: int = MAX_QUERY,
 ) -> Iterator[Episode]:
-    """An endless stream of tasks: divided anew for each step, or ``once`` for all."""
-    stream = generator(seed, "videos")
-    task = split_videos(labels, videos, batch_size, stream, max_query)
+    """An endless sequence of tasks: divided anew for each step, or ``once`` for all."""
+    generator = make_generator(seed, "videos")
+    task = split_videos(labels, videos, batch_size, generator, max_query)
     while True:
         yield task
         if not once:
-            task = split_videos(labels, videos, batch_size, stream, max_query)
+            task = split_videos(labels, videos, batch_size, generator, max_query)
 
 
 def _numbered(groups: list[tuple[int, Tensor]], classes: list[int]) -> tuple[Tensor, Tensor]:

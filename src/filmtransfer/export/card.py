@@ -10,7 +10,7 @@ import json
 from typing import Any, Literal
 
 from .. import __version__
-from ..backbones import entry_for, numbers
+from ..backbones import backbone_facts, record_for
 from ..errors import UsageError
 from ..model import Update
 
@@ -23,7 +23,7 @@ def card(
     update: Update, folder: Folder, title: str = "", notes: list[str] | None = None, place: str = ""
 ) -> str:
     """README.md for a folder; ``notes`` are lines about how it was made (parity, int8), ``place`` is where it will be."""
-    entry, known = entry_for(update.backbone), _numbers(update)
+    record, known = record_for(update.backbone), _numbers(update)
     name = title or question(update.classes)
     lines = [
         header(update),
@@ -57,7 +57,7 @@ def card(
         "",
         "| | |",
         "|---|---|",
-        f"| backbone | `{update.backbone}` ({entry.timm_name}), weights `{update.backbone_digest[:16]}…` |",
+        f"| backbone | `{update.backbone}` ({record.timm_name}), weights `{update.backbone_digest[:16]}…` |",
         f"| frozen numbers | {known:,} |" if known else "| frozen numbers | unknown |",
         f"| learned of the backbone | {learned:,} {what} |",
         f"| head | {update.head}, {update.numbers() - learned:,} numbers |",
@@ -75,7 +75,7 @@ def card(
         "",
         "## Licence",
         "",
-        f"The backbone's weights are under {entry.licence}. What was learned belongs to whoever made it; say here "
+        f"The backbone's weights are under {record.licence}. What was learned belongs to whoever made it; say here "
         "under which terms you give it away.",
         "",
         f"*Written by filmtransfer {__version__}.*",
@@ -86,13 +86,13 @@ def card(
 
 def header(update: Update) -> str:
     """The hub's metadata, in YAML; strings are quoted as JSON, which YAML reads."""
-    entry = entry_for(update.backbone)
+    record = record_for(update.backbone)
     found = [
         "---",
         "library_name: filmtransfer",
         "pipeline_tag: image-classification",
-        f"license: {LICENCES.get(entry.licence, 'other')}",
-        f"base_model: {json.dumps('timm/' + entry.timm_name)}",
+        f"license: {LICENCES.get(record.licence, 'other')}",
+        f"base_model: {json.dumps('timm/' + record.timm_name)}",
         "tags:",
         *[f"- {tag}" for tag in ("image-classification", "few-shot", "film", f"head-{update.head}")],
     ]
@@ -173,7 +173,7 @@ def _use_web() -> list[str]:
 
 def _numbers(update: Update) -> int:
     try:
-        return numbers(update.backbone).parameters
+        return backbone_facts(update.backbone).parameters
     except UsageError:  # a backbone that this version does not know
         return 0
 

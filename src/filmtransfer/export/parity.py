@@ -51,11 +51,11 @@ class Parity:
 
 def probes(size: int, count: int = 8, seed: int = 0) -> Tensor:
     """uint8 images (count, 3, size, size) from smooth to noisy; the first are black and white."""
-    stream = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     images = []
     for i in range(count):
         grain = max(1, size >> (i % 5))
-        noise = torch.rand(1, 3, -(-size // grain) + 1, -(-size // grain) + 1, generator=stream)
+        noise = torch.rand(1, 3, -(-size // grain) + 1, -(-size // grain) + 1, generator=generator)
         images.append(torch.nn.functional.interpolate(noise, (size, size), mode="bilinear")[0])
     pixels = (torch.stack(images) * 255).round().to(torch.uint8)
     pixels[0], pixels[1] = 0, 255

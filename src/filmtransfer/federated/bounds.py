@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ..errors import UsageError
-from ..seeding import generator
+from ..seeding import make_generator
 from ..training.finetune.episodic import finetune
 from .numbers import read, write
 from .population import Population
@@ -56,7 +56,7 @@ def upper(population: Population, steps: int) -> dict[str, Any]:
     plan = population.plan
     write(population.model, population.start)
     settings = replace(plan, steps=steps).settings(1).on(population.model.backbone, len(population.labels))
-    seed = generator(plan.seed, "centre").initial_seed()
+    seed = make_generator(plan.seed, "centre").initial_seed()
     finetune(
         population.model,
         population.pool.pixels,

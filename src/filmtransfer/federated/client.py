@@ -22,7 +22,7 @@ from ..errors import FitError, InputError
 from ..files import write_atomically
 from ..heads import Statistics
 from ..model import AdaptedModel
-from ..seeding import generator
+from ..seeding import make_generator
 from ..training.assess.evaluation import evaluate
 from ..training.baselines.batch import Constant, train_batches
 from ..training.finetune.activations import Activations
@@ -135,7 +135,7 @@ class Client:
     def train(self, plan: Plan, server_round: int) -> dict[str, float]:
         """The client's steps from where the model is; with one class or one image a class there are none."""
         settings = plan.settings(server_round).on(self.model.backbone, len(self.examples))
-        seed = generator(plan.seed, "client", self.name, server_round).initial_seed()
+        seed = make_generator(plan.seed, "client", self.name, server_round).initial_seed()
         pull = plan.mu if plan.algorithm == "fedprox" else 0.0
         pixels, labels = self.examples.embed.pixels, self.examples.labels
         if plan.head == "linear":

@@ -18,7 +18,7 @@ import torch
 
 from ..data import LabelledImages, find_images
 from ..errors import InputError, UsageError
-from ..seeding import generator, permutation
+from ..seeding import make_generator, permutation
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +132,8 @@ class _Decks:
             for place in range(len(self.waiting) - 1, -1, -1):
                 if self.waiting[place] not in hand:
                     return self.waiting.pop(place)
-            stream = generator(self.seed, *self.name, self.opened)
-            self.waiting = permutation(self.count, stream).tolist() + self.waiting
+            generator = make_generator(self.seed, *self.name, self.opened)
+            self.waiting = permutation(self.count, generator).tolist() + self.waiting
             self.opened += 1
 
 
@@ -159,27 +159,27 @@ def dirichlet(
     hands: list[list[int]] = [[] for _ in range(clients)]
     for label in np.unique(found).tolist():
         members = np.flatnonzero(found == label)
-        members = members[permutation(len(members), generator(seed, "dirichlet images", label)).numpy()]
-        shares = _shares(clients, alpha, generator(seed, "dirichlet shares", label))
+        members = members[permutation(len(members), make_generator(seed, "dirichlet images", label)).numpy()]
+        shares = _shares(clients, alpha, make_generator(seed, "dirichlet shares", label))
         cuts = np.round(np.cumsum(shares)[:-1] * len(members)).astype(int)
         for hand, part in zip(hands, np.split(members, cuts), strict=True):
             hand.extend(part.tolist())
-    stream = generator(seed, "dirichlet least")
+    generator = make_generator(seed, "dirichlet least")
     for hand in hands:
         while len(hand) < least:
             richest = max(hands, key=len)  # has more than least, or there would not be enough images
-            hand.append(richest.pop(int(torch.randint(len(richest), (), generator=stream))))
+            hand.append(richest.pop(int(torch.randint(len(richest), (), generator=generator))))
     return Partition([np.sort(np.array(hand, dtype=np.int64)) for hand in hands], found)
 
 
-def _shares(clients: int, alpha: float, stream: torch.Generator) -> np.ndarray:
+def _shares(clients: int, alpha: float, generator: torch.Generator) -> np.ndarray:
     """A draw from the symmetric Dirichlet distribution; beyond what can be computed, its limit."""
-    shares = np.random.default_rng(stream.initial_seed()).dirichlet(np.full(clients, min(alpha, 1e12)))
+    shares = np.random.default_rng(generator.initial_seed()).dirichlet(np.full(clients, min(alpha, 1e12)))
     if not np.isfinite(shares).all() or not np.isclose(
         shares.sum(), 1
     ):  # α so small that all of it underflows
         shares = np.zeros(clients)
-        shares[int(torch.randint(clients, (), generator=stream))] = 1.0
+        shares[int(torch.randint(clients, (), generator=generator))] = 1.0
     return shares
 
 

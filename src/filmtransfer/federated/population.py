@@ -19,7 +19,7 @@ from ..data import LabelledImages, read_squares
 from ..errors import InputError, UsageError, choices
 from ..heads import Statistics
 from ..model import AdaptedModel
-from ..seeding import generator, permutation
+from ..seeding import make_generator, permutation
 from ..training.finetune.activations import Activations
 from .client import Client, Examples
 from .numbers import make_model, read, write
@@ -180,7 +180,7 @@ def _set(scene: Scene, read_images: ReadImages) -> tuple[LabelledImages, Labelle
                 f"{scene.dataset} has {len(kept)} classes; {scene.classes} cannot be taken.",
                 f"From 2 to {len(kept)}.",
             )
-        order = permutation(len(kept), generator(scene.seed, "federation's classes", scene.dataset))
+        order = permutation(len(kept), make_generator(scene.seed, "federation's classes", scene.dataset))
         kept = sorted(order[: scene.classes].tolist())
     return _some(learn, kept, 0, scene), _some(tried, kept, scene.test_images, scene)
 
@@ -190,7 +190,7 @@ def _some(images: LabelledImages, kept: list[int], limit: int, scene: Scene) -> 
     place = {c: i for i, c in enumerate(kept)}
     chosen = [i for i, label in enumerate(images.labels) if label in place]
     if limit and limit < len(chosen):
-        order = permutation(len(chosen), generator(0, "test images", scene.dataset))[:limit]
+        order = permutation(len(chosen), make_generator(0, "test images", scene.dataset))[:limit]
         chosen = sorted(chosen[int(i)] for i in order)
     return LabelledImages(
         [images.sources[i] for i in chosen],

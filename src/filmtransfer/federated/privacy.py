@@ -18,8 +18,8 @@ sample is small, or empty, is a round: noise is added to what there is, and it i
 enough clients come would be another mechanism too. Who was drawn is part of the secret.
 
 The noise is the server's: it protects from everybody who sees ψ afterwards, not from the server itself.
-A known seed is no privacy: ``stream=None`` takes the operating system's entropy, for use in earnest; a seeded
-stream makes a simulation repeatable, and its ε then says what the same run would cost in earnest.
+A known seed is no privacy: ``generator=None`` takes the operating system's entropy, for use in earnest; a seeded
+generator makes a simulation repeatable, and its ε then says what the same run would cost in earnest.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def clip(step: Mapping[str, npt.ArrayLike], limit: float) -> tuple[dict[str, Rea
     return values, norm
 
 
-def sample(clients: Sequence[T], rate: float, stream: torch.Generator | None) -> list[T]:
+def sample(clients: Sequence[T], rate: float, generator: torch.Generator | None) -> list[T]:
     """The clients of a round: each with probability ``rate``, whatever the others do; perhaps none."""
-    if stream is None:
+    if generator is None:
         system = random.SystemRandom()
         return [client for client in clients if system.random() < rate]
-    drawn = torch.rand(len(clients), generator=stream, dtype=torch.float64)
+    drawn = torch.rand(len(clients), generator=generator, dtype=torch.float64)
     return [client for client, value in zip(clients, drawn.tolist(), strict=True) if value < rate]
 
 
@@ -77,22 +77,22 @@ def noisy_mean(
     limit: float,
     noise: float,
     denominator: float,
-    stream: torch.Generator | None,
+    generator: torch.Generator | None,
 ) -> dict[str, Reals]:
     """The mean step from the sum of clipped steps: (Σ + N(0, (σC)²)) / the expected number of clients."""
     found = {}
-    for name in sorted(total):  # in a fixed order, or a seeded stream would depend on the sender's
+    for name in sorted(total):  # in a fixed order, or a seeded generator would depend on the sender's
         value = np.asarray(total[name], dtype=np.float64)
         found[name] = (
-            value + noise * limit * gaussian(value.size, stream).reshape(value.shape)
+            value + noise * limit * gaussian(value.size, generator).reshape(value.shape)
         ) / denominator
     return found
 
 
-def gaussian(count: int, stream: torch.Generator | None) -> Reals:
-    """Standard normal numbers; without a stream from the operating system's entropy (Box and Muller)."""
-    if stream is not None:
-        return torch.randn(count, generator=stream, dtype=torch.float64).numpy()
+def gaussian(count: int, generator: torch.Generator | None) -> Reals:
+    """Standard normal numbers; without a generator from the operating system's entropy (Box and Muller)."""
+    if generator is not None:
+        return torch.randn(count, generator=generator, dtype=torch.float64).numpy()
     pairs = (count + 1) // 2
     words = np.frombuffer(os.urandom(16 * pairs), dtype=np.uint64).reshape(2, pairs)
     uniform = ((words >> np.uint64(11)) + 0.5) * 2.0**-53  # 53 bits, never 0

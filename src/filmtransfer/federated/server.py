@@ -2,7 +2,7 @@
 
 A round never hangs on one client: who does not answer in time is named and left out, who sends nonsense is refused and
 named, and with too few answers the round is repeated with others. After every round all of it is on disk. Clients are
-chosen by name, from a stream of the plan's seed and the round, and added up in the order of their names: a
+chosen by name, from a generator of the plan's seed and the round, and added up in the order of their names: a
 federation that was killed and started again ends with the same bits.
 """
 
@@ -20,7 +20,7 @@ from flwr.serverapp import Grid
 from ..errors import FitError, InputError
 from ..heads import Statistics
 from ..model import AdaptedModel
-from ..seeding import generator, permutation
+from ..seeding import make_generator, permutation
 from . import messages
 from .aggregate import aggregate, check_step, outvoted
 from .checkpoint import Checkpoint
@@ -125,13 +125,13 @@ class Server:
         """The clients of a round, by name."""
         here = self.roster.here()
         names, wanted = sorted(here), self.plan.clients_per_round
-        stream = generator(self.plan.seed, "clients", number, attempt)
+        generator = make_generator(self.plan.seed, "clients", number, attempt)
         if self.plan.privacy:  # who was drawn is part of the secret: a known seed only in a simulation
-            picked = sample(names, self.per_round / len(self.roster), stream if self.evaluate else None)
+            picked = sample(names, self.per_round / len(self.roster), generator if self.evaluate else None)
         else:
             if len(names) < wanted:
                 self.say(f"Round {number}: {len(names)} clients are there, {wanted} were asked for.")
-            picked = [names[i] for i in permutation(len(names), stream)[:wanted].tolist()]
+            picked = [names[i] for i in permutation(len(names), generator)[:wanted].tolist()]
         return {name: here[name] for name in sorted(picked)}
 
     def openly(
@@ -210,9 +210,13 @@ class Server:
         """The mean of clipped steps with noise; its divisor does not depend on who took part."""
         privacy = self.plan.privacy
         assert privacy is not None
-        stream = generator(self.plan.seed, "privacy noise", number) if self.evaluate else None
+        generator = make_generator(self.plan.seed, "privacy noise", number) if self.evaluate else None
         found = noisy_mean(
-            {"psi": total}, limit=privacy.clip, noise=privacy.noise, denominator=self.per_round, stream=stream
+            {"psi": total},
+            limit=privacy.clip,
+            noise=privacy.noise,
+            denominator=self.per_round,
+            generator=generator,
         )
         return found["psi"]
 

@@ -1,32 +1,32 @@
 """FiLM layers and the ways to handle their numbers."""
 
 from .attach import (
-    Numbers,
+    FilmParameters,
     attach,
     check,
     count,
     fold,
     layers,
-    learn,
     load,
     parameters,
     per_sample,
     read,
     reset,
+    set_trainable,
 )
 from .layer import FiLM
-from .table import Table
+from .table import FilmTable
 
 __all__ = [
     "FiLM",
-    "Numbers",
-    "Table",
+    "FilmParameters",
+    "FilmTable",
     "attach",
     "check",
     "count",
     "fold",
     "layers",
-    "learn",
+    "set_trainable",
     "load",
     "parameters",
     "per_sample",

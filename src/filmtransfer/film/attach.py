@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..errors import InputError, UpdateFileError
 from .layer import FiLM
 
-Numbers = dict[str, Tensor]
+FilmParameters = dict[str, Tensor]
 
 
 def attach(backbone: nn.Module, sites: Sequence[str]) -> nn.Module:
@@ -24,10 +24,10 @@ def attach(backbone: nn.Module, sites: Sequence[str]) -> nn.Module:
         norm = backbone.get_submodule(site)
         if not isinstance(norm, FiLM):
             _put(backbone, site, FiLM(norm))
-    return learn(backbone, list(layers(backbone)))  # also where FiLM was attached before
+    return set_trainable(backbone, list(layers(backbone)))  # also where FiLM was attached before
 
 
-def learn(backbone: nn.Module, sites: Sequence[str]) -> nn.Module:
+def set_trainable(backbone: nn.Module, sites: Sequence[str]) -> nn.Module:
     """Let the FiLM numbers at ``sites`` be learned, and no other number of the backbone."""
     backbone.requires_grad_(False)
     for parameter in parameters(backbone, sites):
@@ -50,7 +50,7 @@ def count(backbone: nn.Module) -> int:
     return sum(p.numel() for p in parameters(backbone))
 
 
-def read(backbone: nn.Module, sites: Sequence[str] | None = None) -> Numbers:
+def read(backbone: nn.Module, sites: Sequence[str] | None = None) -> FilmParameters:
     """A copy of ψ, or that of some sites, by site name."""
     return {name: parameter.detach().clone() for name, parameter in _named(backbone, sites)}
 

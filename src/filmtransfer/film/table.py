@@ -23,7 +23,7 @@ from .attach import _put, check
 from .layer import _after, _beside, _normalise
 
 
-class Table:
+class FilmTable:
     """Takes the place of the norms at ``sites`` (in the order of the network); works in place.
 
     Between two uses the network is the bare backbone, to rounding.

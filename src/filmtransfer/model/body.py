@@ -19,7 +19,7 @@ from .. import film
 from ..adapters import attach, options_of
 from ..backbones import Backbone
 from ..errors import UsageError, choices
-from ..seeding import generator
+from ..seeding import make_generator
 
 Train = Literal["adapter", "all", "none"]
 TRAIN: tuple[Train, ...] = ("adapter", "all", "none")
@@ -65,12 +65,14 @@ class Body:
         network = share_weights(backbone.module)
         if self.adapter == "film":
             film.attach(network, backbone.sites)
-            return film.learn(network, backbone.sites_from(self.film_from) if self.train == "adapter" else [])
+            return film.set_trainable(
+                network, backbone.sites_from(self.film_from) if self.train == "adapter" else []
+            )
         return attach(
             network,
             self.adapter,
             sites=backbone.sites,
-            stream=generator(seed, "adapter"),
+            generator=make_generator(seed, "adapter"),
             options=self.options,
         )
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..backbones import Backbone, Numbers
+from ..backbones import Backbone, BackboneFacts
 from ..data.pixels import INTERPOLATIONS, MAX_SIZE, PixelSpec
 from ..errors import InputError, UpdateFileError, UsageError
 from ..files import write_atomically
@@ -145,7 +145,7 @@ class Update:
             0 if self.covariance_weights is None else self.covariance_weights.numel()
         )
 
-    def updateable(self, known: Numbers) -> tuple[int, int]:
+    def updateable(self, known: BackboneFacts) -> tuple[int, int]:
         """Updateable numbers by the paper's count (its table of parameters), and those of BiT for this task."""
         full = known.parameters + len(self.classes) * known.features  # every weight, and a head of C·D
         if self.learns().train == "all" and self.head == "linear":

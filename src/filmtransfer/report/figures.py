@@ -10,12 +10,12 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from ..errors import MissingExtraError
-from ..film import Numbers
+from ..film import FilmParameters
 
 INK, RIGHT, WRONG, PAPER, MUTED = "#1b1f24", "#1a7f5a", "#c0392b", "#ffffff", "#6b7280"
 
 
-def film_by_layer(numbers: Numbers, sites: Sequence[str], title: str) -> bytes:
+def film_by_layer(numbers: FilmParameters, sites: Sequence[str], title: str) -> bytes:
     """Box plots of |γ−1| and |β| for each FiLM layer, in the order of ``sites``, as PNG."""
     try:
         import matplotlib

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..backbones import numbers
+from ..backbones import backbone_facts
 from ..errors import FitError
 from ..estimator import FALSE_ALARM, Classified, FewShotClassifier
 from ..heads import log_prior
@@ -119,7 +119,7 @@ def _sites(update: Update) -> list[str]:
     """The FiLM layers in the order of the network; a backbone that is not in the catalogue keeps that of the file."""
     here = list(dict.fromkeys(name.rpartition(".")[0] for name in update.film))
     try:
-        order = numbers(update.backbone).site_names
+        order = backbone_facts(update.backbone).site_names
     except FitError:
         return here
     return [site for site in order if site in here]

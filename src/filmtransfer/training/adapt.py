@@ -11,7 +11,7 @@ from torch import Tensor
 from ..episodes import choose_split, trainable
 from ..heads import SingularError
 from ..model import AdaptedModel
-from ..seeding import generator
+from ..seeding import make_generator
 from .baselines.batch import train_batches
 from .finetune.activations import Activations, check_budget
 from .finetune.episodic import finetune
@@ -91,7 +91,7 @@ def adapt(
                 return Adapted(history, features, 1.0)
         return _deliver(model, start, pixels, labels, history, 1.0)
     settings = settings.with_choices(split=choose_split(settings.split, len(labels)))
-    kept, held = hold_out(labels, settings.hold_out, generator(seed, "hold out"))
+    kept, held = hold_out(labels, settings.hold_out, make_generator(seed, "hold out"))
     history = finetune(
         model,
         small[kept],

@@ -24,7 +24,7 @@ from filmtransfer.bench.orbit.evaluate import run
 from filmtransfer.bench.orbit.sample import make_sample
 from filmtransfer.episodes import split_videos
 from filmtransfer.errors import InputError, UpdateFileError
-from filmtransfer.seeding import generator
+from filmtransfer.seeding import make_generator
 from tests.conftest import picture
 
 
@@ -47,10 +47,10 @@ def source():
 def stirred(backbone, size=0.05):
     """A generator that does something."""
     made = CNAPs(backbone, embedding=8, hidden=8)
-    stream = generator(0, "stir")
+    generator = make_generator(0, "stir")
     with torch.no_grad():
         for parameter in made.parameters():
-            parameter.add_(size * torch.randn(parameter.shape, generator=stream))
+            parameter.add_(size * torch.randn(parameter.shape, generator=generator))
     return made
 
 
@@ -119,7 +119,7 @@ def test_clips_of_one_video_are_never_on_both_sides(source):
     clips = Source("clips", source.pixels, source.labels[::2], 2, torch.arange(9) // 2)
     task, drawn = (
         next(clips.tasks(4, 9, 5)),
-        split_videos(source.labels[::2], clips.videos, 4, generator(5, "videos"), 9),
+        split_videos(source.labels[::2], clips.videos, 4, make_generator(5, "videos"), 9),
     )
     assert torch.equal(task.support, drawn.support)
 

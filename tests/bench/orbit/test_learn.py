@@ -8,7 +8,7 @@ import shutil
 import pytest
 import torch
 
-from filmtransfer.backbones import numbers
+from filmtransfer.backbones import backbone_facts
 from filmtransfer.bench.orbit.evaluate import judge, recognise, run, summarise
 from filmtransfer.bench.orbit.learn import learn, prepare
 from filmtransfer.bench.orbit.sample import make_sample
@@ -34,7 +34,7 @@ def test_fit_moves_film_and_is_the_same_each_time(made):
     result = runs[0]
     assert result["steps"] == 2
     assert result["numbers"] == 1281 * 2 + 20544
-    assert result["shared"] == numbers("efficientnet_lite0").parameters
+    assert result["shared"] == backbone_facts("efficientnet_lite0").parameters
     assert len(result["videos"]) == 2
     assert result["accuracy"] == pytest.approx(sum(v[3] for v in result["videos"]) / 2)
     assert run({**SETTINGS, "head": "lda", "steps": 2, "videos": "clean"}, made)["classes"] == 2
@@ -51,7 +51,7 @@ def test_the_papers_steps_and_rates():
 def test_methods_that_leave_the_backbone_alone(made, head, own):
     result = run({**SETTINGS, "head": head, "train": "none"}, made)
     assert (result["steps"], result["numbers"]) == (0, own)
-    assert result["shared"] == numbers("efficientnet_lite0").parameters
+    assert result["shared"] == backbone_facts("efficientnet_lite0").parameters
 
 
 def test_bit_learns_every_weight(made):
@@ -60,14 +60,14 @@ def test_bit_learns_every_weight(made):
     )
     assert result["steps"] == 2
     assert result["shared"] == 0
-    assert result["numbers"] == numbers("efficientnet_lite0").parameters + 1281 * 2
+    assert result["numbers"] == backbone_facts("efficientnet_lite0").parameters + 1281 * 2
 
 
 def test_fine_tuning_learns(made):
     """The loss on the same kind of task falls, and ψ is no longer (1, 0)."""
     del made
-    stream = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 255, (16, 3, 32, 32), generator=stream, dtype=torch.uint8)
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 255, (16, 3, 32, 32), generator=generator, dtype=torch.uint8)
     pixels[:8, 0] //= 3
     task = Learned(pixels, torch.tensor([0] * 4 + [1] * 4), torch.arange(8) // 2)
     method = prepare({**SETTINGS, "head": "lda", "steps": 6, "split": "split"})

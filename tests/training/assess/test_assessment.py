@@ -16,10 +16,10 @@ HEADS = ("lda", "qda", "protonets", "linear")
 
 
 def some(counts=(5, 3, 4), features=12, seed=0, dtype=torch.float64):
-    stream = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     labels = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
-    centres = torch.randn(len(counts), features, generator=stream, dtype=torch.float64)
-    z = centres[labels] + torch.randn(len(labels), features, generator=stream, dtype=torch.float64)
+    centres = torch.randn(len(counts), features, generator=generator, dtype=torch.float64)
+    z = centres[labels] + torch.randn(len(labels), features, generator=generator, dtype=torch.float64)
     return z.to(dtype), labels
 
 
@@ -93,10 +93,10 @@ def test_the_head_itself_is_not_touched():
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
 def test_the_temperature_is_the_best_of_a_fine_grid(scale):
-    stream = torch.Generator().manual_seed(1)
-    labels = torch.randint(0, 4, (40,), generator=stream)
+    generator = torch.Generator().manual_seed(1)
+    labels = torch.randint(0, 4, (40,), generator=generator)
     logits = scale * (
-        torch.randn(40, 4, generator=stream, dtype=torch.float64)
+        torch.randn(40, 4, generator=generator, dtype=torch.float64)
         + torch.nn.functional.one_hot(labels, 4).double()
     )
 

@@ -72,12 +72,12 @@ def test_mixup_is_the_loss_of_a_mixture(monkeypatch):
     model, pixels, labels = new(Body("none"))
     pixels = pixels[:, :, :32, :32].contiguous()
     partner = torch.tensor([5, 4, 3, 2, 1, 0, 11, 10, 9, 8, 7, 6])
-    monkeypatch.setattr(batch, "_mixture", lambda count, alpha, stream: (0.7, partner[:count]))
+    monkeypatch.setattr(batch, "_mixture", lambda count, alpha, generator: (0.7, partner[:count]))
     rule = HyperRule(images=30_000, steps=1, batch=12, learning_rate=1.0)
     assert rule.mixup == 0.1
-    monkeypatch.setattr(HyperRule, "augment", lambda self, squares, stream: squares)
+    monkeypatch.setattr(HyperRule, "augment", lambda self, squares, generator: squares)
     order = torch.arange(12)
-    monkeypatch.setattr(batch, "permutation", lambda count, stream: order)
+    monkeypatch.setattr(batch, "permutation", lambda count, generator: order)
     weight, bias = nn.Parameter(torch.randn(3, 1280) * 0.01), nn.Parameter(torch.zeros(3))
     monkeypatch.setattr(batch, "_first_head", lambda *a: (weight, bias))
     mixed = 0.7 * pixels + 0.3 * pixels[partner]

@@ -49,12 +49,12 @@ def test_momentum_batch_and_no_weight_decay():
 
 
 def test_a_batch_larger_than_the_set_repeats_images():
-    rule, stream = HyperRule(images=20, steps=1), torch.Generator().manual_seed(0)
-    batch = rule.choose(20, stream)
+    rule, generator = HyperRule(images=20, steps=1), torch.Generator().manual_seed(0)
+    batch = rule.choose(20, generator)
     assert batch is not None
     assert len(batch) == 512
     assert set(batch.tolist()) == set(range(20))
-    assert rule.choose(1000, stream) is None
+    assert rule.choose(1000, generator) is None
 
 
 def test_crops_and_mirror_images_are_parts_of_the_square():

@@ -5,17 +5,17 @@ from __future__ import annotations
 import torch
 
 from filmtransfer.adapters import noah
-from filmtransfer.backbones import assemble, build, entry_for
+from filmtransfer.backbones import assemble, build, record_for
 from filmtransfer.training.baselines.batch import Cosine
 from filmtransfer.training.baselines.noah_search import LIMIT, SIZES, find_subnet
 
 
 def test_it_finds_a_subnet_within_the_limit_and_leaves_the_backbone_alone():
-    entry = entry_for("vit_tiny_patch16_224")
+    entry = record_for("vit_tiny_patch16_224")
     backbone = assemble(entry, build(entry))
     before = {k: v.clone() for k, v in backbone.module.state_dict().items()}
-    stream = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 256, (10, 3, 32, 32), dtype=torch.uint8, generator=stream)
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (10, 3, 32, 32), dtype=torch.uint8, generator=generator)
     found = find_subnet(
         backbone, pixels, torch.arange(2).repeat(5), Cosine(2, 1e-3, 4), seed=0, population=4, generations=1
     )
@@ -26,5 +26,5 @@ def test_it_finds_a_subnet_within_the_limit_and_leaves_the_backbone_alone():
     assert len(found) == 12
     assert {size for row in found for size in row} <= {0, *SIZES}
     space = noah.space_of(backbone.module, SIZES)
-    assert 0 < space.numbers(tuple(tuple(row) for row in found)) <= LIMIT * 192 // 768 + 12 * 192
+    assert 0 < space.parameter_count(tuple(tuple(row) for row in found)) <= LIMIT * 192 // 768 + 12 * 192
     assert all(torch.equal(v, before[k]) for k, v in backbone.module.state_dict().items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from filmtransfer.backbones import assemble, build, entry_for, load_backbone
+from filmtransfer.backbones import assemble, build, load_backbone, record_for
 from filmtransfer.episodes import episodes
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.heads import make_head
@@ -18,8 +18,8 @@ from filmtransfer.training.presets import PRESETS
 
 
 def images(count: int = 12, size: int = 48) -> torch.Tensor:
-    stream = torch.Generator().manual_seed(0)
-    return torch.randint(0, 256, (count, 3, size, size), dtype=torch.uint8, generator=stream)
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, 256, (count, 3, size, size), dtype=torch.uint8, generator=generator)
 
 
 def gradient(model: AdaptedModel, embed) -> torch.Tensor:
@@ -50,7 +50,7 @@ def test_the_same_features_and_gradient(stage):
 @pytest.mark.parametrize("name", ["resnetv2_50x1_bit", "vit_tiny_patch16_224"])
 def test_other_families_too(name):
     torch.manual_seed(0)
-    backbone = assemble(entry_for(name), build(entry_for(name)))
+    backbone = assemble(record_for(name), build(record_for(name)))
     model = AdaptedModel(backbone, make_head("protonets"), 48, body=Body(film_from=2))
     pixels = images(size=model.pixels.size)
     kept, fresh = Activations(model, pixels, 100), Activations(model, pixels, 0)

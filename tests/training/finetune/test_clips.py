@@ -9,7 +9,7 @@ from filmtransfer.backbones import load_backbone
 from filmtransfer.episodes import episodes
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel
-from filmtransfer.seeding import generator
+from filmtransfer.seeding import make_generator
 from filmtransfer.training.finetune.activations import Activations
 from filmtransfer.training.finetune.clips import Clips, with_history
 from filmtransfer.training.finetune.episodic import finetune
@@ -30,7 +30,7 @@ class Table:
 
 
 def test_a_clip_has_the_mean_of_its_frames():
-    rows = torch.randn(24, 5, generator=generator(0, "clips"))
+    rows = torch.randn(24, 5, generator=make_generator(0, "clips"))
     clips = Clips(Table(rows), 8)
     assert len(clips) == 3
     expected = torch.stack([rows[8 * i : 8 * i + 8].mean(0) for i in range(3)])
@@ -45,7 +45,7 @@ def test_frames_that_are_no_clips_are_refused():
 
 @pytest.mark.parametrize(("frames", "length"), [(20, 8), (3, 8), (1, 8), (5, 1)])
 def test_every_frame_is_seen_with_those_before_it(frames, length):
-    rows = torch.randn(frames, 4, generator=generator(1, "clips"))
+    rows = torch.randn(frames, 4, generator=make_generator(1, "clips"))
     expected = torch.stack(
         [torch.stack([rows[max(0, t - k)] for k in range(length)]).mean(0) for t in range(frames)]
     )
@@ -55,7 +55,7 @@ def test_every_frame_is_seen_with_those_before_it(frames, length):
 def test_clips_of_one_frame_are_images():
     """Fine-tuning on clips of one frame, by the same episodes, is fine-tuning on images: bit for bit."""
     backbone = load_backbone("efficientnet_lite0")
-    pixels = torch.randint(0, 255, (8, 3, 32, 32), generator=generator(2, "clips"), dtype=torch.uint8)
+    pixels = torch.randint(0, 255, (8, 3, 32, 32), generator=make_generator(2, "clips"), dtype=torch.uint8)
     labels = torch.arange(2).repeat_interleave(4)
     settings = preset("orbit_b0").with_choices(steps=2, support_size=4, split="resplit")
     learned = []

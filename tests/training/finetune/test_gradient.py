@@ -21,12 +21,12 @@ SPLITS = ("split", "no_split", "use_all", "resplit")
 
 
 def small_network(dtype: torch.dtype) -> tuple[torch.nn.Module, torch.Tensor]:
-    stream = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(6, 9), torch.nn.Tanh(), torch.nn.Linear(9, 12)).to(dtype)
     with torch.no_grad():
         for p in net.parameters():
-            p.copy_(torch.randn(p.shape, generator=stream, dtype=dtype) * 0.5)
-    return net, torch.randn(24, 6, generator=stream, dtype=dtype)
+            p.copy_(torch.randn(p.shape, generator=generator, dtype=dtype) * 0.5)
+    return net, torch.randn(24, 6, generator=generator, dtype=dtype)
 
 
 def one_graph(embed, head, episode: Episode) -> float:

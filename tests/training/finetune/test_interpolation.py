@@ -11,7 +11,7 @@ from filmtransfer import film
 from filmtransfer.backbones import load_backbone
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel
-from filmtransfer.seeding import generator
+from filmtransfer.seeding import make_generator
 from filmtransfer.training.adapt import adapt
 from filmtransfer.training.finetune.activations import Activations
 from filmtransfer.training.finetune.interpolation import (
@@ -28,7 +28,7 @@ from filmtransfer.training.presets import PRESETS
 @given(st.lists(st.integers(1, 20), min_size=2, max_size=8), st.integers(0, 99))
 def test_a_quarter_of_each_large_enough_class_is_held_out(counts, seed):
     labels = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
-    kept, held = hold_out(labels, 0.25, generator(seed))
+    kept, held = hold_out(labels, 0.25, make_generator(seed))
     assert torch.equal(torch.cat([kept, held]).sort().values, torch.arange(len(labels)))
     for c, count in enumerate(counts):
         away = int((labels[held] == c).sum())
@@ -43,8 +43,8 @@ def model() -> AdaptedModel:
 @pytest.fixture(scope="module")
 def images() -> tuple[torch.Tensor, torch.Tensor]:
     labels = torch.arange(3).repeat(8)
-    stream = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 160, (24, 3, 48, 48), dtype=torch.uint8, generator=stream)
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 160, (24, 3, 48, 48), dtype=torch.uint8, generator=generator)
     pixels[torch.arange(24), labels] += 80  # each class has a colour
     return pixels, labels
 
@@ -69,9 +69,9 @@ def test_a_ruinous_way_is_not_taken(model, images):
     pixels, labels = images
     film.reset(model.network)
     start = snapshot(model)
-    stream = torch.Generator().manual_seed(2)
-    end = [p + 3 * torch.randn(p.shape, generator=stream) for p in start[:-1]] + [start[-1].clone()]
-    kept, held = hold_out(labels, 0.25, generator(0))
+    generator = torch.Generator().manual_seed(2)
+    end = [p + 3 * torch.randn(p.shape, generator=generator) for p in start[:-1]] + [start[-1].clone()]
+    kept, held = hold_out(labels, 0.25, make_generator(0))
     choice = choose(model, start, end, Activations(model, pixels, 0), labels, kept, held)
     assert choice.share == 0.0
     assert set(choice.scores) == set(SHARES)
@@ -117,7 +117,7 @@ def test_a_learning_rate_that_ruins_everything_delivers_finite_numbers(head, pre
 def test_held_out_images_never_reach_the_gradient(model, images, monkeypatch):
     pixels, labels = images
     settings = PRESETS["fast"].with_choices(steps=3)
-    _, held = hold_out(labels, settings.hold_out, generator(7, "hold out"))
+    _, held = hold_out(labels, settings.hold_out, make_generator(7, "hold out"))
     seen: set[bytes] = set()
     embed = Activations.__call__
 

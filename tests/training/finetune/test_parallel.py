@@ -33,12 +33,12 @@ def gradients(world, dtype):
     found = []
     for name in ("lda", "qda", "protonets"):
         for split in ("split", "no_split", "use_all"):
-            stream = torch.Generator().manual_seed(0)
+            generator = torch.Generator().manual_seed(0)
             net = torch.nn.Sequential(torch.nn.Linear(6, 9), torch.nn.Tanh(), torch.nn.Linear(9, 12)).to(dtype)
             with torch.no_grad():
                 for p in net.parameters():
-                    p.copy_(torch.randn(p.shape, generator=stream, dtype=dtype) * 0.5)
-            inputs = torch.randn(25, 6, generator=stream, dtype=dtype)
+                    p.copy_(torch.randn(p.shape, generator=generator, dtype=dtype) * 0.5)
+            inputs = torch.randn(25, 6, generator=generator, dtype=dtype)
             labels = torch.arange(5).repeat(5)
             head = make_head(name).to(dtype)
             learned = [*net.parameters(), *head.parameters()]
@@ -120,11 +120,11 @@ def test_gradients_equal_those_of_one_process(tmp_path):
 
 
 def test_the_command_under_torchrun(tmp_path):
-    stream = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     for name, base in (("dark", 40), ("light", 180)):
         (tmp_path / "photos" / name).mkdir(parents=True)
         for i in range(6):
-            noise = stream.integers(base, base + 40, (40, 40, 3)).astype(np.uint8)
+            noise = generator.integers(base, base + 40, (40, 40, 3)).astype(np.uint8)
             Image.fromarray(noise).save(tmp_path / "photos" / name / f"{i}.png")
     words = ["train", "photos", "--steps", "3", "--image-size", "48", "--split", "no_split", "--json"]
     ran = torchrun(["-m", "filmtransfer", *words, "--out", "two.safetensors"], tmp_path)

@@ -19,7 +19,7 @@ from ...backbones import Backbone
 from ...errors import InputError, UpdateFileError
 from ...files import write_atomically
 from ...model.tensor_file import pack, unpack
-from ...seeding import generator
+from ...seeding import make_generator
 
 KEY = "filmtransfer-cnaps"
 FORMAT = 1
@@ -39,14 +39,14 @@ class CNAPs(nn.Module):
             self.generators[_key(site)] = nn.Sequential(
                 nn.Linear(embedding, hidden), nn.ELU(), nn.Linear(hidden, 2 * channels)
             )
-        self._start(generator(seed, "cnaps"))
+        self._start(make_generator(seed, "cnaps"))
         self.results: dict[str, Any] = {}  # how it was trained, and how good it was
 
     @torch.no_grad()
-    def _start(self, stream: torch.Generator) -> None:
+    def _start(self, generator: torch.Generator) -> None:
         for module in self.modules():
             if isinstance(module, nn.Linear):
-                module.weight.normal_(0, module.in_features**-0.5, generator=stream)
+                module.weight.normal_(0, module.in_features**-0.5, generator=generator)
                 module.bias.zero_()
         for network in self.generators.values():
             last = network[2]  # type: ignore[index]

@@ -20,7 +20,7 @@ from ...episodes import Episode, episodes, video_episodes
 from ...errors import InputError
 from ...heads.mahalanobis import Mahalanobis
 from ...model import AdaptedModel, Body
-from ...seeding import generator, integer
+from ...seeding import integer, make_generator
 from ...training.assess.evaluation import mean_interval
 from ...training.finetune.gradient import StepResult, accumulate
 from ...training.finetune.loop import History, Watch, run_steps
@@ -124,7 +124,7 @@ def meta_train(
         source.tasks(settings.support_size, settings.max_query, seed * 1000 + i)
         for i, source in enumerate(sources)
     ]
-    draw = generator(seed, "sources")
+    draw = make_generator(seed, "sources")
     learned = list(cnaps.parameters())
 
     def backward() -> StepResult:

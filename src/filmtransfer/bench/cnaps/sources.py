@@ -11,7 +11,7 @@ import torch
 from ...backbones import Backbone
 from ...data import PixelSpec, read_squares
 from ...errors import InputError
-from ...seeding import generator, permutation
+from ...seeding import make_generator, permutation
 from ..datasets import DataSet
 from ..orbit.layout import read_user, user_names
 from ..orbit.tasks import Protocol, read_clips, sample_task
@@ -26,7 +26,7 @@ def class_sources(
     name: str, found: DataSet, spec: PixelSpec, *, classes: int, images: int, held_out: float, seed: int
 ) -> tuple[Source, Source]:
     """Two sources without a class in common: to train on, and to test on (``held_out`` of the classes, at least two)."""
-    order = permutation(len(found.classes), generator(seed, "meta classes", name)).tolist()[:classes]
+    order = permutation(len(found.classes), make_generator(seed, "meta classes", name)).tolist()[:classes]
     tested = max(2, round(held_out * len(order)))
     if len(order) - tested < 2:
         raise InputError(
@@ -44,7 +44,7 @@ def _source(name: str, found: DataSet, classes: list[int], spec: PixelSpec, imag
     labels: list[int] = []
     for label, c in enumerate(classes):
         members = np.flatnonzero(found.train.labels == c)
-        some = permutation(len(members), generator(seed, "meta images", name, c)).numpy()[:images]
+        some = permutation(len(members), make_generator(seed, "meta images", name, c)).numpy()[:images]
         chosen += members[some].tolist()
         labels += [label] * len(some)
     sources = [found.train.sources[i] for i in chosen]

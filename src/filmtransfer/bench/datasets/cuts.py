@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from ...seeding import generator, permutation
+from ...seeding import make_generator, permutation
 from .base import Part, Raw
 from .order import stored_order
 
@@ -66,7 +66,7 @@ def whole_parts(raw: Raw, rule: Cut | None, seed: int, notes: list[str]) -> tupl
         order = stored_order(raw.train.keys, "train")
         notes.append("It is published in one piece; training and test images are VTAB's slices of it.")
         return raw.train.pick(order[: rule.val]), raw.train.pick(order[rule.test :])
-    order = permutation(len(raw.train), generator(seed, "test images")).numpy()
+    order = permutation(len(raw.train), make_generator(seed, "test images")).numpy()
     few = max(1, len(order) // 5)
     notes.append(f"It is published in one piece; a fifth was drawn for the test with seed {seed}.")
     return raw.train.pick(np.sort(order[few:])), raw.train.pick(np.sort(order[:few]))

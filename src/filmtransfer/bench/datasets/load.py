@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from ...errors import choices
-from ...seeding import generator, permutation
+from ...seeding import make_generator, permutation
 from .base import DataSet, Entry, Part, Raw
 from .cuts import CUTS, PUBLISHED, whole_parts
 from .find import Found, entry_of, find
@@ -31,7 +31,7 @@ def load_set(name: str, root: str | Path, *, split: SetSplit = "official", seed:
         train = train.join(raw.val)
     if split == "random":
         everything = train.join(test)
-        order = permutation(len(everything), generator(seed, "split")).numpy()
+        order = permutation(len(everything), make_generator(seed, "split")).numpy()
         train, test = everything.pick(order[: len(train)]), everything.pick(order[len(train) :])
         notes.append(f"Training and test images were mixed and parted anew with seed {seed}.")
     return made(name, raw, found, train, test, notes)

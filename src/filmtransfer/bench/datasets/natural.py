@@ -15,7 +15,7 @@ import numpy as np
 
 from ...data.images import find_images
 from ...errors import InputError
-from ...seeding import generator, permutation
+from ...seeding import make_generator, permutation
 from .base import Entry, File, Part, Raw
 from .cifar import read_cifar
 from .flowers import FLOWERS
@@ -39,7 +39,7 @@ def read_caltech101(folder: Path) -> Raw:
     test: list[tuple[Path, int]] = []
     for label, name in enumerate(classes):
         images = find_images(home / name)
-        order = permutation(len(images), generator(0, "caltech101", name)).tolist()
+        order = permutation(len(images), make_generator(0, "caltech101", name)).tolist()
         drawn = set(order[: min(DRAWN_PER_CLASS, len(images) - 1)])
         for i, image in enumerate(images):
             (train if i in drawn else test).append((image, label))

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from ...errors import InputError, choices
-from ...seeding import generator, permutation
+from ...seeding import make_generator, permutation
 from .base import DataSet, Part, Raw
 from .cuts import COUNT, CUTS, Cut, complete, cut, whole_parts
 from .find import entry_of, find
@@ -59,7 +59,7 @@ def _drawn(raw: Raw, rule: Cut | None, seed: int, notes: list[str]) -> tuple[Par
     if len(train) <= COUNT:
         notes.append(f"All {len(train)} training images were taken.")
         return train, test
-    order = permutation(len(train), generator(seed, "vtab")).numpy()[:COUNT]
+    order = permutation(len(train), make_generator(seed, "vtab")).numpy()[:COUNT]
     notes.append(f"Its {COUNT} training images were drawn with seed {seed}.")
     return train.pick(np.sort(order)), test
 

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from ... import film
-from ...backbones import Backbone, load_backbone
-from ...backbones import numbers as known
+from ...backbones import Backbone, backbone_facts, load_backbone
 from ...data import resize
 from ...episodes import video_episodes
 from ...errors import UsageError
@@ -109,7 +108,7 @@ def learn(method: Method, task: Learned, length: int, classes: int, seed: int) -
 
 def numbers(method: Method, model: AdaptedModel, classes: int) -> tuple[int, int]:
     """Shared and own numbers by the paper's count (its table of ORBIT)."""
-    d, weights = method.backbone.features, known(method.backbone.name).parameters
+    d, weights = method.backbone.features, backbone_facts(method.backbone.name).parameters
     heads = {
         "lda": (d + 1) * classes,
         "linear": (d + 1) * classes,

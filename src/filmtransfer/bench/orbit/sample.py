@@ -19,7 +19,7 @@ import torch
 from PIL import Image, ImageDraw
 
 from ...errors import FitError, MissingExtraError
-from ...seeding import generator
+from ...seeding import make_generator
 
 COLOURS = ("crimson", "royalblue", "goldenrod", "seagreen", "mediumorchid", "darkorange")
 SHAPES = ("disc", "square", "triangle", "ring", "cross", "bar")
@@ -48,7 +48,7 @@ def make_sample(
             for kind, count in (("clean", clean), ("clutter", clutter)):
                 for v in range(count):
                     name = f"{user}--{thing.replace(' ', '-')}--{kind}--{v:02d}"
-                    shown = moving(number, kind, frames, size, generator(seed, mode, name))
+                    shown = moving(number, kind, frames, size, make_generator(seed, mode, name))
                     place = base / user / thing / kind
                     if as_videos:
                         place.mkdir(parents=True, exist_ok=True)
@@ -59,15 +59,15 @@ def make_sample(
 
 
 def moving(
-    number: tuple[int, int], kind: str, frames: int, size: int, stream: torch.Generator
+    number: tuple[int, int], kind: str, frames: int, size: int, generator: torch.Generator
 ) -> list[Image.Image]:
     """A video of an object: it drifts, turns and grows a little on a noisy ground."""
-    draws = torch.rand(64, generator=stream).tolist()
+    draws = torch.rand(64, generator=generator).tolist()
     ground = tuple(int(90 + 120 * x) for x in draws[:3])
     others = [(int(6 * draws[10 + i]), int(6 * draws[20 + i])) for i in range(6 if kind == "clutter" else 0)]
     pictures = []
     for t in range(frames):
-        noise = torch.randint(-12, 13, (size, size, 3), generator=stream).numpy()
+        noise = torch.randint(-12, 13, (size, size, 3), generator=generator).numpy()
         canvas = Image.fromarray((np.array(ground) + noise).clip(0, 255).astype(np.uint8))
         pencil = ImageDraw.Draw(canvas)
         for i, (shape, colour) in enumerate(others):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ...data import PixelSpec
 from ...errors import InputError, UsageError, choices
-from ...seeding import generator, integer, permutation
+from ...seeding import integer, make_generator, permutation
 from .layout import Thing, User, Video
 
 ASKED = ("clean", "clutter")
@@ -75,19 +75,19 @@ def sample_task(user: User, asked: str, number: int, seed: int, protocol: Protoc
             f"{user.name} has {len(user.objects)} object{'s' * (len(user.objects) != 1)} that can be learned.",
             "Telling objects apart needs two.",
         )
-    stream = generator(seed, "orbit", user.name, asked, number)
+    generator = make_generator(seed, "orbit", user.name, asked, number)
     clips: list[Clip] = []
     queries: list[tuple[int, Video]] = []
     count = 0
     for label, thing in enumerate(user.objects):
         learn, ask = divide(thing, asked, protocol)
-        for video in _some(learn, protocol.videos_per_object, stream):
+        for video in _some(learn, protocol.videos_per_object, generator):
             cut = cut_clips(len(video.frames), protocol.clip_length)
-            wanted = integer(1, min(len(cut), protocol.clips_per_video), stream)
-            chosen = sorted(permutation(len(cut), stream)[:wanted].tolist())
+            wanted = integer(1, min(len(cut), protocol.clips_per_video), generator)
+            chosen = sorted(permutation(len(cut), generator)[:wanted].tolist())
             clips += [Clip(label, count, video, cut[i]) for i in chosen]
             count += 1
-        queries += [(label, video) for video in _some(ask, protocol.videos_per_object, stream)]
+        queries += [(label, video) for video in _some(ask, protocol.videos_per_object, generator)]
     if not queries:
         raise InputError(
             f"{user.name} has no {asked} video to be asked for.",
@@ -153,9 +153,9 @@ def read_video(video: Video, spec: PixelSpec, present_only: bool = False) -> tup
     return (torch.stack(found) if found else None), notes
 
 
-def _some(videos: Sequence[Video], cap: int, stream: torch.Generator) -> list[Video]:
+def _some(videos: Sequence[Video], cap: int, generator: torch.Generator) -> list[Video]:
     """In random order, at most ``cap`` of them."""
-    return [videos[i] for i in permutation(len(videos), stream)[:cap].tolist()]
+    return [videos[i] for i in permutation(len(videos), generator)[:cap].tolist()]
 
 
 def _by_video(clips: Sequence[Clip]) -> list[tuple[Video, list[Clip]]]:

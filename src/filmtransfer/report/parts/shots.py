@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ...formatting import count, percent
 from ...heads import GaussianHead, SingularError
-from ...seeding import generator, permutation
+from ...seeding import make_generator, permutation
 from ..drawing import Scale, bottom, figure, left, percents, polygon, polyline
 from ..markup import Markup, join, paragraph, tag
 from ..subject import Subject
@@ -53,7 +53,7 @@ def curve(head: GaussianHead, features: Tensor, labels: Tensor, tested: Tensor, 
     if not bool(able.any()):
         return None
     draws, folds = _effort(len(labels), head)
-    trials = [_trials(labels, able, folds, generator(seed, "shots", draw)) for draw in range(draws)]
+    trials = [_trials(labels, able, folds, make_generator(seed, "shots", draw)) for draw in range(draws)]
     largest = max(int(torch.bincount(labels[t.pool]).max()) for trial in trials for t in trial)
     return _measure(head, features, labels, trials, largest, int(able.sum()))
 
@@ -66,7 +66,7 @@ def test_curve(
     features, places = torch.cat([support, queries]), torch.cat([labels, truths])
     tried = torch.arange(len(labels), len(places))
     trials = [
-        [Trial(permutation(len(labels), generator(seed, "shots", draw)), tried)] for draw in range(draws)
+        [Trial(permutation(len(labels), make_generator(seed, "shots", draw)), tried)] for draw in range(draws)
     ]
     return _measure(head, features, places, trials, int(torch.bincount(labels).max()), len(truths))
 
@@ -78,9 +78,9 @@ def _effort(photos: int, head: GaussianHead) -> tuple[int, int]:
     return (5, 4) if photos <= 150 else (3, 3) if photos <= 500 else (2, 2)
 
 
-def _trials(labels: Tensor, able: Tensor, folds: int, stream: torch.Generator) -> list[Trial]:
+def _trials(labels: Tensor, able: Tensor, folds: int, generator: torch.Generator) -> list[Trial]:
     """Every photo that may be tried is tried once, and no class loses all of its photos."""
-    order = permutation(len(labels), stream)
+    order = permutation(len(labels), generator)
     place = torch.full((len(labels),), -1)
     for c in labels[able].unique().tolist():
         members = order[(labels[order] == c) & able[order]]

@@ -20,7 +20,7 @@ from ...backbones import Backbone
 from ...data.pixels import PixelSpec, decode, normalise, to_square
 from ...errors import InputError, UpdateFileError, UsageError
 from ...estimator import FALSE_ALARM
-from ...film import Table
+from ...film import FilmTable
 from ...heads import GaussianHead, State, log_prior, make_head
 from ...model import Update
 from ...model.body import share_weights
@@ -53,7 +53,7 @@ class Member:
     threshold: float = 0.0
 
     @classmethod
-    def of(cls, update: Update, table: Table, sites: Sequence[str]) -> Member:
+    def of(cls, update: Update, table: FilmTable, sites: Sequence[str]) -> Member:
         """Take what prediction needs out of a checked update whose FiLM stands at ``sites``."""
         like = table.bare
         head = make_head(update.head, **update.head_options).to(like.dtype)
@@ -96,7 +96,7 @@ class Engine:
         self.backbone = backbone
         self.spec = replace(backbone.pixels, size=backbone.fit_size(image_size or backbone.pixels.size))
         self._network = share_weights(backbone.module)
-        self._table = Table(self._network, backbone.sites)
+        self._table = FilmTable(self._network, backbone.sites)
         self._lock = threading.Lock()  # of the table: one batch at a time
 
     def check(self, content: bytes) -> Update:

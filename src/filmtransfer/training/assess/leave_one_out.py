@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...heads import GaussianHead, SingularError
 from ...model.ood import directions, nearness
-from ...seeding import generator, permutation
+from ...seeding import make_generator, permutation
 
 ROUNDS = 20  # at most; then a twentieth of the images is left out at a time
 LINEAR_ROUNDS = 5  # a head that is solved for step by step takes its time
@@ -56,11 +56,11 @@ def leave_out(head: GaussianHead, features: Tensor, labels: Tensor, *, seed: int
 def _rounds(labels: Tensor, most: int, seed: int) -> Tensor:
     """In which round each image is left out (N); −1 for the only image of a class."""
     rounds = torch.full((len(labels),), -1)
-    stream = generator(seed, "leave out")
+    generator = make_generator(seed, "leave out")
     largest = int(torch.bincount(labels).max())
     for c in torch.unique(labels).tolist():
         members = torch.nonzero(labels == c).flatten()
         if len(members) > 1:
             count = min(most, largest, len(members))
-            rounds[members[permutation(len(members), stream)]] = torch.arange(len(members)) % count
+            rounds[members[permutation(len(members), generator)]] = torch.arange(len(members)) % count
     return rounds

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ...errors import InputError
 from ...model import AdaptedModel
-from ...seeding import generator, permutation
+from ...seeding import make_generator, permutation
 from ..finetune.activations import Activations
 from ..finetune.gradient import StepResult
 from ..finetune.loop import History, Watch, run_steps
@@ -37,8 +37,8 @@ class Rule(Protocol):
     def zero_head(self) -> bool: ...
     def rate(self, step: int) -> float: ...
     def optimiser(self, learned: Iterable[nn.Parameter]) -> torch.optim.Optimizer: ...
-    def choose(self, count: int, stream: torch.Generator) -> Tensor | None: ...
-    def augment(self, pixels: Tensor, stream: torch.Generator) -> Tensor: ...
+    def choose(self, count: int, generator: torch.Generator) -> Tensor | None: ...
+    def augment(self, pixels: Tensor, generator: torch.Generator) -> Tensor: ...
 
 
 class AsTheyAre:
@@ -46,12 +46,12 @@ class AsTheyAre:
 
     mixup = 0.0
 
-    def choose(self, count: int, stream: torch.Generator) -> Tensor | None:
-        del count, stream
+    def choose(self, count: int, generator: torch.Generator) -> Tensor | None:
+        del count, generator
         return None
 
-    def augment(self, pixels: Tensor, stream: torch.Generator) -> Tensor:
-        del stream
+    def augment(self, pixels: Tensor, generator: torch.Generator) -> Tensor:
+        del generator
         return pixels
 
 
@@ -131,23 +131,23 @@ def train_batches(
         with profile.phase("activations below FiLM, once"):
             embed = Activations(model, pixels, cache_mb if plain else 0)
     kept = embed
-    stream = generator(seed, "batches")
+    generator = make_generator(seed, "batches")
     order = torch.empty(0, dtype=torch.long)
 
     def next_batch() -> Tensor:
         nonlocal order
-        repeated = rule.choose(len(labels), stream)
+        repeated = rule.choose(len(labels), generator)
         if repeated is not None:
             return repeated
         while len(order) < min(rule.batch, len(labels)):
-            order = torch.cat([order, permutation(len(labels), stream)])
+            order = torch.cat([order, permutation(len(labels), generator)])
         chosen, order = order[: rule.batch], order[rule.batch :]
         return chosen
 
     def backward() -> StepResult:
         chosen = next_batch()
-        share, partner = _mixture(len(chosen), rule.mixup, stream)
-        squares = None if plain else rule.augment(pixels[chosen], stream)
+        share, partner = _mixture(len(chosen), rule.mixup, generator)
+        squares = None if plain else rule.augment(pixels[chosen], generator)
         total = correct = 0.0
         with profile.step():
             for part in torch.arange(len(chosen)).split(micro_batch):
@@ -196,18 +196,18 @@ def _first_head(
     return nn.Parameter(weight.clone()), nn.Parameter(bias.clone())
 
 
-def _mixture(count: int, alpha: float, stream: torch.Generator) -> tuple[float, Tensor]:
+def _mixture(count: int, alpha: float, generator: torch.Generator) -> tuple[float, Tensor]:
     """One share λ ~ Beta(α, α) for a batch, and each image's partner."""
     if alpha == 0:
         return 1.0, torch.arange(count)
     # A share of two Gamma variables is a Beta one; torch's own Beta takes no generator.
-    a, b = (_gamma(alpha, stream) for _ in range(2))
-    return a / (a + b) if a + b > 0 else 0.5, permutation(count, stream)
+    a, b = (_gamma(alpha, generator) for _ in range(2))
+    return a / (a + b) if a + b > 0 else 0.5, permutation(count, generator)
 
 
-def _gamma(alpha: float, stream: torch.Generator) -> float:
+def _gamma(alpha: float, generator: torch.Generator) -> float:
     shape = torch.full((1,), alpha, dtype=torch.float64)
-    return float(torch._standard_gamma(shape, generator=stream))
+    return float(torch._standard_gamma(shape, generator=generator))
 
 
 def _loss(logits: Tensor, labels: Tensor) -> Tensor:

@@ -72,16 +72,16 @@ class HyperRule:
     def optimiser(self, learned: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         return torch.optim.SGD(learned, lr=self.learning_rate, momentum=0.9)
 
-    def choose(self, count: int, stream: torch.Generator) -> Tensor | None:
+    def choose(self, count: int, generator: torch.Generator) -> Tensor | None:
         """A batch with repetitions where there are fewer images than it holds; else None: go through all."""
-        return torch.randint(count, (self.batch,), generator=stream) if count < self.batch else None
+        return torch.randint(count, (self.batch,), generator=generator) if count < self.batch else None
 
-    def augment(self, pixels: Tensor, stream: torch.Generator) -> Tensor:
+    def augment(self, pixels: Tensor, generator: torch.Generator) -> Tensor:
         """A random crop of each square, half of them mirrored."""
         side = pixels.shape[-1]
         crop = min(self.crop or side, side)
-        corners = torch.randint(side - crop + 1, (len(pixels), 2), generator=stream).tolist()
-        mirrored = (torch.rand(len(pixels), generator=stream) < 0.5).tolist()
+        corners = torch.randint(side - crop + 1, (len(pixels), 2), generator=generator).tolist()
+        mirrored = (torch.rand(len(pixels), generator=generator) < 0.5).tolist()
         out = torch.empty(*pixels.shape[:2], crop, crop, dtype=pixels.dtype)
         for i, ((top, left), mirror) in enumerate(zip(corners, mirrored, strict=True)):
             square = pixels[i, :, top : top + crop, left : left + crop]

@@ -15,7 +15,7 @@ from ...adapters.subnets import Space, Subnet
 from ...backbones import Backbone
 from ...heads import make_head
 from ...model import AdaptedModel, Body, Hardware
-from ...seeding import generator
+from ...seeding import make_generator
 from ..finetune.interpolation import hold_out
 from ..finetune.loop import Progress
 from .batch import Cosine, train_batches
@@ -43,14 +43,14 @@ def find_subnet(
         backbone, make_head("linear"), pixels.shape[-1], body=body, seed=seed, hardware=hardware
     )
     space = noah.space_of(backbone.module, SIZES)
-    stream = generator(seed, "subnets")
-    kept, held = hold_out(labels, HELD, generator(seed, "hold out"))
+    generator = make_generator(seed, "subnets")
+    kept, held = hold_out(labels, HELD, make_generator(seed, "hold out"))
     if len(held) == 0:  # too few images to keep any back
         held = kept
 
     def another(progress: Progress | None = None) -> None:
         del progress
-        noah.choose(model.network, space.draw(stream))
+        noah.choose(model.network, space.draw(generator))
 
     another()
     history = train_batches(
@@ -64,10 +64,10 @@ def find_subnet(
         noah.choose(model.network, subnet)
         return float((model.logits(pixels[held]).argmax(1).cpu() == truth).float().mean())
 
-    limit = LIMIT * space.numbers(((8, 8, 8),) * space.blocks) // _REFERENCE
-    found = search(score, space, limit, stream, population=population, generations=generations)
+    limit = LIMIT * space.parameter_count(((8, 8, 8),) * space.blocks) // _REFERENCE
+    found = search(score, space, limit, generator, population=population, generations=generations)
     return [list(row) for row in found]
 
 
 # The limit is in proportion to the network: ViT-B/16 has 12 blocks of width 768.
-_REFERENCE = Space(12, 768).numbers(((8, 8, 8),) * 12)
+_REFERENCE = Space(12, 768).parameter_count(((8, 8, 8),) * 12)

@@ -39,7 +39,7 @@ class Choice:
     features: Tensor
 
 
-def hold_out(labels: Tensor, share: float, stream: torch.Generator) -> tuple[Tensor, Tensor]:
+def hold_out(labels: Tensor, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Indices to fine-tune on, and indices to choose by (none of them from classes under 4 images)."""
     held = torch.zeros(len(labels), dtype=torch.bool)
     if share > 0:
@@ -47,7 +47,7 @@ def hold_out(labels: Tensor, share: float, stream: torch.Generator) -> tuple[Ten
             members = torch.nonzero(labels == c).flatten()
             if len(members) >= SMALLEST:
                 count = max(1, round(share * len(members)))
-                held[members[permutation(len(members), stream)[:count]]] = True
+                held[members[permutation(len(members), generator)[:count]]] = True
     return torch.nonzero(~held).flatten(), torch.nonzero(held).flatten()
 
 
