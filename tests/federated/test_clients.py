@@ -11,10 +11,10 @@ from flwr.app import Error, Message, RecordDict
 
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.federated import messages
-from filmtransfer.federated.aggregate import aggregate, check_step, outvoted
+from filmtransfer.federated.aggregation import aggregate, check_step, outvoted
 from filmtransfer.federated.client import Client, Examples
+from filmtransfer.federated.client_manager import FederationError
 from filmtransfer.federated.plan import Plan
-from filmtransfer.federated.roster import FederationError
 from tests.federated.tiny import PLAN, SCENE, population, server
 
 ALL = replace(PLAN, rounds=1, clients_per_round=4)

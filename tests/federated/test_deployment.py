@@ -25,10 +25,10 @@ from filmtransfer import FewShotClassifier
 from filmtransfer.cli import main
 from filmtransfer.errors import InputError
 from filmtransfer.federated.certificates import make_server_certificate
-from filmtransfer.federated.deployment.application import bundle
+from filmtransfer.federated.deployment.environment import SECRET_HEADER
 from filmtransfer.federated.deployment.executor import refuse_strangers
+from filmtransfer.federated.deployment.fab import bundle
 from filmtransfer.federated.deployment.superlink import Guard
-from filmtransfer.federated.deployment.surroundings import SECRET_HEADER
 from filmtransfer.federated.keys import make_client_key, make_keys
 from filmtransfer.processes import free_port
 from tests.conftest import picture

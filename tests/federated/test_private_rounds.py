@@ -48,7 +48,7 @@ def test_too_few_for_a_secure_sum_end_the_federation():
             made.train = lambda *_: (_ for _ in ()).throw(InputError("not today."))
         return made
 
-    from filmtransfer.federated.roster import FederationError
+    from filmtransfer.federated.client_manager import FederationError
 
     with pytest.raises(FederationError, match="not today"):
         server(found, client=client).run()

@@ -10,14 +10,14 @@ import pytest
 
 from filmtransfer.errors import UpdateFileError, UsageError
 from filmtransfer.federated.checkpoint import Checkpoint
-from filmtransfer.federated.numbers import read, write
-from filmtransfer.federated.population import Population
+from filmtransfer.federated.client_population import ClientPopulation
+from filmtransfer.federated.parameters import read, write
 from filmtransfer.seeding import make_generator, permutation
 from filmtransfer.training.finetune.episodic import finetune
 from tests.federated.tiny import PLAN, SCENE, population, read_images, server, unequal
 
 
-def plain_loop(found: Population) -> tuple[np.ndarray, list[float]]:
+def plain_loop(found: ClientPopulation) -> tuple[np.ndarray, list[float]]:
     """FedAvg and FedProx as they are written down: no messages, no strategies.
 
     The mean is taken of steps, in float64, as the server does: Adam's first step is little more than a sign, and a ψ
@@ -53,7 +53,7 @@ def plain_loop(found: Population) -> tuple[np.ndarray, list[float]]:
 @pytest.mark.parametrize("head", ["protonets", "lda"])
 def test_flower_is_a_plain_loop(algorithm, head):
     plan = replace(PLAN, algorithm=algorithm, head=head, mu=0.5)
-    found = unequal(Population(SCENE, plan, read_images))
+    found = unequal(ClientPopulation(SCENE, plan, read_images))
     assert len({len(found.rows(i)) for i in range(len(found))}) > 1
     state = server(found).run()
     expected, sums = plain_loop(found)
@@ -63,7 +63,7 @@ def test_flower_is_a_plain_loop(algorithm, head):
 
 
 def test_one_round_is_the_weighted_mean_of_psi():
-    found = unequal(Population(SCENE, replace(PLAN, rounds=1), read_images))
+    found = unequal(ClientPopulation(SCENE, replace(PLAN, rounds=1), read_images))
     state = server(found).run()
     (line,) = state.rounds
     total = np.zeros(len(state.psi))

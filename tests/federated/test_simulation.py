@@ -12,9 +12,9 @@ from PIL import Image
 from filmtransfer.data.sample import sample_drawings
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.federated.bounds import lower, upper
-from filmtransfer.federated.numbers import make_model, read, write
-from filmtransfer.federated.population import Population, Scene
-from filmtransfer.federated.simulate import simulate
+from filmtransfer.federated.client_population import ClientPopulation, SimulationConfig
+from filmtransfer.federated.parameters import make_model, read, write
+from filmtransfer.federated.simulation import simulate
 from filmtransfer.heads import ProtoNets
 from tests.federated.tiny import PLAN, SCENE, population, read_images, server
 
@@ -68,7 +68,7 @@ def test_without_steps_the_bounds_are_the_frozen_model():
 
 def test_bit_sends_everything_and_learns_one_head():
     plan = replace(PLAN, head="linear", train="all", rounds=1, learning_rate=0.01)
-    found = Population(SCENE, plan, read_images)
+    found = ClientPopulation(SCENE, plan, read_images)
     state = server(found).run()
     sizes = make_model(plan, 12, backbone=found.model.backbone)
     assert len(state.psi) == read(sizes).size > 3_000_000
@@ -108,7 +108,7 @@ def test_a_scene_says_what_is_wrong_with_it(scene, plan, why):
 
 
 def test_dirichlet_clients_are_unequal():
-    scene = Scene("sample", clients=4, partition="dirichlet", alpha=0.5, classes=3, test_images=30)
+    scene = SimulationConfig("sample", clients=4, partition="dirichlet", alpha=0.5, classes=3, test_images=30)
     outcome = simulate(scene, replace(PLAN, rounds=1), read_images)
     assert outcome.state.done == 1
     assert len({len(own) for own in outcome.population.partition.clients}) > 1
@@ -134,7 +134,7 @@ def make_folders(root, spell=str):
 def test_a_folder_for_each_client(tmp_path):
     root = make_folders(tmp_path)
     plan = replace(PLAN, rounds=1, clients_per_round=2)
-    outcome = simulate(Scene("mine", str(root), partition="folders"), plan, read_images)
+    outcome = simulate(SimulationConfig("mine", str(root), partition="folders"), plan, read_images)
     assert outcome.state.rounds[0]["clients"] == ["anna", "bob"]
     assert len(outcome.population.classes) == 3
 
@@ -143,5 +143,7 @@ def test_class_names_that_differ_in_case_are_said(tmp_path):
     root = make_folders(tmp_path, spell=str.upper)
     with pytest.raises(InputError, match=r"anna.*bob|bob.*anna"):
         simulate(
-            Scene("mine", str(root), partition="folders"), replace(PLAN, clients_per_round=2), read_images
+            SimulationConfig("mine", str(root), partition="folders"),
+            replace(PLAN, clients_per_round=2),
+            read_images,
         )

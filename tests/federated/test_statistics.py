@@ -12,11 +12,11 @@ from filmtransfer.backbones import assemble, build, record_for
 from filmtransfer.errors import InputError
 from filmtransfer.estimator import FewShotClassifier
 from filmtransfer.federated import messages
-from filmtransfer.federated.compress import decode, encode
+from filmtransfer.federated.compression import decode, encode
+from filmtransfer.federated.global_classifier import global_update
 from filmtransfer.federated.messages import Cost
-from filmtransfer.federated.numbers import layout_of, make_model, read, write
+from filmtransfer.federated.parameters import layout_of, make_model, read, write
 from filmtransfer.federated.plan import Plan, named
-from filmtransfer.federated.result import global_update
 from filmtransfer.federated.statistics import from_arrays, to_arrays
 from filmtransfer.heads import LDA, ProtoNets, Statistics
 from tests.federated.tiny import PLAN, population, server

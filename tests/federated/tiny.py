@@ -12,17 +12,17 @@ import numpy as np
 from filmtransfer.data import LabelledImages
 from filmtransfer.data.sample import sample_drawings
 from filmtransfer.federated.client import Client
-from filmtransfer.federated.inprocess import InProcessGrid
-from filmtransfer.federated.numbers import make_model
+from filmtransfer.federated.client_population import ClientPopulation, SimulationConfig
+from filmtransfer.federated.grid import InProcessGrid
+from filmtransfer.federated.parameters import make_model
 from filmtransfer.federated.plan import Plan
-from filmtransfer.federated.population import Population, Scene
-from filmtransfer.federated.server import Server
+from filmtransfer.federated.server import FederatedServer
 
 PLAN = Plan(
     rounds=2, clients_per_round=3, steps=2, split="auto", image_size=32, film_from=5, support_size=20, max_query=20,
     learning_rate=0.01, evaluate_every=0,
 )  # fmt: skip
-SCENE = Scene("sample", clients=4, ways=3, shots=3, test_images=60)
+SCENE = SimulationConfig("sample", clients=4, ways=3, shots=3, test_images=60)
 
 
 def read_images(dataset: str, root: str) -> tuple[LabelledImages, LabelledImages]:
@@ -32,12 +32,12 @@ def read_images(dataset: str, root: str) -> tuple[LabelledImages, LabelledImages
 
 
 @lru_cache(maxsize=4)
-def population(plan: Plan = PLAN, scene: Scene = SCENE) -> Population:
+def population(plan: Plan = PLAN, scene: SimulationConfig = SCENE) -> ClientPopulation:
     """Kept between tests: only ψ moves in it."""
-    return Population(scene, plan, read_images)
+    return ClientPopulation(scene, plan, read_images)
 
 
-def unequal(found: Population) -> Population:
+def unequal(found: ClientPopulation) -> ClientPopulation:
     """The same clients with different numbers of images: 2, 1 and none left out of each class, in turn."""
     parts = []
     for index, own in enumerate(found.partition.clients):
@@ -49,16 +49,16 @@ def unequal(found: Population) -> Population:
 
 
 def server(
-    found: Population,
+    found: ClientPopulation,
     folder: Path | None = None,
     client: Callable[[int], Client] | None = None,
     state: bool = False,
     **more: Any,
-) -> Server:
+) -> FederatedServer:
     """The server of a simulated federation, in this process; ``client`` may stand in for the honest ones."""
     plan = found.plan
     found.state = folder / "clients" if folder and state else None
-    return Server(
+    return FederatedServer(
         InProcessGrid(len(found), client or found.client),
         plan,
         lambda classes: make_model(plan, classes, backbone=found.model.backbone),

@@ -15,9 +15,9 @@ from ..data.sample import sample_drawings
 from ..errors import choices
 from ..federated.bounds import lower, upper
 from ..federated.checkpoint import Checkpoint
+from ..federated.client_population import ClientPopulation, SimulationConfig
 from ..federated.plan import from_settings
-from ..federated.population import Population, Scene
-from ..federated.simulate import simulate
+from ..federated.simulation import simulate
 from .datasets import load_set
 from .federations import BOUNDS
 
@@ -42,12 +42,12 @@ def run(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
     bound = str(settings.get("bound", "federated"))
     if bound not in BOUNDS:
         raise choices("The bound", bound, BOUNDS)
-    names = {field.name for field in fields(Scene)}
-    scene = Scene(**{**{k: v for k, v in settings.items() if k in names}, "root": str(root)})
+    names = {field.name for field in fields(SimulationConfig)}
+    scene = SimulationConfig(**{**{k: v for k, v in settings.items() if k in names}, "root": str(root)})
     plan = from_settings(settings)
     began = time.monotonic()
     if bound != "federated":
-        population = Population(scene, plan, read_images)
+        population = ClientPopulation(scene, plan, read_images)
         if bound == "lower":
             found = lower(population, int(settings.get("bound_steps", plan.steps)))
         else:
@@ -86,7 +86,7 @@ def curve_of(state: Checkpoint) -> list[dict[str, Any]]:
     return curve
 
 
-def _about(population: Population, began: float) -> dict[str, Any]:
+def _about(population: ClientPopulation, began: float) -> dict[str, Any]:
     return {
         "updateable": int(np.size(population.start)),
         "images": int(sum(len(own) for own in population.partition.clients)),

@@ -92,10 +92,10 @@ def simulate(
     federate_deploy.need_flower()
     from ..bench.federated_run import read_images
     from ..federated.bounds import lower, upper
+    from ..federated.client_population import SimulationConfig
+    from ..federated.global_classifier import global_update
     from ..federated.plan import named
-    from ..federated.population import Scene
-    from ..federated.result import global_update
-    from ..federated.simulate import simulate as run_simulation
+    from ..federated.simulation import simulate as run_simulation
     from ..files import write_atomically
     from ..training.torch_settings import prepare
 
@@ -112,7 +112,7 @@ def simulate(
             "compression": compression, "secure": secure or None, "backbone": backbone, "seed": seed,
         }
     )  # fmt: skip
-    scene = Scene(
+    scene = SimulationConfig(
         dataset=str(folders) if folders else dataset, root=str(folders or root), clients=clients, ways=ways, shots=shots,
         partition="folders" if folders else "few_shot" if dirichlet is None else "dirichlet",
         alpha=0.5 if dirichlet is None else dirichlet, classes=classes, test_images=test_images, seed=seed, weights=str(weights or ""),

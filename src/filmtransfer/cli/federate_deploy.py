@@ -107,7 +107,7 @@ def server(
     """Run a federation: wait for clients, train with them, write the classifier over all classes."""
     need_flower()
     from ..data import LabelledImages
-    from ..federated.deployment.server import Door, serve
+    from ..federated.deployment.server import Endpoint, serve
     from ..federated.plan import named
 
     printer = Printer(as_json)
@@ -125,7 +125,7 @@ def server(
     )
     if test is not None:
         LabelledImages.from_any(test)
-    door = Door(host or ("127.0.0.1" if insecure else "0.0.0.0"), port, keys)
+    door = Endpoint(host or ("127.0.0.1" if insecure else "0.0.0.0"), port, keys)
 
     def tell(line: dict[str, Any]) -> None:
         printer.say(round_line(line, plan.rounds))
@@ -168,7 +168,7 @@ def client(
     It ends when the federation is over, or with Ctrl-C.
     """
     need_flower()
-    from ..federated.deployment.client import Membership, join
+    from ..federated.deployment.client import ClientIdentity, join
 
     printer = Printer(as_json)
     if keys is not None:
@@ -180,7 +180,7 @@ def client(
             "A client needs --keys FOLDER (or --ca FILE and --key FILE).",
             "The server's owner makes them: fit federate keys FOLDER --client NAME",
         )
-    membership = Membership(name, server, ca and ca.resolve(), key and key.resolve())
+    membership = ClientIdentity(name, server, ca and ca.resolve(), key and key.resolve())
     place = state or Path(f"federate-{name}")
     join(data, membership, place, test=test, weights=weights, wait=wait, poll=_seconds(poll), say=printer.say)
     kept = place / "personal.safetensors"

@@ -22,10 +22,10 @@ from ..model import AdaptedModel
 from ..training.finetune.activations import Activations
 from . import messages
 from .client import Client, Examples, respond
-from .numbers import make_model, read
+from .global_classifier import global_update
+from .parameters import make_model, read
 from .plan import Plan
-from .result import global_update
-from .server import Server
+from .server import FederatedServer
 
 SAID = "said.jsonl"  # beside rounds.jsonl: what the server has to say to people, line by line
 RESULT = "result.json"
@@ -139,7 +139,7 @@ def main(grid: Grid, context: Context) -> None:
 def deploy(
     grid: Grid, plan: Plan, folder: Path, test: str, weights: str, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    server = Server(
+    server = FederatedServer(
         grid, plan, lambda classes: make_model(plan, classes, weights=weights or None), folder=folder, say=say, wait=1e9
     )  # fmt: skip
     state = server.run()

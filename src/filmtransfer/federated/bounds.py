@@ -16,13 +16,13 @@ import torch
 from ..errors import UsageError
 from ..seeding import make_generator
 from ..training.finetune.episodic import finetune
-from .numbers import read, write
-from .population import Population
+from .client_population import ClientPopulation
+from .parameters import read, write
 
 Watch = Callable[[int, int], None]
 
 
-def lower(population: Population, steps: int, watch: Watch = lambda *_: None) -> dict[str, Any]:
+def lower(population: ClientPopulation, steps: int, watch: Watch = lambda *_: None) -> dict[str, Any]:
     """Independent local training; ψ averaged once, weighted by examples."""
     _only_gaussian(population)
     personal, total, weight = [], np.zeros(len(population.start)), 0
@@ -50,7 +50,7 @@ def lower(population: Population, steps: int, watch: Watch = lambda *_: None) ->
     }
 
 
-def upper(population: Population, steps: int) -> dict[str, Any]:
+def upper(population: ClientPopulation, steps: int) -> dict[str, Any]:
     """Central training on the images of all clients."""
     _only_gaussian(population)
     plan = population.plan
@@ -75,6 +75,6 @@ def upper(population: Population, steps: int) -> dict[str, Any]:
     }
 
 
-def _only_gaussian(population: Population) -> None:
+def _only_gaussian(population: ClientPopulation) -> None:
     if population.plan.head == "linear":
         raise UsageError("The bounds are those of FiT: a linear head has none here.", "Leave bound out.")

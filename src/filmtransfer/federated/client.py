@@ -28,12 +28,12 @@ from ..training.baselines.batch import Constant, train_batches
 from ..training.finetune.activations import Activations
 from ..training.finetune.episodic import finetune
 from . import messages
-from .compress import decode, encode
+from .compression import decode, encode
+from .global_classifier import describe
 from .masking import answer as answer_securely
-from .numbers import layout_of, read, write
+from .parameters import layout_of, read, write
 from .plan import Plan
 from .privacy import clip
-from .result import describe
 from .statistics import to_arrays
 
 

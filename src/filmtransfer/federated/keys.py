@@ -52,7 +52,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True)
-class Made:
+class CreatedKeys:
     """What one call of :func:`make_keys` changed."""
 
     authority: bool
@@ -68,7 +68,7 @@ def make_keys(
     days: int | None = None,
     renew: bool = False,
     force: bool = False,
-) -> Made:
+) -> CreatedKeys:
     """Make what is missing; run again it adds clients, and with ``renew`` a new server certificate.
 
     The authority is made once and never replaced: every client would have to get the new one.
@@ -99,7 +99,7 @@ def make_keys(
         make_server_certificate(place, (*before, *hosts), days=SERVER_DAYS if days is None else days)
     for name in clients:
         make_client_key(place, name, force=force)
-    return Made(new_authority, new_server, tuple(clients))
+    return CreatedKeys(new_authority, new_server, tuple(clients))
 
 
 def make_client_key(folder: str | Path, name: str, *, force: bool = False) -> Path:

@@ -16,7 +16,7 @@ whatever is left of a broken session when the next one begins. The client refuse
 leaves the protocol: fewer clients than the threshold, a threshold not above half of them, its own key missing
 or changed, a message out of turn or a second time.
 
-What the numbers are protected against is said in ``secure.py``.
+What the numbers are protected against is said in ``secure_aggregation.py``.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 
 
-class Refused(FitError):
+class ProtocolError(FitError):
     """A client does not go on: the server asked for something that is not in the protocol."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class SessionConfig:
     """What a session is about; every client sees the same, or their masks do not cancel."""
 
     session: str
@@ -68,13 +68,13 @@ class Asked:
 
     def __post_init__(self) -> None:
         if not self.session:
-            raise Refused("A session needs a name.")
+            raise ProtocolError("A session needs a name.")
         if self.threshold < LEAST:
-            raise Refused(
+            raise ProtocolError(
                 f"A threshold of {self.threshold} would show single clients.", f"Use {LEAST} or more."
             )
         if not 0 <= self.bits <= MOST_BITS:
-            raise Refused(f"{self.bits} binary places are not possible.", f"Use 0 to {MOST_BITS}.")
+            raise ProtocolError(f"{self.bits} binary places are not possible.", f"Use 0 to {MOST_BITS}.")
 
     def to_record(self) -> ConfigRecord:
         shapes = json.dumps({name: list(shape) for name, shape in self.shapes.items()}, sort_keys=True)
@@ -83,7 +83,7 @@ class Asked:
         )
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Asked:
+    def from_record(cls, record: Mapping[str, Any]) -> SessionConfig:
         shapes = {name: tuple(map(int, shape)) for name, shape in json.loads(record["shapes"]).items()}
         return cls(str(record["session"]), int(record["threshold"]), int(record["bits"]), shapes)
 
@@ -98,7 +98,7 @@ class Asked:
 class Session:
     """What a client remembers between two messages."""
 
-    asked: Asked
+    asked: SessionConfig
     stage: str  # the last that was answered; "ended" when nothing is left to be told
     encryption: bytes = b""  # private key
     mask: bytes = b""  # private key
@@ -123,7 +123,9 @@ class Session:
             {int(k.removeprefix(p)): bytes(v) for k, v in record.items() if k.startswith(p)}
             for p in ("keys/", "held/")
         )
-        return cls(Asked.from_record(record), str(record["stage"]), encryption, mask, seed, keys, held)
+        return cls(
+            SessionConfig.from_record(record), str(record["stage"]), encryption, mask, seed, keys, held
+        )
 
 
 Compute = Callable[[RecordDict], Mapping[str, npt.ArrayLike]]
@@ -156,18 +158,18 @@ def _step(
     session = _find(state, name)
     if kind == "keys":
         if session is not None:
-            raise Refused(f"The session {name!r} was begun before.", "Give each a name of its own.")
+            raise ProtocolError(f"The session {name!r} was begun before.", "Give each a name of its own.")
         with _reading(kind):
-            asked = Asked.from_record(content.config_records[RECORD])
+            asked = SessionConfig.from_record(content.config_records[RECORD])
         return make_keys(asked)
     if kind not in STAGES:
-        raise Refused(f"There is no message {kind!r} in the protocol.")
+        raise ProtocolError(f"There is no message {kind!r} in the protocol.")
     if session is None:
-        raise Refused(
+        raise ProtocolError(
             f"There is no session {name!r} here.", "This client did not take part, or was started anew."
         )
     if session.stage != STAGES[STAGES.index(kind) - 1]:
-        raise Refused(
+        raise ProtocolError(
             f"The message {kind!r} comes out of turn: the session {name!r} is at {session.stage!r}."
         )
     if kind == "shares":
@@ -197,7 +199,9 @@ def _reading(kind: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:
-        raise Refused(f"The message {kind!r} cannot be read ({type(error).__name__}: {error}).") from error
+        raise ProtocolError(
+            f"The message {kind!r} cannot be read ({type(error).__name__}: {error})."
+        ) from error
 
 
 def as_bytes(value: object) -> bytes:
@@ -209,7 +213,7 @@ def as_bytes(value: object) -> bytes:
 # The four steps.
 
 
-def make_keys(asked: Asked) -> tuple[Session, RecordDict]:
+def make_keys(asked: SessionConfig) -> tuple[Session, RecordDict]:
     encryption, mask = (X25519PrivateKey.generate().private_bytes_raw() for _ in range(2))
     session = Session(asked, "keys", encryption, mask, secrets.token_bytes(shamir.SECRET_BYTES))
     return session, RecordDict({RECORD: ConfigRecord({"keys": public_keys(encryption, mask)})})
@@ -218,13 +222,13 @@ def make_keys(asked: Asked) -> tuple[Session, RecordDict]:
 def share_secrets(session: Session, keys: Mapping[int, bytes], node: int) -> tuple[Session, RecordDict]:
     threshold = session.asked.threshold
     if len(keys) < threshold:
-        raise Refused(f"{len(keys)} clients are fewer than the threshold of {threshold}.")
+        raise ProtocolError(f"{len(keys)} clients are fewer than the threshold of {threshold}.")
     if 2 * threshold <= len(keys):
-        raise Refused(f"A threshold of {threshold} is not above half of {len(keys)} clients.")
+        raise ProtocolError(f"A threshold of {threshold} is not above half of {len(keys)} clients.")
     if keys.get(node) != public_keys(session.encryption, session.mask):
-        raise Refused("This client's own keys are missing from the list, or changed.")
+        raise ProtocolError("This client's own keys are missing from the list, or changed.")
     if len(set(keys.values())) < len(keys) or {len(key) for key in keys.values()} != {2 * KEY_BYTES}:
-        raise Refused("The list has keys twice, or of a wrong length.")
+        raise ProtocolError("The list has keys twice, or of a wrong length.")
     binding = session.asked.binding(keys)
     nodes = sorted(keys)
     shares = [
@@ -257,9 +261,11 @@ def mask_numbers(
 ) -> tuple[Session, RecordDict]:
     asked, keys = session.asked, session.keys
     if node in encrypted or not encrypted.keys() <= keys.keys():
-        raise Refused("The shares come from clients that are not in the list of keys.")
+        raise ProtocolError("The shares come from clients that are not in the list of keys.")
     if len(encrypted) + 1 < asked.threshold:
-        raise Refused(f"{len(encrypted) + 1} clients are fewer than the threshold of {asked.threshold}.")
+        raise ProtocolError(
+            f"{len(encrypted) + 1} clients are fewer than the threshold of {asked.threshold}."
+        )
     binding = asked.binding(keys)
     held = dict(session.held)
     for peer, sealed in encrypted.items():
@@ -280,11 +286,13 @@ def hand_out(session: Session, fates: Mapping[int, str], node: int) -> tuple[Ses
     """The end of the session: a client's fate is one of two, so that one of its two secrets is opened at most."""
     survived = [peer for peer, fate in fates.items() if fate == SURVIVED]
     if fates.keys() != session.held.keys() or set(fates.values()) - {SURVIVED, DROPPED}:
-        raise Refused("Not every client of the session is either there or gone.")
+        raise ProtocolError("Not every client of the session is either there or gone.")
     if node not in survived:
-        raise Refused("This client is asked to open its own numbers as if it had not sent them.")
+        raise ProtocolError("This client is asked to open its own numbers as if it had not sent them.")
     if len(survived) < session.asked.threshold:
-        raise Refused(f"{len(survived)} clients are fewer than the threshold of {session.asked.threshold}.")
+        raise ProtocolError(
+            f"{len(survived)} clients are fewer than the threshold of {session.asked.threshold}."
+        )
     shares = ConfigRecord()
     for peer, fate in fates.items():
         of_key, of_seed = session.held[peer][: shamir.SHARE_BYTES], session.held[peer][shamir.SHARE_BYTES :]
@@ -331,7 +339,7 @@ def _agree(private: bytes, public: bytes, purpose: bytes) -> bytes:
         peer = X25519PublicKey.from_public_bytes(public)
         shared = X25519PrivateKey.from_private_bytes(private).exchange(peer)
     except ValueError as error:  # a point of small order: anybody could know the "secret"
-        raise Refused("A client's public key is not usable.") from error
+        raise ProtocolError("A client's public key is not usable.") from error
     return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=purpose).derive(shared)
 
 
@@ -350,7 +358,7 @@ def _open(session: Session, sender: int, receiver: int, sealed: bytes, binding: 
     try:
         share = cipher.decrypt(nonce, rest, _label(session, sender, receiver, binding))
     except (InvalidTag, ValueError) as error:
-        raise Refused(f"The share from the client {sender} was changed on its way.") from error
+        raise ProtocolError(f"The share from the client {sender} was changed on its way.") from error
     if len(share) != 2 * shamir.SHARE_BYTES:
-        raise Refused(f"The share from the client {sender} has {len(share)} bytes.")
+        raise ProtocolError(f"The share from the client {sender} has {len(share)} bytes.")
     return share

@@ -22,16 +22,16 @@ from ..heads import Statistics
 from ..model import AdaptedModel
 from ..seeding import make_generator, permutation
 from . import messages
-from .aggregate import aggregate, check_step, outvoted
+from .aggregation import aggregate, check_step, outvoted
 from .checkpoint import Checkpoint
-from .compress import decode, encode
-from .numbers import Layout, layout_of, read
+from .client_manager import ClientManager, FederationError
+from .compression import decode, encode
+from .parameters import ParameterLayout, layout_of, read
 from .plan import Plan
 from .privacy import Accountant, clip, noisy_mean, sample
-from .roster import FederationError, Roster
-from .secure import SecureAggregationError, SecureSum, majority, secure_sum
+from .secure_aggregation import SecureAggregationError, SecureSum, majority, secure_sum
 from .statistics import from_arrays, shapes_of
-from .talk import Talk, Traffic
+from .transport import Traffic, Transport
 
 TRIES = 3  # of a round with too few answers
 
@@ -39,7 +39,7 @@ Say = Callable[[str], None]
 Trouble = dict[str, dict[str, str]]  # "missing" and "refused", each: client → why
 
 
-class Server:
+class FederatedServer:
     """One federation. ``evaluate`` sees from above, in a simulation; in earnest the clients are asked."""
 
     def __init__(
@@ -61,8 +61,8 @@ class Server:
         self.evaluate = evaluate
         self.say = say
         self.watch = watch
-        self.talk = Talk(grid, plan.timeout)
-        self.roster = Roster(self.talk, plan, self.model, say, wait)
+        self.talk = Transport(grid, plan.timeout)
+        self.roster = ClientManager(self.talk, plan, self.model, say, wait)
 
     def run(self) -> Checkpoint:
         """All rounds that are still to come."""
@@ -72,7 +72,7 @@ class Server:
         classes = state.classes if state else self.roster.classes()
         self.model = self.make_model(len(classes))
         self.start = read(self.model)
-        self.layout: Layout = layout_of(self.model)
+        self.layout: ParameterLayout = layout_of(self.model)
         if state is None:
             state = Checkpoint(self.start.copy(), classes, [], {"round": 0, **self.measure(self.start)})
             self.keep(state, state.began)

@@ -21,8 +21,8 @@ from ...errors import InputError, UnavailableError, UsageError
 from ...processes import HERE, Child, Fork, free_port, interruptible, is_loopback, only_one
 from ..certificates import KeysError
 from ..keys import check_client_keys, check_name
+from .environment import NODE_ID, STRANGE, environment, make_secret
 from .probe import parse_address, reach
-from .surroundings import NODE_ID, STRANGE, environment, make_secret
 
 LOOK_SECONDS = 0.5
 OVER_SECONDS = 30.0  # a server that is gone so long after the end of a federation does not come back
@@ -41,7 +41,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Membership:
+class ClientIdentity:
     """Who this client is, and to whom it belongs."""
 
     name: str
@@ -74,7 +74,7 @@ def check_images(folder: str | Path) -> LabelledImages:
 
 def join(
     data: str | Path,
-    membership: Membership,
+    membership: ClientIdentity,
     state: str | Path,
     *,
     test: str | Path | None = None,
@@ -96,14 +96,14 @@ def join(
         for option, path in (("test", test), ("weights", weights)):
             config |= {option: str(Path(path).resolve())} if path else {}
         (place / "node.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
-        node = Node(membership, place, environment(place / "flower", host, poll), wait, say)
+        node = SuperNodeRunner(membership, place, environment(place / "flower", host, poll), wait, say)
         while not node.over:
             _wait_for_server(host, port, membership, wait, say)
             node.live()
         say(f"The federation is over. What was learned is in {place}.")
 
 
-def _wait_for_server(host: str, port: int, membership: Membership, wait: float | None, say: Say) -> None:
+def _wait_for_server(host: str, port: int, membership: ClientIdentity, wait: float | None, say: Say) -> None:
     deadline = None if wait is None else time.monotonic() + wait
     told = False
     while why := reach(host, port, membership.authority):
@@ -115,17 +115,17 @@ def _wait_for_server(host: str, port: int, membership: Membership, wait: float |
         time.sleep(LOOK_SECONDS)
 
 
-def _no_server(membership: Membership, why: str) -> UnavailableError:
+def _no_server(membership: ClientIdentity, why: str) -> UnavailableError:
     return UnavailableError(
         f"There is no server at {membership.server} ({why}).", "Start it first, or wait longer with --wait."
     )
 
 
-class Node:
+class SuperNodeRunner:
     """One SuperNode after the other."""
 
     def __init__(
-        self, membership: Membership, place: Path, around: dict[str, str], wait: float | None, say: Say
+        self, membership: ClientIdentity, place: Path, around: dict[str, str], wait: float | None, say: Say
     ) -> None:
         self.membership = membership
         self.place = place

@@ -25,8 +25,8 @@ from flwr.supercore.fab import Fab
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
 
-from .application import bundle
-from .surroundings import SECRET_HEADER
+from .environment import SECRET_HEADER
+from .fab import bundle
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class RunState:
     details: str
 
 
-class Control:
+class ControlClient:
     """A line to the SuperLink of this machine."""
 
     def __init__(self, address: str, secret: bytes, authority: Path | None) -> None:
@@ -49,7 +49,7 @@ class Control:
             interceptors=[RuntimeVersionHttpInterceptor(component_name="filmtransfer"), _ShowSecret(secret)],
         )
 
-    def __enter__(self) -> Control:
+    def __enter__(self) -> ControlClient:
         return self
 
     def __exit__(

@@ -21,8 +21,8 @@ from flwr.supercore.superexec.executor.types import ExecutionSpec, LaunchResult
 from ... import __version__
 from ...errors import InputError
 from ...processes import FORK, die_with_parent
-from .application import digest
-from .surroundings import POLL, STRANGE, Brisk
+from .environment import POLL, STRANGE, CappedSleep
+from .fab import digest
 
 SIDES = {"server": TaskType.SERVER_APP, "client": TaskType.CLIENT_APP}
 WARM = {
@@ -95,7 +95,7 @@ def work(side: str, words: dict[str, Any]) -> None:
         from flwr.superlink.runtime.run_serverapp import run_serverapp
 
         grid: Any = http_grid
-        grid.time = Brisk(float(os.environ[POLL]))
+        grid.time = CappedSleep(float(os.environ[POLL]))
         run_serverapp(log_queue=Queue(), **words)
 
 

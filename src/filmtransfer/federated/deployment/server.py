@@ -22,9 +22,9 @@ from ..app import RESULT, SAID
 from ..checkpoint import LINES, Checkpoint
 from ..keys import check_server_keys, public_keys
 from ..plan import Plan
-from .control import Control
+from .control import ControlClient
+from .environment import environment, make_secret
 from .executor import execute
-from .surroundings import environment, make_secret
 
 START_SECONDS = 120.0
 LOOK_SECONDS = 1.0  # between two looks at clients and run
@@ -42,7 +42,7 @@ _KINDS = {kind.exit_code: kind for kind in (UsageError, UpdateFileError, Unavail
 
 
 @dataclass(frozen=True)
-class Door:
+class Endpoint:
     """Where the server listens, and what it shows there."""
 
     host: str
@@ -86,7 +86,7 @@ class Door:
 def serve(
     plan: Plan,
     folder: str | Path,
-    door: Door,
+    door: Endpoint,
     *,
     test: str | Path | None = None,
     weights: str | Path | None = None,
@@ -118,7 +118,7 @@ def serve(
 
 
 def _run(
-    door: Door,
+    door: Endpoint,
     place: Path,
     secret: bytes,
     config: Mapping[str, str],
@@ -134,7 +134,7 @@ def _run(
         f"{__package__}.superlink", _superlink_words(door, place), place / "superlink.log", around
     )
     children.append(superlink)
-    with Control(door.address, secret, door.authority) as control:
+    with ControlClient(door.address, secret, door.authority) as control:
         _wait_until_ready(control, superlink)
         if door.keys:
             _admit(control, door.keys, say)
@@ -146,7 +146,7 @@ def _run(
         _follow(control, run, door, place, children, say, watch)
 
 
-def _superlink_words(door: Door, place: Path) -> list[str]:
+def _superlink_words(door: Endpoint, place: Path) -> list[str]:
     words = [
         "--host", door.host, "--port", str(door.port),
         "--database", str(place / "superlink.db"),
@@ -163,7 +163,7 @@ def _superlink_words(door: Door, place: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def _admit(control: Control, folder: Path, say: Say) -> dict[str, bytes]:
+def _admit(control: ControlClient, folder: Path, say: Say) -> dict[str, bytes]:
     keys = public_keys(folder)
     for name in control.admit(keys):
         say(
@@ -173,7 +173,7 @@ def _admit(control: Control, folder: Path, say: Say) -> dict[str, bytes]:
     return keys
 
 
-def _wait_until_ready(control: Control, superlink: Child) -> None:
+def _wait_until_ready(control: ControlClient, superlink: Child) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not control.ready():
         if not superlink.alive() or time.monotonic() > deadline:
@@ -184,16 +184,19 @@ def _wait_until_ready(control: Control, superlink: Child) -> None:
 
 
 def _follow(
-    control: Control,
+    control: ControlClient,
     run: int,
-    door: Door,
+    door: Endpoint,
     place: Path,
     children: list[Child | Fork],
     say: Say,
     watch: Watch,
 ) -> None:
     """Tell what happens until the run is over."""
-    rounds, said = Tail(place / LINES, watch), Tail(place / SAID, lambda line: say(line["said"]))
+    rounds, said = (
+        JsonLinesReader(place / LINES, watch),
+        JsonLinesReader(place / SAID, lambda line: say(line["said"])),
+    )
     online: set[str] = set()
     keys = public_keys(door.keys) if door.keys else {}
     while True:
@@ -231,7 +234,7 @@ def _follow(
         time.sleep(LOOK_SECONDS)
 
 
-class Tail:
+class JsonLinesReader:
     """The lines that a file of JSON lines has grown by since the last look."""
 
     def __init__(self, path: Path, tell: Watch) -> None:

@@ -22,7 +22,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...processes import follow_parent
-from .surroundings import SECRET_HEADER
+from .environment import SECRET_HEADER
 
 ROUTINE = ("/v1/control/list-runs", "/v1/control/list-nodes")
 

@@ -19,7 +19,7 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from ...processes import follow_parent
-from .surroundings import NODE_ID, POLL, Brisk
+from .environment import NODE_ID, POLL, CappedSleep
 
 PAUSES = 4  # a server that was gone is found again after at most so many of the usual pauses
 
@@ -28,7 +28,7 @@ def main() -> None:
     follow_parent()
     poll = float(os.environ[POLL])
     loop: Any = start_client_internal
-    loop.time = Brisk(poll)
+    loop.time = CappedSleep(poll)
     longest = max(1.0, PAUSES * poll)
     retry: Any = http_retry
     retry.MAX_RETRY_DELAY = min(retry.MAX_RETRY_DELAY, longest)

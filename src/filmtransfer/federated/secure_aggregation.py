@@ -39,7 +39,7 @@ from .masking import (
     RECORD,
     SURVIVED,
     WORK,
-    Asked,
+    SessionConfig,
     answer,
     as_bytes,
     commitment,
@@ -100,7 +100,7 @@ def secure_sum(
             f"A threshold of {threshold} does not suit {len(nodes)} clients.",
             f"It is at least {LEAST}, above half of the clients, and at most all of them.",
         )
-    asked = Asked(session, threshold, bits, {name: tuple(shape) for name, shape in shapes.items()})
+    asked = SessionConfig(session, threshold, bits, {name: tuple(shape) for name, shape in shapes.items()})
     talk = _Talk(exchange, asked, {})
 
     keys = talk.ask("keys", {node: RecordDict() for node in nodes}, _read_keys)
@@ -154,7 +154,7 @@ class _Talk:
     """One session with the clients: who fell silent, and whether enough are left."""
 
     exchange: Exchange
-    asked: Asked
+    asked: SessionConfig
     dropped: dict[int, str]
 
     def ask(

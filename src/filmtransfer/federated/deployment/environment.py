@@ -16,7 +16,7 @@ POLL = "FILMTRANSFER_FEDERATE_POLL"  # the environment variable that tells child
 NODE_ID = "FILMTRANSFER_FEDERATE_NODE"  # and this one, what the server called this client the last time
 
 
-class Brisk:
+class CappedSleep:
     """Python's ``time``, in which nobody sleeps longer than ``longest``.
 
     Flower's processes ask each other for news every three seconds, and have no setting for it.

@@ -14,10 +14,10 @@ from typing import Any
 from ..errors import FitError
 from ..model import AdaptedModel
 from . import messages
-from .numbers import layout_of
+from .parameters import layout_of
 from .partition import same_classes
 from .plan import Plan
-from .talk import Talk
+from .transport import Transport
 
 PAUSE = 0.5  # seconds between two looks for clients
 SECONDS = 300.0  # to read its images and say who it is
@@ -28,7 +28,7 @@ class FederationError(FitError):
 
 
 @dataclass(frozen=True)
-class Member:
+class ClientInfo:
     """A client as it described itself."""
 
     name: str
@@ -37,14 +37,14 @@ class Member:
     tests: int  # images to try its classifier on
 
 
-class Roster:
+class ClientManager:
     """The clients by node."""
 
     def __init__(
-        self, talk: Talk, plan: Plan, model: AdaptedModel, say: Callable[[str], None], wait: float
+        self, talk: Transport, plan: Plan, model: AdaptedModel, say: Callable[[str], None], wait: float
     ) -> None:
         self.talk, self.plan, self.say, self.wait = talk, plan, say, wait
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, ClientInfo] = {}
         self.strangers: dict[int, str] = {}  # refused for good, and why
         self.same = {
             "digest": model.backbone.digest,
@@ -103,7 +103,7 @@ class Roster:
                 self.strangers[node] = f"{name}: {why}"
                 self.say(f"{name} is refused: {why}")
             else:
-                self.members[node] = Member(
+                self.members[node] = ClientInfo(
                     name, list(about["classes"]), list(about["counts"]), int(about["tests"])
                 )
 

@@ -23,7 +23,7 @@ from .plan import Plan
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParameterLayout:
     """The names and shapes behind the vector."""
 
     shapes: dict[str, tuple[int, ...]]
@@ -65,8 +65,8 @@ def make_model(
     return model
 
 
-def layout_of(model: AdaptedModel) -> Layout:
-    return Layout({name: tuple(tensor.shape) for name, tensor in _tensors(model).items()})
+def layout_of(model: AdaptedModel) -> ParameterLayout:
+    return ParameterLayout({name: tuple(tensor.shape) for name, tensor in _tensors(model).items()})
 
 
 def read(model: AdaptedModel) -> np.ndarray:

@@ -7,9 +7,9 @@ import numpy as np
 from ..estimator import versions
 from ..heads import Statistics
 from ..model import AdaptedModel, Update
-from .numbers import write
+from .client_manager import FederationError
+from .parameters import write
 from .plan import Plan
-from .roster import FederationError
 
 
 def global_update(

@@ -22,7 +22,7 @@ from ..model import AdaptedModel
 from ..seeding import make_generator, permutation
 from ..training.finetune.activations import Activations
 from .client import Client, Examples
-from .numbers import make_model, read, write
+from .parameters import make_model, read, write
 from .partition import Partition, by_folder, dirichlet, few_shot, same_classes
 from .plan import Plan
 
@@ -36,7 +36,7 @@ ReadImages = Callable[[str, str], tuple[LabelledImages, LabelledImages]]
 
 
 @dataclass(frozen=True)
-class Scene:
+class SimulationConfig:
     """Which images, and who has them."""
 
     dataset: str
@@ -52,10 +52,12 @@ class Scene:
     weights: str = ""  # a file for the backbone
 
 
-class Population:
+class ClientPopulation:
     """``client(i)`` for each of them; ``evaluate(ψ)`` for the two settings of the paper."""
 
-    def __init__(self, scene: Scene, plan: Plan, read_images: ReadImages, state: Path | None = None) -> None:
+    def __init__(
+        self, scene: SimulationConfig, plan: Plan, read_images: ReadImages, state: Path | None = None
+    ) -> None:
         self.scene, self.plan, self.state = scene, plan, state
         learn, tried, self.partition, self.names = _draw(scene, read_images)
         self.classes = [str(name) for name in learn.classes]
@@ -150,7 +152,7 @@ def decode_all(sources: Sequence[Any], model: AdaptedModel) -> Tensor:
 
 
 def _draw(
-    scene: Scene, read_images: ReadImages
+    scene: SimulationConfig, read_images: ReadImages
 ) -> tuple[LabelledImages, LabelledImages, Partition, list[str]]:
     """Images to learn from and to be tried on, and who has which; classes nobody has are left out."""
     if scene.partition not in PARTITIONS:
@@ -170,7 +172,7 @@ def _draw(
     return learn, tried, parts, [f"client-{i:0{width}d}" for i in range(scene.clients)]
 
 
-def _set(scene: Scene, read_images: ReadImages) -> tuple[LabelledImages, LabelledImages]:
+def _set(scene: SimulationConfig, read_images: ReadImages) -> tuple[LabelledImages, LabelledImages]:
     """Read the data set, restricted to the chosen classes and number of test images."""
     learn, tried = read_images(scene.dataset, scene.root)
     kept = sorted(range(len(learn.classes)))
@@ -185,7 +187,7 @@ def _set(scene: Scene, read_images: ReadImages) -> tuple[LabelledImages, Labelle
     return _some(learn, kept, 0, scene), _some(tried, kept, scene.test_images, scene)
 
 
-def _some(images: LabelledImages, kept: list[int], limit: int, scene: Scene) -> LabelledImages:
+def _some(images: LabelledImages, kept: list[int], limit: int, scene: SimulationConfig) -> LabelledImages:
     """The images of some classes, and no more than ``limit`` of them."""
     place = {c: i for i, c in enumerate(kept)}
     chosen = [i for i, label in enumerate(images.labels) if label in place]
@@ -199,7 +201,7 @@ def _some(images: LabelledImages, kept: list[int], limit: int, scene: Scene) -> 
     )
 
 
-def _folders(scene: Scene) -> tuple[LabelledImages, LabelledImages, Partition, list[str]]:
+def _folders(scene: SimulationConfig) -> tuple[LabelledImages, LabelledImages, Partition, list[str]]:
     """A folder for each client in ``root/train``, and a folder for each class in ``root/test``."""
     root = Path(scene.root)
     found = by_folder(root / "train")

@@ -17,26 +17,26 @@ from ..errors import UsageError, choices
 from .app import make_client_app
 from .checkpoint import Checkpoint
 from .client import Client
-from .inprocess import InProcessGrid
-from .numbers import make_model
+from .client_population import ClientPopulation, ReadImages, SimulationConfig
+from .grid import InProcessGrid
+from .parameters import make_model
 from .plan import Plan
-from .population import Population, ReadImages, Scene
-from .server import Say, Server
+from .server import FederatedServer, Say
 
 ENGINES = ("inprocess", "flower")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SimulationResult:
     """How a federation ended."""
 
     state: Checkpoint
-    server: Server
-    population: Population
+    server: FederatedServer
+    population: ClientPopulation
 
 
 def simulate(
-    scene: Scene,
+    scene: SimulationConfig,
     plan: Plan,
     read_images: ReadImages,
     *,
@@ -44,19 +44,19 @@ def simulate(
     engine: str = "inprocess",
     say: Say = lambda _: None,
     watch: Callable[[dict[str, Any]], None] = lambda _: None,
-) -> Outcome:
+) -> SimulationResult:
     """All rounds; with a folder they are kept, and a federation that was killed goes on."""
     if engine not in ENGINES:
         raise choices("The engine", engine, ENGINES)
-    population = Population(scene, plan, read_images, folder / "clients" if folder else None)
+    population = ClientPopulation(scene, plan, read_images, folder / "clients" if folder else None)
     if len(population) < plan.clients_per_round:
         raise UsageError(
             f"There are {len(population)} clients, and a round takes {plan.clients_per_round}.",
             "Lower clients_per_round, or take more clients.",
         )
 
-    def serve(grid: Grid) -> Server:
-        return Server(
+    def serve(grid: Grid) -> FederatedServer:
+        return FederatedServer(
             grid,
             plan,
             lambda classes: make_model(plan, classes, backbone=population.model.backbone),
@@ -68,16 +68,18 @@ def simulate(
 
     if engine == "inprocess":
         server = serve(InProcessGrid(len(population), population.client))
-        return Outcome(server.run(), server, population)
+        return SimulationResult(server.run(), server, population)
     return _on_flower(serve, population, read_images)
 
 
-def _on_flower(serve: Callable[[Grid], Server], population: Population, read_images: ReadImages) -> Outcome:
+def _on_flower(
+    serve: Callable[[Grid], FederatedServer], population: ClientPopulation, read_images: ReadImages
+) -> SimulationResult:
     """Flower's simulation: clients as Ray actors, each with a model of its own."""
     from flwr.simulation import run_simulation
 
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    made: list[Outcome] = []
+    made: list[SimulationResult] = []
     failed: list[BaseException] = []
     app = ServerApp()
 
@@ -86,7 +88,7 @@ def _on_flower(serve: Callable[[Grid], Server], population: Population, read_ima
         del context
         try:
             server = serve(grid)
-            made.append(Outcome(server.run(), server, population))
+            made.append(SimulationResult(server.run(), server, population))
         except BaseException as error:  # raised here it would only be logged, in another thread
             failed.append(error)
 
@@ -120,6 +122,8 @@ def _on_flower(serve: Callable[[Grid], Server], population: Population, read_ima
 @lru_cache(maxsize=1)
 def _population(
     scene: tuple[tuple[str, Any], ...], plan: str, read_images: ReadImages, state: str
-) -> Population:
+) -> ClientPopulation:
     """Return the population of a Ray actor: it is loaded for the actor's first client and kept for the others."""
-    return Population(Scene(**dict(scene)), Plan.from_json(plan), read_images, Path(state) if state else None)
+    return ClientPopulation(
+        SimulationConfig(**dict(scene)), Plan.from_json(plan), read_images, Path(state) if state else None
+    )

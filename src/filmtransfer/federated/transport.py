@@ -25,7 +25,7 @@ class Traffic:
         }  # fmt: skip
 
 
-class Talk:
+class Transport:
     """``traffic`` by purpose: training, describing, evaluating, statistics, finishing."""
 
     def __init__(self, grid: Grid, timeout: float) -> None:

@@ -20,7 +20,13 @@ from hypothesis.extra.numpy import arrays
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.federated import masking, shamir
 from filmtransfer.federated.fixed_point import decode, encode, largest
-from filmtransfer.federated.secure import SecureAggregationError, SecureSum, answer, majority, secure_sum
+from filmtransfer.federated.secure_aggregation import (
+    SecureAggregationError,
+    SecureSum,
+    answer,
+    majority,
+    secure_sum,
+)
 
 NODES = [2**64 - 5, 17, 2**63 + 1, 4, 900]  # Flower's are any whole numbers of 64 bits
 SHAPES = {"ψ/a": (3, 2), "weight": (1,)}
@@ -319,7 +325,7 @@ def test_a_late_answer_stays_masked():
     secure_sum(exchange, NODES, threshold=3, session="s", work=RecordDict(), shapes={"x": (20_000,)})
     late = federation.seen["masked", 17].array_records["masked"]["masked"].numpy()
     keys = {n: federation.seen["keys", n].config_records["secure"]["keys"] for n in NODES}
-    asked = masking.Asked("s", 3, 24, {"x": (20_000,)})
+    asked = masking.SessionConfig("s", 3, 24, {"x": (20_000,)})
     place = {node: i for i, node in enumerate(sorted(NODES), start=1)}
     shares = {
         place[n]: federation.seen["unmask", n].config_records["shares"]["17"] for n in (4, 900, NODES[0])
@@ -536,7 +542,7 @@ def test_messages_out_of_turn_and_unknown_ones_are_refused():
     assert "no message 'open'" in refusal(federation.ask("open", 4, requests["masked"]))
     assert "begun before" in refusal(federation.ask("keys", 17, requests["keys"]))
     assert "cannot be read" in refusal(federation.ask("keys", 55, RecordDict()))
-    low = masking.Asked("t", 2, 24, SHAPES).to_record()
+    low = masking.SessionConfig("t", 2, 24, SHAPES).to_record()
     low["threshold"] = 1
     assert "single clients" in refusal(federation.ask("keys", 55, RecordDict({"secure": low})))
     low.update({"threshold": 2, "bits": 63})
