@@ -1,7 +1,7 @@
-"""What can go wrong, said so that a person knows what to do next.
+"""Errors and warnings that a user is meant to see.
 
-Every error that a user can cause is a ``FitError``: ``message`` says what is wrong,
-``hint`` what to do next, ``exit_code`` what the command returns.
+Every error that a user can cause is a ``FitError``: ``message`` says what is wrong, ``hint`` what to do next,
+and ``exit_code`` is what the command returns.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import ClassVar
 
 
 class FitError(Exception):
-    """The parent of all errors a user of filmtransfer is meant to see."""
+    """The base class of all errors that a user of filmtransfer can cause."""
 
     exit_code: ClassVar[int] = 3
 
@@ -22,7 +22,7 @@ class FitError(Exception):
 
 
 class UsageError(FitError):
-    """An option or argument has a value that does not exist."""
+    """An option or argument has an invalid value."""
 
     exit_code = 2
 
@@ -34,19 +34,19 @@ class InputError(FitError, ValueError):
 
 
 class UpdateFileError(FitError):
-    """An update or weights file is damaged, or belongs to something else."""
+    """An update or weights file is damaged or belongs to another backbone."""
 
     exit_code = 4
 
 
 class UnavailableError(FitError):
-    """Something that is not on this machine and cannot be fetched now."""
+    """A required resource is neither on this machine nor can it be downloaded now."""
 
     exit_code = 5
 
 
 class MissingExtraError(UnavailableError):
-    """An optional dependency is not installed; the hint is its pip line."""
+    """An optional dependency is not installed; the hint is the pip command that installs it."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(
@@ -56,10 +56,10 @@ class MissingExtraError(UnavailableError):
 
 
 class FitWarning(UserWarning):
-    """Something a user should know, though the work goes on."""
+    """Something the user should know, although the work continues."""
 
 
-def choices(what: str, value: object, allowed: Iterable[object]) -> UsageError:
-    """The error for an unknown value of an option with few values."""
+def invalid_choice(what: str, value: object, allowed: Iterable[object]) -> UsageError:
+    """Return the error for a value that is not among the allowed values of an option."""
     names = ", ".join(str(name) for name in allowed)
     return UsageError(f"{what} cannot be {value!r}.", f"Choose one of: {names}.")

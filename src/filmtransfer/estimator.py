@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .backbones import Backbone, load_backbone
-from .data import LabelledImages, LoadedImages, Skipped, read_squares
+from .data import LabelledImages, LoadedImages, SkippedImage, read_squares
 from .errors import FitWarning, InputError, UsageError
 from .heads import log_prior, make_head
 from .model import AdaptedModel, Hardware, Support, Update
@@ -43,7 +43,7 @@ class Classified:
 
     readable: list[int]
     probabilities: np.ndarray
-    skipped: list[Skipped]
+    skipped: list[SkippedImage]
     features: torch.Tensor
 
 
@@ -343,7 +343,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(sources) == 0:
             raise InputError("No images were given.", "Give at least one.")
         readable: list[int] = []
-        skipped: list[Skipped] = []
+        skipped: list[SkippedImage] = []
         rows: list[np.ndarray] = []
         features: list[torch.Tensor] = []
         for begin in range(0, len(sources), chunk):  # so that memory does not grow with the folder

@@ -1,4 +1,4 @@
-"""Writing files so that nothing is lost: whole or not at all."""
+"""Atomic writing of files: a file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from .errors import InputError
 
 
 def write_atomically(path: str | Path, content: bytes, *, private: bool = False) -> None:
-    """Write beside the target, flush to disk, then rename over it; ``private``: for its owner's eyes only."""
+    """Write a temporary file beside the target, flush it to disk and rename it.
+
+    With ``private`` only the owner can read the file.
+    """
     target = Path(path)
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
@@ -21,7 +24,7 @@ def write_atomically(path: str | Path, content: bytes, *, private: bool = False)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if not private:  # mkstemp makes files that only their owner can read
+        if not private:  # mkstemp creates files that only their owner can read
             os.chmod(name, 0o666 & ~_umask())
         os.replace(name, target)
     except BaseException as error:
@@ -33,14 +36,14 @@ def write_atomically(path: str | Path, content: bytes, *, private: bool = False)
 
 
 def check_writable(path: str | Path) -> None:
-    """Find out before hours of work whether the result can be written."""
+    """Raise an error if a file cannot be written; called before long computations."""
     target = Path(path)
     if target.is_dir():
         raise InputError(f"{target} is a folder.", "Give the name of a file.")
     if target.exists() and not target.is_file():
         raise InputError(f"{target} is not an ordinary file.", "Give the name of a file.")
     if not target.parent.is_dir():
-        raise InputError(f"There is no folder {target.parent}.", "Make it first, or write elsewhere.")
+        raise InputError(f"There is no folder {target.parent}.", "Create it first, or write elsewhere.")
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as error:
@@ -51,7 +54,7 @@ def check_writable(path: str | Path) -> None:
 
 def _unwritable(target: Path, error: OSError) -> InputError:
     return InputError(
-        f"{target} cannot be written ({error.strerror}).", "Choose another place, or free some space."
+        f"{target} cannot be written ({error.strerror}).", "Choose another location, or free some space."
     )
 
 
@@ -62,7 +65,7 @@ def _umask() -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """So that the rename itself survives a power cut; not every system can."""
+    """Flush the folder, so that the rename survives a power failure, where the system supports it."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:

@@ -1,7 +1,7 @@
-"""Processes that end with the one that started them, however that ends.
+"""Child processes that end with their parent, exclusive folders and free ports.
 
-Between parent and child is a pipe that nobody writes to. When the parent ends, even by SIGKILL, the system closes it:
-the child reads the end of it and ends too, so nothing goes on training and no port stays taken.
+Parent and child share a pipe that nobody writes to. When the parent ends, even by SIGKILL, the operating system closes
+the pipe; the child reads end-of-file and ends too, so that no training continues and no port stays in use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from multiprocessing import connection
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any, ClassVar
+from typing import IO, ClassVar
 
 from .errors import InputError, UnavailableError
 
@@ -30,63 +30,67 @@ except ImportError:
     raise UnavailableError("Windows cannot run a server or a client.", "Use Linux there (WSL).") from None
 
 FORK = multiprocessing.get_context("fork")
-GRACE = 8.0  # seconds to say goodbye in
-PATIENCE = 10.0  # seconds until the children of a process that was killed are gone
-HERE = "127.0.0.1"
+GRACE_SECONDS = 8.0  # between SIGTERM and SIGKILL
+RELEASE_SECONDS = 10.0  # within which the children of a killed process release its locks and ports
+LOOPBACK = "127.0.0.1"
 
 
-class Logged:
-    """What a child says goes to a file; from there we tell what matters."""
+class LoggedProcess:
+    """A process whose output goes to a log file, which can be read while it runs."""
 
     def __init__(self, log: Path) -> None:
         self.log = log
         self.begin = self.read = log.stat().st_size if log.exists() else 0
 
-    def news(self) -> list[str]:
-        """The whole lines that have come since the last look."""
+    def new_lines(self) -> list[str]:
+        """Return the complete lines written since the last call."""
         with self.log.open("rb") as file:
             file.seek(self.read)
             text = file.read()
-        whole = text.rfind(b"\n") + 1
-        self.read += whole
-        return [line.strip() for line in text[:whole].decode(errors="replace").splitlines()]
+        complete = text.rfind(b"\n") + 1
+        self.read += complete
+        return [line.strip() for line in text[:complete].decode(errors="replace").splitlines()]
 
     def last_line(self) -> str:
-        """What it said last, as the reason for its end."""
+        """Return the last line of output, usually the reason why the process ended."""
         size = self.log.stat().st_size
         with self.log.open("rb") as file:
             file.seek(max(self.begin, size - 5000))
             lines = file.read().decode(errors="replace").splitlines()
-        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "it said nothing")
+        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "no output")
 
 
-class Child(Logged):
-    """A module (by its full name) in a Python of its own."""
+class ChildProcess(LoggedProcess):
+    """A module, by its full name, run by a new Python interpreter."""
 
-    pipes: ClassVar[list[IO[bytes]]] = []  # our ends; a fork must not keep them open when we are gone
+    pipes: ClassVar[list[IO[bytes]]] = []  # the parent's ends, which a fork of the parent has to close
 
-    def __init__(self, module: str, words: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, module: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str]
+    ) -> None:
         super().__init__(log)
         with log.open("ab") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", module, *words],
+                [sys.executable, "-m", module, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 env=dict(environment),
-                start_new_session=True,  # Ctrl-C is for us; we tell the child
+                start_new_session=True,  # Ctrl-C goes to the parent only, which stops the child
             )
         assert self.process.stdin is not None
         self.pipes.append(self.process.stdin)
 
     def alive(self) -> bool:
+        """Return whether the process is running."""
         return self.process.poll() is None
 
-    def end(self) -> None:
+    def stop(self) -> None:
+        """Terminate the process, and kill it if it does not end in time."""
         if self.alive():
             self.process.terminate()
             try:
-                self.process.wait(GRACE)
+                self.process.wait(GRACE_SECONDS)
             except subprocess.TimeoutExpired:
                 self.process.kill()
         self.process.wait()
@@ -95,56 +99,58 @@ class Child(Logged):
         self.process.stdin.close()
 
 
-class Fork(Logged):
-    """A function in a copy of this process, which has torch imported already: that takes seconds."""
+class ForkedProcess(LoggedProcess):
+    """A function in a fork of this process, which saves importing torch again."""
 
     def __init__(
         self,
         target: Callable[..., None],
-        words: tuple[Any, ...],
+        arguments: tuple[object, ...],
         log: Path,
         environment: Mapping[str, str],
     ) -> None:
         super().__init__(log)
         log.touch()
-        self.process = FORK.Process(target=_become, args=(target, words, log, dict(environment)))
+        self.process = FORK.Process(target=_run_forked, args=(target, arguments, log, dict(environment)))
         self.process.start()
 
     def alive(self) -> bool:
+        """Return whether the process is running."""
         return self.process.is_alive()
 
-    def end(self) -> None:
+    def stop(self) -> None:
+        """Terminate the process, and kill it if it does not end in time."""
         if self.alive():
             self.process.terminate()
-            self.process.join(GRACE)
+            self.process.join(GRACE_SECONDS)
         if self.alive():
             self.process.kill()
         self.process.join()
 
 
-def _become(
-    target: Callable[..., None], words: tuple[Any, ...], log: Path, environment: dict[str, str]
+def _run_forked(
+    target: Callable[..., None], arguments: tuple[object, ...], log: Path, environment: dict[str, str]
 ) -> None:
-    """In the fork: leave behind what is the parent's."""
+    """Detach the fork from its parent's session, signal handlers, pipes and output, then call the target."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
-    for pipe in Child.pipes:
+    for pipe in ChildProcess.pipes:
         pipe.close()
-    with log.open("ab") as file, open(os.devnull, "rb") as nothing:
+    with log.open("ab") as file, open(os.devnull, "rb") as no_input:
         sys.stdout.flush()
         sys.stderr.flush()
-        for here, there in ((nothing, 0), (file, 1), (file, 2)):
-            os.dup2(here.fileno(), there)
+        for source, descriptor in ((no_input, 0), (file, 1), (file, 2)):
+            os.dup2(source.fileno(), descriptor)
     os.environ.update(environment)
-    die_with_parent()
-    target(*words)
+    exit_with_parent()
+    target(*arguments)
 
 
-def follow_parent() -> None:
-    """In a child: end when the parent is gone."""
+def terminate_with_parent() -> None:
+    """End this child process, SIGTERM first, as soon as its parent has ended."""
 
-    def watch() -> None:
+    def wait() -> None:
         while True:
             try:
                 if not os.read(0, 1):
@@ -152,27 +158,27 @@ def follow_parent() -> None:
             except OSError:
                 break
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(GRACE)
+        time.sleep(GRACE_SECONDS)
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True, name="follow-parent").start()
+    threading.Thread(target=wait, daemon=True, name="terminate-with-parent").start()
 
 
-def die_with_parent() -> None:
-    """In a fork: end at once when the parent is gone."""
+def exit_with_parent() -> None:
+    """End this fork immediately when its parent has ended."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
-    def watch() -> None:
+    def wait() -> None:
         connection.wait([parent.sentinel])
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True, name="die-with-parent").start()
+    threading.Thread(target=wait, daemon=True, name="exit-with-parent").start()
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM ends the work as Ctrl-C does, so that children are ended and locks returned."""
+    """Raise KeyboardInterrupt on SIGTERM too, so that children are stopped and locks released."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -189,8 +195,8 @@ def interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def only_one(folder: Path, what: str) -> Iterator[None]:
-    """A folder has one owner at a time, forks included; the system gives it back when the last of them dies."""
+def exclusive_folder(folder: Path, what: str) -> Iterator[None]:
+    """Lock a folder for this process and its forks; the system releases it when the last of them ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file: IO[bytes] = (folder / "lock").open("ab")
@@ -198,7 +204,7 @@ def only_one(folder: Path, what: str) -> Iterator[None]:
         raise InputError(
             f"{folder} cannot be written ({error.strerror}).", "Choose another folder."
         ) from None
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + RELEASE_SECONDS
     with file:
         while True:
             try:
@@ -207,14 +213,15 @@ def only_one(folder: Path, what: str) -> Iterator[None]:
             except OSError:
                 if time.monotonic() > deadline:
                     raise UnavailableError(
-                        f"Another {what} works in {folder}.",
-                        "End it first, or give this one a folder of its own.",
+                        f"Another {what} uses {folder}.",
+                        "Stop it first, or use another folder.",
                     ) from None
                 time.sleep(0.1)
         yield
 
 
 def is_loopback(host: str) -> bool:
+    """Return whether a host name or address is reachable from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -224,15 +231,16 @@ def is_loopback(host: str) -> bool:
 
 
 def free_port() -> int:
+    """Return a TCP port that is free on the loopback interface."""
     with socket.socket() as probe:
-        probe.bind((HERE, 0))
+        probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
 
 
 def wait_for_port(host: str, port: int) -> None:
-    """The port can be had, at the latest when the children of a server that was killed are gone."""
+    """Wait until a port is free; the children of a killed server may still use it for some seconds."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + RELEASE_SECONDS
     while True:
         with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -242,7 +250,7 @@ def wait_for_port(host: str, port: int) -> None:
             except OSError as error:
                 if time.monotonic() > deadline or error.errno not in (98, 48):  # in use: Linux, macOS
                     raise UnavailableError(
-                        f"Port {port} of {host} cannot be had ({error.strerror}).",
-                        "Choose another with --port, or end what uses it.",
+                        f"Port {port} of {host} is not available ({error.strerror}).",
+                        "Choose another one with --port, or stop the program that uses it.",
                     ) from None
         time.sleep(0.2)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from filmtransfer import adapters
-from filmtransfer.backbones import film_sites, stages, walk
+from filmtransfer.backbones import film_sites, run_parts, stages
 
 import timm  # isort: skip  (behind filmtransfer, which makes it importable)
 
@@ -51,4 +51,4 @@ def disturb(network: nn.Module, seed: int = 2) -> None:
 
 def walked(network: nn.Module, x: Tensor) -> Tensor:
     """Features as the house computes them: part by part."""
-    return walk(network, [part for stage in stages(network) for part in stage.parts], x)
+    return run_parts(network, [part for stage in stages(network) for part in stage.parts], x)

@@ -96,7 +96,7 @@ def test_comes_back_bit_for_bit(name):
     disturb(network)
     features = network(images())
     numbers = {key: p.clone() for key, p in learned(network).items()}
-    options = json.loads(json.dumps(adapters.options_of(name)))
+    options = json.loads(json.dumps(adapters.complete_options(name)))
 
     rebuilt = attached(transformer(), name, seed=9, **options)
     assert {key: p.shape for key, p in learned(rebuilt).items()} == {k: v.shape for k, v in numbers.items()}
@@ -201,14 +201,14 @@ def timm_block(name: str) -> type:
 )
 def test_wrong_options(name, options, says):
     with pytest.raises(UsageError, match=says):
-        adapters.options_of(name, options)
+        adapters.complete_options(name, options)
 
 
 def test_options_are_filled_up():
-    assert adapters.options_of("film") == {}
-    assert adapters.options_of("adaptformer", {"size": 4}) == {"size": 4, "scale": 0.1}
+    assert adapters.complete_options("film") == {}
+    assert adapters.complete_options("adaptformer", {"size": 4}) == {"size": 4, "scale": 0.1}
     subnet = [[1, 2, 3], [0, 0, 0]]
-    assert adapters.options_of("noah", {"subnet": tuple(map(tuple, subnet))})["subnet"] == subnet
+    assert adapters.complete_options("noah", {"subnet": tuple(map(tuple, subnet))})["subnet"] == subnet
 
 
 def test_lora_without_peft(monkeypatch):

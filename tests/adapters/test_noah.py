@@ -8,7 +8,7 @@ import torch
 from filmtransfer import adapters
 from filmtransfer.adapters import noah
 from filmtransfer.adapters.search import search
-from filmtransfer.adapters.subnets import Space
+from filmtransfer.adapters.subnets import SearchSpace
 from filmtransfer.errors import UsageError
 
 from .small import attached, disturb, images, learned, transformer
@@ -93,16 +93,16 @@ def test_wrong_number_of_rows():
 
 
 def test_the_published_space():
-    space = Space(12, 768)
+    space = SearchSpace(12, 768)
     assert space.depths == (3, 6, 9, 12)
     assert space.parameter_count(noah.PUBLISHED) == 431_686
     assert space.parameter_count(((8, 0, 0),) * 12) == 156_768
     assert space.parameter_count(((0, 8, 0),) * 12) == 294_912
     assert space.parameter_count(((0, 0, 50),) * 12) == 460_800
-    assert Space(2, 24).depths == (1, 2)
+    assert SearchSpace(2, 24).depths == (1, 2)
 
 
-def belongs(space: Space, subnet) -> bool:
+def belongs(space: SearchSpace, subnet) -> bool:
     """Each module in the first blocks down to one of the depths, with sizes of the space."""
     for column in zip(*subnet, strict=True):
         depth = sum(size > 0 for size in column)
@@ -112,14 +112,14 @@ def belongs(space: Space, subnet) -> bool:
 
 
 def test_every_subnet_once():
-    space = Space(2, 24, (1, 3))
+    space = SearchSpace(2, 24, (1, 3))
     every = list(space.every())
     assert len(set(every)) == len(every) == space.total() == 6**3
     assert all(belongs(space, subnet) for subnet in every)
 
 
 def test_drawn_mutated_crossed_and_fitted_subnets_belong():
-    space, numbers = Space(4, 24, (1, 3, 7)), make_generator()
+    space, numbers = SearchSpace(4, 24, (1, 3, 7)), make_generator()
     seen = set()
     first = space.draw(numbers)
     for _ in range(300):
@@ -144,7 +144,7 @@ def test_drawn_mutated_crossed_and_fitted_subnets_belong():
 
 
 def test_a_mutation_keeps_most():
-    space, numbers = Space(12, 768), make_generator()
+    space, numbers = SearchSpace(12, 768), make_generator()
     parent = space.draw(numbers)
     children = [space.mutate(parent, numbers) for _ in range(200)]
     kept = [
@@ -155,7 +155,7 @@ def test_a_mutation_keeps_most():
     assert 0.7 < sum(kept) / len(kept) < 0.95
 
 
-def rugged(space: Space, seed: int):
+def rugged(space: SearchSpace, seed: int):
     """A score in which modules, blocks and their neighbours matter differently, and more is not always better."""
     weights = torch.rand(space.blocks, 3, 8, generator=make_generator(seed))
     pairs = torch.rand(3, 8, 8, generator=make_generator(seed + 100))
@@ -170,7 +170,7 @@ def rugged(space: Space, seed: int):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_search_finds_what_brute_force_finds(seed):
-    space = Space(3, 24, (1, 3))  # 2,744 subnets, of which the search sees a fifth at most
+    space = SearchSpace(3, 24, (1, 3))  # 2,744 subnets, of which the search sees a fifth at most
     assert space.total() == 14**3
     limit = 1100
     score = rugged(space, seed)
@@ -192,20 +192,20 @@ def test_search_finds_what_brute_force_finds(seed):
 
 
 def test_a_small_space_is_searched_whole():
-    space = Space(2, 24, (1, 3))
+    space = SearchSpace(2, 24, (1, 3))
     score = rugged(space, 7)
     best = max((s for s in space.every() if space.parameter_count(s) <= 700), key=score)
     assert search(score, space, 700, make_generator(), population=20, generations=12) == best
 
 
 def test_of_equals_the_smallest():
-    space = Space(2, 24, (1, 3))
+    space = SearchSpace(2, 24, (1, 3))
     found = search(lambda subnet: 1.0, space, 10**6, make_generator())
     assert found == ((1, 1, 1), (0, 0, 0))
 
 
 def test_the_search_of_a_large_space_fills_the_limit():
-    space = Space(12, 768)
+    space = SearchSpace(12, 768)
     found = search(
         lambda subnet: space.parameter_count(subnet),
         space,
@@ -219,7 +219,7 @@ def test_the_search_of_a_large_space_fills_the_limit():
 
 @pytest.mark.parametrize("population", [50, 2])
 def test_a_limit_that_nothing_keeps(population):
-    space = Space(2, 24, (1, 3))
+    space = SearchSpace(2, 24, (1, 3))
     least = space.parameter_count(((1, 1, 1),))
     with pytest.raises(UsageError, match=f"The smallest has {least}"):
         search(lambda subnet: 0.0, space, least - 1, make_generator(), population=population)

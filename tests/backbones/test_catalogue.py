@@ -302,7 +302,7 @@ def test_unknown_names():
 
 
 def test_listing_says_what_can_be_used_now():
-    rows = {row.record.name: row for row in backbones.list_all()}
+    rows = {row.record.name: row for row in backbones.list_backbones()}
     assert rows["efficientnet_lite0"].usable
     assert "package" in rows["efficientnet_lite0"].source
     assert not rows["bit_m_r50x1"].usable

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from filmtransfer import film
-from filmtransfer.backbones import assemble, backbone_facts, build, parts_below, record_for, stages, walk
+from filmtransfer.backbones import assemble, backbone_facts, build, record_for, run_parts, split_parts, stages
 from filmtransfer.errors import UsageError
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body
@@ -25,16 +25,16 @@ def test_walking_the_parts_is_the_forward_pass(name):
     x = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(0))
     want = network(x)
     parts = [part for stage in stages(network) for part in stage.parts]
-    assert torch.equal(walk(network, parts, x), want)
+    assert torch.equal(run_parts(network, parts, x), want)
     sites = backbone_facts(name).site_names
     for stage in range(len(stages(network))):
         try:
             learned = backbone_facts(name).sites_from(stage)
         except UsageError:
             continue
-        below, above = parts_below(network, learned)
+        below, above = split_parts(network, learned)
         assert [*below, *above] == parts
-        assert torch.equal(walk(network, above, walk(network, below, x)), want)
+        assert torch.equal(run_parts(network, above, run_parts(network, below, x)), want)
         modules = [part for part in below if "." in part or part in dict(network.named_children())]
         held = [site for part in modules for site in sites if site == part or site.startswith(f"{part}.")]
         assert not set(held) & set(learned), "nothing that learns is below the cut"

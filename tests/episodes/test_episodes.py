@@ -9,7 +9,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filmtransfer.episodes import choose_split, episodes, halves, sample_task, trainable, whole
+from filmtransfer.episodes import (
+    choose_split,
+    episodes,
+    has_query_images,
+    no_split,
+    sample_task,
+    split_halves,
+)
 from filmtransfer.errors import UsageError
 from filmtransfer.seeding import make_generator
 
@@ -25,7 +32,7 @@ def labelled(counts: list[int], seed: int = 0) -> torch.Tensor:
 @given(COUNTS, st.integers(0, 1000))
 def test_halves_are_disjoint_and_roughly_equal(counts, seed):
     labels = labelled(counts)
-    split = halves(labels, make_generator(seed))
+    split = split_halves(labels, make_generator(seed))
     both = torch.cat([split.train, split.test])
     assert torch.equal(both.sort().values, torch.arange(len(labels)))
     for c, count in enumerate(counts):
@@ -39,9 +46,9 @@ def test_halves_are_disjoint_and_roughly_equal(counts, seed):
 def test_a_task_keeps_the_papers_rules(counts, support_size, seed, split_first):
     labels = labelled(counts)
     generator = make_generator(seed)
-    if not trainable(labels):
+    if not has_query_images(labels):
         return
-    split = halves(labels, generator) if split_first else whole(labels)
+    split = split_halves(labels, generator) if split_first else no_split(labels)
     task = sample_task(labels, split, support_size, generator, max_query=20)
     way = int(task.support_labels.max()) + 1
     assert min(len(counts), 5) <= way <= max(min(len(counts), support_size), min(len(counts), 5))
@@ -62,12 +69,12 @@ def test_a_task_keeps_the_papers_rules(counts, support_size, seed, split_first):
 
 def test_one_shot_classes_are_support_only():
     labels = labelled([1, 1, 1, 1, 1, 1, 2])
-    split = halves(labels, make_generator(0))
+    split = split_halves(labels, make_generator(0))
     for i in range(20):
         task = sample_task(labels, split, 100, make_generator(i))
         assert set(labels[task.query].tolist()) == {6}
-    assert not trainable(labelled([1, 1, 1]))
-    assert trainable(labels)
+    assert not has_query_images(labelled([1, 1, 1]))
+    assert has_query_images(labels)
 
 
 @pytest.mark.parametrize("split", ["no_split", "use_all", "split", "resplit"])

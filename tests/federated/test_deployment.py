@@ -409,7 +409,7 @@ def test_without_keys_only_within_this_machine(tmp_path, capsys):
 
 
 def test_a_taken_port_is_named(keys, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("filmtransfer.processes.PATIENCE", 0.0)
+    monkeypatch.setattr("filmtransfer.processes.RELEASE_SECONDS", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         code, err = serve(capsys, tmp_path, "--keys", str(keys), "--host", "127.0.0.1", "--port", port)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from filmtransfer.data import Skipped
+from filmtransfer.data import SkippedImage
 from filmtransfer.report.drawing import COLOURS, SHAPES, mark
 from filmtransfer.report.parts import (
     confusion,
@@ -331,7 +331,9 @@ def test_the_summary_says_accuracy_and_interval():
 
 def test_facts_list_what_was_left_out():
     about = subject(LABELS, features(LABELS))
-    body = facts.part(replace(about, skipped=[Skipped(f"a/{i}.jpg", "it is broken") for i in range(25)])).body
+    body = facts.part(
+        replace(about, skipped=[SkippedImage(f"a/{i}.jpg", "it is broken") for i in range(25)])
+    ).body
     assert "25 files could not be used" in body
     assert "a/19.jpg: it is broken" in body
     assert "and 5 more" in body

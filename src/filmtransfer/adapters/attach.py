@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from .. import film
-from ..errors import UsageError, choices
+from ..errors import UsageError, invalid_choice
 from . import adaptformer, convpass, houlsby, lora, noah, vpt
 
 Options = dict[str, Any]
@@ -46,7 +46,7 @@ def attach(
     At the start the network computes what it did before, to rounding; prompts, which are random tokens, are the
     exception. ``sites`` are FiLM's; the others know their own places.
     """
-    chosen = options_of(name, options)
+    chosen = complete_options(name, options)
     network.eval().requires_grad_(False)
     if name == "film":
         film.attach(network, sites)
@@ -56,10 +56,10 @@ def attach(
     return network.eval()
 
 
-def options_of(name: str, options: Mapping[str, Any] | None = None) -> Options:
+def complete_options(name: str, options: Mapping[str, Any] | None = None) -> Options:
     """All options of an adapter, those not given at their defaults; plain enough for JSON."""
     if name not in ADAPTERS:
-        raise choices("adapter", name, ADAPTERS)
+        raise invalid_choice("adapter", name, ADAPTERS)
     defaults = _KINDS[name][0] if name in _KINDS else {}
     given = dict(options or {})
     if strange := sorted(given.keys() - defaults.keys()):

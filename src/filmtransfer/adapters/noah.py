@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from ..errors import UsageError
 from . import houlsby, lora, vpt
 from .bottleneck import transformer_blocks, uniform, width_of
-from .subnets import Space, Subnet
+from .subnets import SearchSpace, Subnet
 
 DEFAULTS: dict[str, Any] = {
     "subnet": None,  # None: the published one
@@ -84,10 +84,10 @@ def choose(network: nn.Module, subnet: Subnet) -> None:
     _carry(blocks, [count for _, _, count in subnet])
 
 
-def space_of(network: nn.Module, sizes: Sequence[int] = Space.sizes) -> Space:
+def space_of(network: nn.Module, sizes: Sequence[int] = SearchSpace.sizes) -> SearchSpace:
     """The subnets that a transformer can have."""
     blocks = transformer_blocks(network, "noah")
-    return Space(len(blocks), width_of(network), tuple(sizes))
+    return SearchSpace(len(blocks), width_of(network), tuple(sizes))
 
 
 def checked(subnet: Any) -> list[list[int]] | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 
 from ..seeding import integer
-from .subnets import Space, Subnet
+from .subnets import SearchSpace, Subnet
 
 PARENTS = 10
 TRIES = 10
@@ -21,7 +21,7 @@ TRIES = 10
 
 def search(
     score: Callable[[Subnet], float],
-    space: Space,
+    space: SearchSpace,
     limit: int,
     generator: torch.Generator,
     *,

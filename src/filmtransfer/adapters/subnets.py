@@ -24,7 +24,7 @@ DEEPENED = 0.4  # the chance that the change is its depth (s_prob)
 
 
 @dataclass(frozen=True)
-class Space:
+class SearchSpace:
     """All subnets of a transformer of so many blocks and such a width."""
 
     blocks: int

@@ -3,23 +3,23 @@
 from .catalogue import (
     CATALOGUE,
     BackboneFacts,
+    BackboneListing,
     BackboneRecord,
-    Listing,
     backbone_facts,
     build,
-    list_all,
+    list_backbones,
     listing,
     record_for,
 )
 from .sites import family_of, film_sites
-from .stages import Stage, parts_below, stages, walk
+from .stages import Stage, run_parts, split_parts, stages
 from .weights import Backbone, assemble, digest, load_backbone
 
 __all__ = [
     "CATALOGUE",
     "Backbone",
     "BackboneRecord",
-    "Listing",
+    "BackboneListing",
     "BackboneFacts",
     "Stage",
     "assemble",
@@ -28,11 +28,11 @@ __all__ = [
     "record_for",
     "family_of",
     "film_sites",
-    "list_all",
+    "list_backbones",
     "listing",
     "load_backbone",
     "backbone_facts",
-    "parts_below",
+    "split_parts",
     "stages",
-    "walk",
+    "run_parts",
 ]

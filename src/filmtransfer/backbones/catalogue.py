@@ -192,7 +192,7 @@ def _channels(norm: nn.Module) -> int:
 
 
 @dataclass(frozen=True)
-class Listing:
+class BackboneListing:
     """A line of ``fit backbones``."""
 
     record: BackboneRecord
@@ -201,17 +201,17 @@ class Listing:
     usable: bool
 
 
-def listing(name: str) -> Listing:
+def listing(name: str) -> BackboneListing:
     record = record_for(name)
     if record.package:
         there = importlib.util.find_spec(record.package) is not None
-        return Listing(record, backbone_facts(name), f"package {record.package}", there)
+        return BackboneListing(record, backbone_facts(name), f"package {record.package}", there)
     from .weights import cached_on_disk  # here, because weights.py reads this catalogue
 
     there = cached_on_disk(record)
     source = f"hub {record.timm_name}" + (" (downloaded)" if there else ", or --weights FILE")
-    return Listing(record, backbone_facts(name), source, there)
+    return BackboneListing(record, backbone_facts(name), source, there)
 
 
-def list_all() -> list[Listing]:
+def list_backbones() -> list[BackboneListing]:
     return [listing(name) for name in CATALOGUE]

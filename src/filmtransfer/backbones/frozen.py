@@ -20,15 +20,15 @@ import torch
 from torch import Tensor, nn
 
 
-def do_frozen_work(network: nn.Module, sites: Collection[str]) -> None:
+def fold_frozen_layers(network: nn.Module, sites: Collection[str]) -> None:
     """Everything that can be done before the first image; works in place."""
     standardise_weights(network)
     if any(isinstance(module, nn.BatchNorm2d) for module in network.modules()):
         fold_frozen_norms(network, sites, size=64)
-    slim_activations(network)
+    replace_activations(network)
 
 
-def slim_activations(network: nn.Module) -> None:
+def replace_activations(network: nn.Module) -> None:
     """The same activations without the copies."""
     for name, module in list(network.named_modules()):
         if isinstance(module, nn.ReLU6):

@@ -70,7 +70,7 @@ def sites_from(stage: int, sites: Sequence[str], chain: Sequence[Stage]) -> list
     return found
 
 
-def parts_below(network: nn.Module, learned: Sequence[str]) -> tuple[list[str], list[str]]:
+def split_parts(network: nn.Module, learned: Sequence[str]) -> tuple[list[str], list[str]]:
     """All parts in order, cut before the first one that holds a learned site."""
     parts = [part for stage in stages(network) for part in stage.parts]
     first = next(
@@ -80,7 +80,7 @@ def parts_below(network: nn.Module, learned: Sequence[str]) -> tuple[list[str], 
     return parts[:first], parts[first:]
 
 
-def walk(network: nn.Module, parts: Sequence[str], x: Tensor) -> Tensor:
+def run_parts(network: nn.Module, parts: Sequence[str], x: Tensor) -> Tensor:
     """Through some parts of the network."""
     for part in parts:
         owner, _, name = part.rpartition(".")

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from ..data.pixels import PixelSpec
 from ..errors import UnavailableError, UpdateFileError, UsageError
 from .catalogue import CATALOGUE, BackboneRecord, build, feature_size, pixel_spec, record_for
-from .frozen import do_frozen_work
+from .frozen import fold_frozen_layers
 from .sites import family_of, film_sites
 from .stages import sites_from, stages
 
@@ -97,7 +97,7 @@ def assemble(record: BackboneRecord, model: nn.Module, *, fold: bool = True) -> 
     model = model.eval().requires_grad_(False)
     pixels, sites, fingerprint = pixel_spec(record, model), film_sites(model), digest(model)
     if fold:
-        do_frozen_work(model, sites)
+        fold_frozen_layers(model, sites)
     return Backbone(
         record.name,
         model.to(memory_format=layout),  # type: ignore[call-overload]
@@ -213,7 +213,7 @@ def _load_hub(model: nn.Module, record: BackboneRecord) -> None:
     if not cached_on_disk(record):
         if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
             raise UnavailableError(f"{record.name} is not on this machine and HF_HUB_OFFLINE is set.", ways)
-        if not hub_answers():
+        if not hub_reachable():
             raise UnavailableError(
                 f"{record.name} is not on this machine and the hub cannot be reached.", ways
             )
@@ -233,7 +233,7 @@ def _hub_id(record: BackboneRecord) -> str | None:
     return str(where) if where else None
 
 
-def hub_answers(seconds: float = 3.0) -> bool:
+def hub_reachable(seconds: float = 3.0) -> bool:
     """A look at the hub's door: its client would otherwise try again for most of a minute."""
     address = urlparse(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
     if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):

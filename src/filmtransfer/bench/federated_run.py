@@ -12,7 +12,7 @@ import numpy as np
 
 from ..data import LabelledImages
 from ..data.sample import sample_drawings
-from ..errors import choices
+from ..errors import invalid_choice
 from ..federated.bounds import lower, upper
 from ..federated.checkpoint import Checkpoint
 from ..federated.client_population import ClientPopulation, SimulationConfig
@@ -41,7 +41,7 @@ def run(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
     """One run of a benchmark: a federation, or one of its bounds."""
     bound = str(settings.get("bound", "federated"))
     if bound not in BOUNDS:
-        raise choices("The bound", bound, BOUNDS)
+        raise invalid_choice("The bound", bound, BOUNDS)
     names = {field.name for field in fields(SimulationConfig)}
     scene = SimulationConfig(**{**{k: v for k, v in settings.items() if k in names}, "root": str(root)})
     plan = from_settings(settings)

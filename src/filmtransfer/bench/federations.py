@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from ..errors import UsageError, choices
+from ..errors import UsageError, invalid_choice
 from ..federated.plan import Plan, from_settings
 
 BOUNDS = ("federated", "lower", "upper")
@@ -72,7 +72,7 @@ def check(settings: Mapping[str, Any], others: set[str]) -> None:
     if not federated:
         return
     if bound_of(settings) not in BOUNDS:
-        raise choices("bound", settings["bound"], BOUNDS)
+        raise invalid_choice("bound", settings["bound"], BOUNDS)
     for name in ("clients", "ways", "shots"):
         value = settings.get(name)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from ..errors import choices
+from ..errors import invalid_choice
 
 PAPERS_BACKBONE = "BiT-M-R50x1"
 # The paper's names of backbones that the catalogue has.
@@ -93,7 +93,7 @@ def lookup(
 ) -> Published | None:
     """The number that the paper's ``table`` prints for exactly this, or None if it prints none."""
     if table not in _index():
-        raise choices("The paper's table", table, _index())
+        raise invalid_choice("The paper's table", table, _index())
     wanted = frozenset((name, str(value)) for name, value in setting.items())
     return _index()[table].get((backbone, dataset, method, metric, wanted))
 

@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, UsageError, choices
+from ..errors import InputError, UsageError, invalid_choice
 from ..training.presets import Settings, preset
 from . import federations
 from .methods import METHODS
@@ -112,7 +112,7 @@ class Recipe:
         """
         unknown = chosen.keys() - KEYS
         if unknown:
-            raise choices("A setting", sorted(unknown)[0], sorted(KEYS))
+            raise invalid_choice("A setting", sorted(unknown)[0], sorted(KEYS))
         sweep = dict(self.sweep)
         for name, value in chosen.items():
             if name in sweep or name in ALWAYS:
@@ -146,7 +146,7 @@ def load_recipe(name: str) -> Recipe:
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path} cannot be read ({error}).", "A recipe is a UTF-8 text.") from None
     if name not in known():
-        raise choices("The recipe", name, [*known(), "a .toml file of your own"])
+        raise invalid_choice("The recipe", name, [*known(), "a .toml file of your own"])
     text = files(__package__).joinpath("recipes", f"{name}.toml").read_text(encoding="utf-8")
     return parse(text, name)
 
@@ -180,11 +180,11 @@ def parse(text: str, source: str) -> Recipe:
         )
     _methods_known(sweep, settings, methods, f"{source}: the method")
     if (table := experiment.get("table", "few_shot")) not in TABLES:
-        raise choices(f"{source}: the table", table, TABLES)
+        raise invalid_choice(f"{source}: the table", table, TABLES)
     figures = tuple(experiment.get("figures", ()))
     for figure in figures:
         if figure not in FIGURES:
-            raise choices(f"{source}: the figure", figure, FIGURES)
+            raise invalid_choice(f"{source}: the figure", figure, FIGURES)
     about = "\n".join(
         line.removeprefix("#").strip()
         for line in itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
@@ -206,7 +206,7 @@ def _methods_known(
 ) -> None:
     for method in sweep.get("method", [settings.get("method")]):
         if str(method) not in METHODS and str(method) not in methods:
-            raise choices(what, method, [*METHODS, 'or one with its own [methods."…"]'])
+            raise invalid_choice(what, method, [*METHODS, 'or one with its own [methods."…"]'])
 
 
 def _known(found: Any, allowed: set[str], where: str) -> None:

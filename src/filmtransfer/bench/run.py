@@ -19,7 +19,7 @@ import torch
 
 from ..backbones import backbone_facts, load_backbone
 from ..data import LabelledImages
-from ..errors import FitWarning, InputError, UsageError, choices
+from ..errors import FitWarning, InputError, UsageError, invalid_choice
 from ..estimator import FewShotClassifier
 from ..seeding import make_generator, permutation
 from .curve import accuracy_curve
@@ -101,7 +101,7 @@ def draw(settings: Mapping[str, Any], root: Path) -> Task:
     name, seed = str(settings["dataset"]), int(settings.get("seed", 0))
     protocol = settings.get("protocol", "few-shot")
     if protocol not in PROTOCOLS:
-        raise choices("The protocol", protocol, PROTOCOLS)
+        raise invalid_choice("The protocol", protocol, PROTOCOLS)
     found = _open(name, str(root), protocol, str(settings.get("data_split", "official")), seed)
     chosen = np.arange(len(found.train.labels))
     shots = settings.get("shots", "all")

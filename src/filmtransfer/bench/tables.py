@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ..errors import choices
+from ..errors import invalid_choice
 from .beside import Beside, beside, beside_competitors, beside_results, beside_splits
 from .cells import Place, Row, Runs, accuracies, by_backbone, by_method, differences, mean_result, only
 from .federated import federated, federated_algorithms, federated_methods
@@ -125,7 +125,7 @@ TABLES: dict[str, Callable[..., list[Table]]] = {
 def build(table: str, rows: Sequence[Row], title: str = "") -> list[Table]:
     """The tables of a name, one for each backbone among the rows."""
     if table not in TABLES:
-        raise choices("The table", table, TABLES)
+        raise invalid_choice("The table", table, TABLES)
     found = TABLES[table](rows, title) if title else TABLES[table](rows)
     return [made for made in found if made.column_heads]
 

@@ -7,10 +7,10 @@ from .printing import Json, Printer
 
 def backbones(as_json: Json = False) -> None:
     """List the backbones and where their weights come from."""
-    from ..backbones import list_all
+    from ..backbones import list_backbones
 
     printer = Printer(as_json)
-    rows = list_all()
+    rows = list_backbones()
     printer.table(
         ["name", "numbers", "features", "FiLM", "usable", "licence", "weights from", "note"],
         [

@@ -44,12 +44,12 @@ def data(
     """Say which image sets are present, which are missing, and what to do about it."""
     from ..bench.datasets import DATASETS, inventory, own_sets
     from ..bench.datasets import fetch as download
-    from ..errors import choices
+    from ..errors import invalid_choice
 
     printer = Printer(as_json)
     if fetch is not None:
         if fetch not in DATASETS:
-            raise choices("The data set", fetch, DATASETS)
+            raise invalid_choice("The data set", fetch, DATASETS)
         with progress_line() as show:
             files = download(
                 DATASETS[fetch], root, progress=lambda name, done, total: show(done, total or done, name)

@@ -36,9 +36,9 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Add photos to a class, or a new class."""
-    from ..data import images_in
+    from ..data import list_images
 
-    paths = images_in(photos)
+    paths = list_images(photos)
     _edit(file, out, weights, device, as_json, lambda clf: clf.add(paths, _known(clf, name)))
 
 

@@ -34,14 +34,14 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Say what is in each image."""
-    from ..data import images_in
+    from ..data import list_images
     from ..estimator import FewShotClassifier
     from ..training.torch_settings import prepare
 
     printer = Printer(as_json)
     prepare(threads)
     clf = FewShotClassifier.load(file, weights=weights, device=device)
-    paths = images_in(images)
+    paths = list_images(images)
     result = clf.classify(paths, strict=strict)
     rejected = clf.rejected(result, false_alarm) if reject else [False] * len(result.readable)
     reasons = clf.reasons(result) if why else [None] * len(result.readable)

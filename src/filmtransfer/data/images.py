@@ -32,7 +32,7 @@ LABEL_COLUMNS = ("label", "class", "category")
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedImage:
     """An image that could not be used, and why."""
 
     name: str
@@ -154,7 +154,7 @@ class LoadedImages:
     pixels: Tensor
     labels: Tensor
     classes: list[Any]
-    skipped: list[Skipped]
+    skipped: list[SkippedImage]
     warnings: list[str]
     names: list[str]  # what to call each image in a message
     sources: list[Any]  # where they came from
@@ -198,7 +198,7 @@ def load(images: LabelledImages, spec: PixelSpec, *, strict: bool = False) -> Lo
 
 def read_squares(
     sources: Sequence[Any], spec: PixelSpec, names: Sequence[str]
-) -> tuple[list[Tensor | None], list[Skipped]]:
+) -> tuple[list[Tensor | None], list[SkippedImage]]:
     """Squares in order (None where unreadable), and the reasons."""
 
     def one(index: int) -> tuple[Tensor | None, str]:
@@ -209,7 +209,7 @@ def read_squares(
 
     with _without_pillows_remarks(), ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
         results = list(pool.map(one, range(len(sources))))
-    skipped = [Skipped(names[i], why) for i, (square, why) in enumerate(results) if square is None]
+    skipped = [SkippedImage(names[i], why) for i, (square, why) in enumerate(results) if square is None]
     return [square for square, _ in results], skipped
 
 
@@ -255,7 +255,7 @@ def find_images(place: Path) -> list[Path]:
     return sorted(found)
 
 
-def images_in(places: Sequence[Path]) -> list[Path]:
+def list_images(places: Sequence[Path]) -> list[Path]:
     """The images that are named, and those in the folders that are named."""
     found = [path for place in places for path in (find_images(place) if place.is_dir() else [place])]
     if not found:

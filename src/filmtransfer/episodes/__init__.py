@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ..seeding import make_generator
-from .sample import MAX_QUERY, Episode, sample_task, whole_task
-from .split import SPLITS, Split, SplitName, choose_split, halves, trainable, whole
+from .sample import MAX_QUERY, Episode, sample_task, use_all_task
+from .split import SPLITS, Split, SplitName, choose_split, has_query_images, no_split, split_halves
 from .videos import split_videos, video_episodes
 
 
@@ -17,13 +17,13 @@ def episodes(
     """An endless sequence of tasks from one seed."""
     splits: torch.Generator = make_generator(seed, "split")
     tasks = make_generator(seed, "tasks")
-    parts = halves(labels, splits) if split == "split" else whole(labels)
+    parts = split_halves(labels, splits) if split == "split" else no_split(labels)
     while True:
         if split == "use_all":
-            yield whole_task(labels)
+            yield use_all_task(labels)
             continue
         if split == "resplit":
-            parts = halves(labels, splits)
+            parts = split_halves(labels, splits)
         yield sample_task(labels, parts, support_size, tasks, max_query)
 
 
@@ -35,11 +35,11 @@ __all__ = [
     "SplitName",
     "choose_split",
     "episodes",
-    "halves",
+    "split_halves",
     "sample_task",
     "split_videos",
-    "trainable",
+    "has_query_images",
     "video_episodes",
-    "whole",
-    "whole_task",
+    "no_split",
+    "use_all_task",
 ]

@@ -47,7 +47,7 @@ def sample_task(
     return _episode(support, query)
 
 
-def whole_task(labels: Tensor) -> Episode:
+def use_all_task(labels: Tensor) -> Episode:
     """Use All: support and query are all of D, in every step (one-shot classes: support only)."""
     members = [torch.nonzero(labels == c).flatten() for c in torch.unique(labels).tolist()]
     return _episode(members, [group if len(group) > 1 else group[:0] for group in members])

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..errors import choices
+from ..errors import invalid_choice
 from ..seeding import permutation
 
 SplitName = Literal["split", "no_split", "use_all", "resplit"]
@@ -34,17 +34,17 @@ def choose_split(name: str, images: int) -> SplitName:
     if name in ("auto", "paper"):
         return "no_split" if images >= LARGE else "resplit" if name == "auto" else "split"
     if name not in SPLITS:
-        raise choices("The split", name, ("auto", "paper", *SPLITS))
+        raise invalid_choice("The split", name, ("auto", "paper", *SPLITS))
     return name  # type: ignore[return-value]
 
 
-def whole(labels: Tensor) -> Split:
+def no_split(labels: Tensor) -> Split:
     """D_train = D_test = D; a class with one image serves as support only."""
     everything = torch.arange(len(labels))
     return Split(everything, everything[torch.bincount(labels)[labels] > 1])
 
 
-def halves(labels: Tensor, generator: torch.Generator) -> Split:
+def split_halves(labels: Tensor, generator: torch.Generator) -> Split:
     """Random halves of each class, the larger one for D_train.
 
     The paper requires two images a class; here a class with one image serves as support only.
@@ -59,6 +59,6 @@ def halves(labels: Tensor, generator: torch.Generator) -> Split:
     return Split(torch.cat(train), torch.cat(test))
 
 
-def trainable(labels: Tensor) -> bool:
+def has_query_images(labels: Tensor) -> bool:
     """Whether any class has a second image: all one-shot means no episodes, hence no fine-tuning."""
     return bool((torch.bincount(labels) > 1).any())

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from .. import film
-from ..backbones.frozen import do_frozen_work
+from ..backbones.frozen import fold_frozen_layers
 from ..errors import InputError
 from ..estimator import FewShotClassifier
 from ..heads import log_prior
@@ -31,7 +31,7 @@ def fold_network(model: AdaptedModel) -> nn.Module:
     network = copy.deepcopy(model.network).cpu().eval().requires_grad_(False)
     film.fold(network)
     _merge_lora(network)
-    do_frozen_work(network, ())
+    fold_frozen_layers(network, ())
     return at_size(network, model.pixels.size)
 
 

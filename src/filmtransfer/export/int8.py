@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data import LabelledImages, Skipped, find_images, read_squares
+from ..data import LabelledImages, SkippedImage, find_images, read_squares
 from ..errors import InputError, MissingExtraError
 from ..estimator import FewShotClassifier
 from .graph import import_onnx, quietly
@@ -111,7 +111,7 @@ class Images:
 
     pixels: np.ndarray
     labels: np.ndarray | None
-    skipped: list[Skipped]
+    skipped: list[SkippedImage]
 
     def part(self, chosen: Sequence[int]) -> Images:
         labels = None if self.labels is None else self.labels[chosen]

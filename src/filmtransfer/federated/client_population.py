@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..data import LabelledImages, read_squares
-from ..errors import InputError, UsageError, choices
+from ..errors import InputError, UsageError, invalid_choice
 from ..heads import Statistics
 from ..model import AdaptedModel
 from ..seeding import make_generator, permutation
@@ -156,7 +156,7 @@ def _draw(
 ) -> tuple[LabelledImages, LabelledImages, Partition, list[str]]:
     """Images to learn from and to be tried on, and who has which; classes nobody has are left out."""
     if scene.partition not in PARTITIONS:
-        raise choices("The partition", scene.partition, PARTITIONS)
+        raise invalid_choice("The partition", scene.partition, PARTITIONS)
     if scene.partition == "folders":
         return _folders(scene)
     learn, tried = _set(scene, read_images)

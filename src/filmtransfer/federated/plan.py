@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from ..errors import UsageError, choices
+from ..errors import UsageError, invalid_choice
 from ..training.presets import Settings, preset
 
 ALGORITHMS = ("fedavg", "fedprox", "trimmed_mean", "median", "krum", "multikrum")
@@ -92,11 +92,11 @@ class Plan:
         """This plan with whatever was chosen by hand (None means not chosen), looked at."""
         unknown = chosen.keys() - {f.name for f in fields(self)}
         if unknown:
-            raise choices("A setting", sorted(unknown)[0], sorted(f.name for f in fields(self)))
+            raise invalid_choice("A setting", sorted(unknown)[0], sorted(f.name for f in fields(self)))
         if isinstance(said := chosen.get("privacy"), Mapping):
             names = [f.name for f in fields(Privacy)]
             if said.keys() - set(names):
-                raise choices("Of privacy a setting", sorted(said.keys() - set(names))[0], names)
+                raise invalid_choice("Of privacy a setting", sorted(said.keys() - set(names))[0], names)
             chosen["privacy"] = Privacy(**said)
         plan = replace(self, **{k: v for k, v in chosen.items() if v is not None})
         plan.check()
@@ -112,7 +112,7 @@ class Plan:
                 raise UsageError(f"{name} cannot be {value!r}.", f"It is a whole number of at least {least}.")
         for name, allowed in (("algorithm", ALGORITHMS), ("compression", COMPRESSIONS), ("head", HEADS)):
             if getattr(self, name) not in allowed:
-                raise choices(f"The {name}", getattr(self, name), allowed)
+                raise invalid_choice(f"The {name}", getattr(self, name), allowed)
         if not 0 < self.decay <= 1:
             raise UsageError(f"decay cannot be {self.decay}.", "It is above 0 and at most 1.")
         if not 0 < self.temperature < math.inf:
@@ -182,7 +182,7 @@ def named(name: str) -> Plan:
     if name == "small":
         # The temperature was found on efficientnet_lite0 (docs/log.md).
         return Plan(rounds=20, split="auto", image_size=96, film_from=None, temperature=400.0)
-    raise choices("The preset", name, PRESETS)
+    raise invalid_choice("The preset", name, PRESETS)
 
 
 def _paper(name: str, **chosen: Any) -> Plan:

@@ -13,7 +13,7 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from ..errors import UsageError, choices
+from ..errors import UsageError, invalid_choice
 from .app import make_client_app
 from .checkpoint import Checkpoint
 from .client import Client
@@ -47,7 +47,7 @@ def simulate(
 ) -> SimulationResult:
     """All rounds; with a folder they are kept, and a federation that was killed goes on."""
     if engine not in ENGINES:
-        raise choices("The engine", engine, ENGINES)
+        raise invalid_choice("The engine", engine, ENGINES)
     population = ClientPopulation(scene, plan, read_images, folder / "clients" if folder else None)
     if len(population) < plan.clients_per_round:
         raise UsageError(

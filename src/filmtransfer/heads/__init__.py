@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ..errors import UsageError, choices
+from ..errors import UsageError, invalid_choice
 from .gaussian import GaussianHead, Head, Prior, State, log_prior
 from .lda import LDA
 from .linear import Linear
@@ -21,7 +21,7 @@ HEADS: dict[str, type[GaussianHead]] = {head.name: head for head in (LDA, QDA, P
 def make_head(name: str, **options: Any) -> GaussianHead:
     """A new, unconfigured head by name."""
     if name not in HEADS:
-        raise choices("The head", name, HEADS)
+        raise invalid_choice("The head", name, HEADS)
     try:
         return HEADS[name](**options)
     except TypeError:

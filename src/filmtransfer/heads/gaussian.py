@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, Self
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, choices
+from ..errors import InputError, invalid_choice
 from .statistics import Statistics
 
 Divisor = Literal["n-1", "n"]
@@ -173,7 +173,7 @@ def memberships(labels: Tensor, classes: int, like: Tensor) -> Tensor:
 def divide_by(count: int | Tensor, divisor: Divisor) -> Any:
     """The covariance's divisor; a single example has no spread, so its 0 is divided by 1."""
     if divisor not in ("n-1", "n"):
-        raise choices("The covariance divisor", divisor, ("n-1", "n"))
+        raise invalid_choice("The covariance divisor", divisor, ("n-1", "n"))
     less = count - 1 if divisor == "n-1" else count
     return less.clamp(min=1) if isinstance(less, Tensor) else max(less, 1)
 
@@ -185,7 +185,7 @@ def log_prior(prior: Prior, counts: Tensor) -> Tensor:
             return torch.zeros(len(counts), dtype=torch.float64, device=counts.device)
         if prior == "empirical":
             return torch.log(counts.double() / counts.sum())
-        raise choices("The prior", prior, ("uniform", "empirical", "an array of C numbers"))
+        raise invalid_choice("The prior", prior, ("uniform", "empirical", "an array of C numbers"))
     given = torch.as_tensor(prior, dtype=torch.float64, device=counts.device)
     if given.shape != counts.shape or not bool((given > 0).all()) or not bool(given.isfinite().all()):
         raise InputError(
@@ -200,4 +200,4 @@ def rows_win(side: Side, rows: int, columns: int) -> bool:
         return rows <= columns
     if side in ("rows", "columns"):
         return side == "rows"
-    raise choices("The side", side, ("auto", "rows", "columns"))
+    raise invalid_choice("The side", side, ("auto", "rows", "columns"))

@@ -16,7 +16,7 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
-from ..errors import choices
+from ..errors import invalid_choice
 from . import lowrank
 from .gaussian import (
     CovarianceWeights,
@@ -49,7 +49,7 @@ class LDA(GaussianHead):
     ) -> None:
         super().__init__()
         if covariance not in ("task", "pooled"):
-            raise choices("The LDA covariance", covariance, ("task", "pooled"))
+            raise invalid_choice("The LDA covariance", covariance, ("task", "pooled"))
         self.weights = CovarianceWeights(start)
         self.covariance: Covariance = covariance
         self.divisor: Divisor = divisor

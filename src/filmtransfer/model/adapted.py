@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from ..backbones import Backbone, parts_below, walk
+from ..backbones import Backbone, run_parts, split_parts
 from ..data.pixels import PixelSpec, normalise
 from ..heads import GaussianHead
 from .body import Body, moving
@@ -43,7 +43,7 @@ class AdaptedModel(nn.Module):
         self.pixels: PixelSpec = replace(
             backbone.pixels, size=backbone.fit_size(image_size or backbone.pixels.size)
         )
-        self._below, self._above = parts_below(self.network, list(self.moving()))
+        self._below, self._above = split_parts(self.network, list(self.moving()))
         self._run = Compiled(self._walk) if self.hardware.compile else self._walk
 
     def moving(self) -> dict[str, nn.Parameter]:
@@ -63,7 +63,7 @@ class AdaptedModel(nn.Module):
         """Uint8 pixels (B, 3, S, S) → activations that no learning changes."""
         batch = normalise(pixels.to(self.backbone.device), self.pixels)
         with self.hardware.training_precision():
-            return walk(
+            return run_parts(
                 self.network, self._below, batch.contiguous(memory_format=self.backbone.memory_format)
             )
 
@@ -74,7 +74,7 @@ class AdaptedModel(nn.Module):
         return features.float() if features.dtype != torch.float64 else features
 
     def _walk(self, activations: Tensor) -> Tensor:
-        return walk(self.network, self._above, activations)
+        return run_parts(self.network, self._above, activations)
 
     def embed(self, pixels: Tensor) -> Tensor:
         """Features (B, D) of uint8 pixels (B, 3, S, S), with a graph if one is being recorded."""

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from .. import film
-from ..adapters import attach, options_of
+from ..adapters import attach, complete_options
 from ..backbones import Backbone
-from ..errors import UsageError, choices
+from ..errors import UsageError, invalid_choice
 from ..seeding import make_generator
 
 Train = Literal["adapter", "all", "none"]
@@ -40,13 +40,13 @@ class Body:
     ) -> Body:
         """After a look at the words; an adapter's options are completed."""
         if train not in TRAIN:
-            raise choices("train", train, TRAIN)
+            raise invalid_choice("train", train, TRAIN)
         if train != "adapter" and adapter != "film":
             raise UsageError(
                 f"train={train!r} learns no adapter, but {adapter!r} was named.",
                 "Leave one of them out, or say train='adapter'.",
             )
-        return cls(train, adapter, film_from, options_of(adapter, options))
+        return cls(train, adapter, film_from, complete_options(adapter, options))
 
     @property
     def folds(self) -> bool:

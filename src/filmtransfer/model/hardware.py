@@ -20,7 +20,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..errors import FitWarning, UnavailableError, UsageError, choices
+from ..errors import FitWarning, UnavailableError, UsageError, invalid_choice
 
 Precision = Literal["float32", "bfloat16"]
 PRECISIONS = ("float32", "bfloat16")
@@ -53,7 +53,7 @@ class Hardware:
         """From names; ``auto`` is a CUDA device, else Apple's, else the CPU."""
         place = find_device(device, local_rank)
         if precision not in PRECISIONS:
-            raise choices("The precision", precision, PRECISIONS)
+            raise invalid_choice("The precision", precision, PRECISIONS)
         if precision == "bfloat16" and not has_bfloat16(place.type):
             warnings.warn(
                 f"bfloat16 does not work on this {place.type}: float32 is used.", FitWarning, stacklevel=3
@@ -114,9 +114,9 @@ def find_device(name: str, local_rank: int = 0) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise choices("The device", name, ("auto", "cpu", "cuda", "cuda:N", "mps")) from None
+        raise invalid_choice("The device", name, ("auto", "cpu", "cuda", "cuda:N", "mps")) from None
     if device.type not in ("cpu", "cuda", "mps"):
-        raise choices("The device", name, ("auto", "cpu", "cuda", "cuda:N", "mps"))
+        raise invalid_choice("The device", name, ("auto", "cpu", "cuda", "cuda:N", "mps"))
     if (device.type == "cuda" and not cuda) or (device.type == "mps" and not mps):
         raise UnavailableError(f"There is no {device.type} device here.", "Use device 'cpu' or 'auto'.")
     if device.type == "cuda":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..backbones.weights import hub_answers
+from ..backbones.weights import hub_reachable
 from ..errors import InputError, UnavailableError, UpdateFileError, UsageError
 
 UPDATE = "update.safetensors"
@@ -46,7 +46,7 @@ def check_online(what: str) -> None:
     """Say at once that the hub cannot be reached; its client would try for most of a minute."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
         raise UnavailableError(f"{what}: HF_HUB_OFFLINE is set.", "Unset it to use the hub.")
-    if not hub_answers():
+    if not hub_reachable():
         raise UnavailableError(f"{what}: the hub cannot be reached.", "Try again with a network.")
 
 

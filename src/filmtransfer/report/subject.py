@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..data import Skipped
+from ..data import SkippedImage
 from ..formatting import count
 from ..heads import GaussianHead
 from ..model import Update
@@ -113,7 +113,7 @@ class Subject:
     head: GaussianHead
     update: Update
     sites: list[str] = field(default_factory=list)  # of FiLM, in the order of the network
-    skipped: list[Skipped] = field(default_factory=list)
+    skipped: list[SkippedImage] = field(default_factory=list)
     seconds: float | None = None  # of fine-tuning
     stored: int | None = None  # bytes of the update file
     strangers: Strangers | None = None

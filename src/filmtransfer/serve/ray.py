@@ -20,7 +20,7 @@ from fastapi import FastAPI
 
 from ..backbones import load_backbone
 from ..errors import MissingExtraError, UnavailableError, UsageError
-from ..processes import HERE, free_port, interruptible, is_loopback, only_one
+from ..processes import LOOPBACK, exclusive_folder, free_port, interruptible, is_loopback
 from ..training.torch_settings import prepare, usable_cores
 from .app import create_app
 from .engine.batcher import Batcher
@@ -81,7 +81,7 @@ def serve_on_ray(
     plan.listen.check()
     where = place(plan)
     check(plan, where, address)
-    with only_one(plan.folder, "fit serve"), ExitStack() as stack:
+    with exclusive_folder(plan.folder, "fit serve"), ExitStack() as stack:
         with closing(Store.open(where.database, where.objects)) as store:
             admin, link_token = admin_token(plan), own_token(store, plan.folder)
         task = Task(
@@ -103,7 +103,7 @@ def serve_on_ray(
         port = plan.listen.port or free_port()
         stack.enter_context(running(task, replicas, port))
         stack.enter_context(trainers(task, plan.workers))
-        url = f"http://{HERE}:{port}/"
+        url = f"http://{LOOPBACK}:{port}/"
         ready(
             {
                 "url": url,
@@ -193,7 +193,7 @@ def running(task: Task, replicas: int, port: int) -> Iterator[None]:
     )(serve.ingress(made)())
     serve.start(
         proxy_location=ProxyLocation.HeadOnly,
-        http_options=HTTPOptions(host=HERE, port=port),
+        http_options=HTTPOptions(host=LOOPBACK, port=port),
         logging_config=quiet,
     )
     try:

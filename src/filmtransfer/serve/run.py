@@ -24,7 +24,7 @@ import uvicorn
 from ..backbones import load_backbone
 from ..errors import InputError, UnavailableError, UsageError
 from ..files import write_atomically
-from ..processes import interruptible, is_loopback, only_one
+from ..processes import exclusive_folder, interruptible, is_loopback
 from ..training.torch_settings import usable_cores
 from .app import create_app
 from .engine.batcher import Batcher
@@ -116,7 +116,7 @@ class Plan:
 def serve(plan: Plan, say: Say, ready: Callable[[dict[str, Any]], None]) -> None:
     """Serve until Ctrl-C or SIGTERM; ``ready`` is told once, when requests are answered."""
     plan.listen.check()
-    with interruptible(), only_one(plan.folder, "fit serve"), ExitStack() as stack:
+    with interruptible(), exclusive_folder(plan.folder, "fit serve"), ExitStack() as stack:
         listener = stack.enter_context(plan.listen.socket())
         engine = Engine(load_backbone(plan.backbone, plan.weights))
         where = place(plan)

@@ -23,7 +23,7 @@ from typing import Any
 
 from ..backbones import Backbone, load_backbone
 from ..errors import FitError, InputError
-from ..processes import follow_parent
+from ..processes import terminate_with_parent
 from ..training.finetune.loop import Progress
 from ..training.torch_settings import prepare
 from .store import ConflictError, NotFoundError, Store, StoreGoneError, Training
@@ -169,7 +169,7 @@ def main(words: list[str] | None = None) -> int:
     args = options.parse_args(words)
     try:
         if not args.alone:
-            follow_parent()
+            terminate_with_parent()
         prepare(args.threads)
         store = Store.open(args.database, args.objects)
         worker = Worker(store, load_backbone(args.backbone, args.weights), lease=args.lease, poll=args.poll)

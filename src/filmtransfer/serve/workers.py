@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..processes import Child
+from ..processes import ChildProcess
 
 MODULE = "filmtransfer.serve.worker"
 LOOK_SECONDS = 0.5
 LIVED = 60.0  # seconds after which an end is bad luck and not a mistake that comes again at once
-PATIENCE = 60.0  # the longest wait before another one is started
+RELEASE_SECONDS = 60.0  # the longest wait before another one is started
 
 Say = Callable[[str], None]
 
@@ -48,16 +48,16 @@ class Workers:
         """One worker after the other, each with more patience if the last one died young."""
         wait = 1.0
         while not self.stop.is_set():
-            child, began = Child(MODULE, self.words, log, os.environ), time.monotonic()
+            child, began = ChildProcess(MODULE, self.words, log, os.environ), time.monotonic()
             try:
                 while child.alive() and not self.stop.wait(LOOK_SECONDS):
                     pass
                 if self.stop.is_set():
                     return
-                wait = 1.0 if time.monotonic() - began > LIVED else min(2 * wait, PATIENCE)
+                wait = 1.0 if time.monotonic() - began > LIVED else min(2 * wait, RELEASE_SECONDS)
                 self.say(
                     f"A worker ended ({child.last_line()}); another one starts in {wait:.0f} s. See {log}."
                 )
             finally:
-                child.end()
+                child.stop()
             self.stop.wait(wait)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..episodes import choose_split, trainable
+from ..episodes import choose_split, has_query_images
 from ..heads import SingularError
 from ..model import AdaptedModel
 from ..seeding import make_generator
@@ -62,7 +62,7 @@ def adapt(
     """Fine-tune on ``small`` images, then build the head from the full-size ``pixels``."""
     linear = model.head.name == "linear"
     nothing = settings.steps == 0 or not (model.moving() if linear else model.learned())
-    if nothing or not (linear or trainable(labels)):
+    if nothing or not (linear or has_query_images(labels)):
         history = History(stopped="done" if nothing else "one-shot")
         return Adapted(history, _configure(model, pixels, labels))
     start = snapshot(model)

@@ -14,7 +14,7 @@ from typing import Any
 from ..backbones import Backbone
 from ..data.pixels import MAX_SIZE
 from ..episodes import choose_split
-from ..errors import UsageError, choices
+from ..errors import UsageError, invalid_choice
 from ..model import Body
 from .baselines.batch import Cosine, Rule
 from .baselines.hyperrule import MARGIN, SMALL, HyperRule, resolution, schedule
@@ -109,7 +109,7 @@ class Settings:
         if not 0 <= settings.weight_decay < math.inf:
             raise UsageError(f"The weight decay cannot be {settings.weight_decay}.", "It is at least 0.")
         if settings.rule not in ("cosine", "hyperrule"):
-            raise choices("The rule", settings.rule, ("cosine", "hyperrule"))
+            raise invalid_choice("The rule", settings.rule, ("cosine", "hyperrule"))
         choose_split(settings.split, 0)  # says so if there is no such split
         settings.body()  # and if there is no such adapter
         return settings
@@ -156,7 +156,7 @@ PRESETS: dict[str, Settings] = {
 
 def preset(name: str) -> Settings:
     if name not in PRESETS:
-        raise choices("The preset", name, PRESETS)
+        raise invalid_choice("The preset", name, PRESETS)
     return PRESETS[name]
 
 

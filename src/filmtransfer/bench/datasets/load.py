@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from ...errors import choices
+from ...errors import invalid_choice
 from ...seeding import make_generator, permutation
 from .base import DataSet, Entry, Part, Raw
 from .cuts import CUTS, PUBLISHED, whole_parts
@@ -21,7 +21,7 @@ def load_set(name: str, root: str | Path, *, split: SetSplit = "official", seed:
     which are all there is, the training images are the 1000 of train800 and val200.
     """
     if split not in ("official", "random"):
-        raise choices("split", split, ("official", "random"))
+        raise invalid_choice("split", split, ("official", "random"))
     found = find(name, root)
     raw = found.read()
     entry = entry_of(name)

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from ...errors import InputError, choices
+from ...errors import InputError, invalid_choice
 from ...seeding import make_generator, permutation
 from .base import DataSet, Part, Raw
 from .cuts import COUNT, CUTS, Cut, complete, cut, whole_parts
@@ -32,7 +32,7 @@ def load_vtab(name: str, root: str | Path, *, split: VtabSplit = "official", see
     as TensorFlow Datasets stores it, which the authors of FiT used (cambridge-mlg/fit, tf_dataset_reader.py).
     """
     if split not in SPLITS:
-        raise choices("split", split, SPLITS)
+        raise invalid_choice("split", split, SPLITS)
     entry, found = entry_of(name), find(name, root)
     raw = found.read()
     notes = notes_on(raw, entry, found)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...errors import InputError, UpdateFileError, UsageError, choices
+from ...errors import InputError, UpdateFileError, UsageError, invalid_choice
 from ...files import write_atomically
 from ..cells import Row
 from ..layout import WRITERS, Cell, Count, Table
@@ -70,7 +70,7 @@ def orbit_runs(
     """The runs, task by task so that a table of one task is whole before the next; and what is left out."""
     for word in methods:
         if word not in METHODS:
-            raise choices("The method", word, METHODS)
+            raise invalid_choice("The method", word, METHODS)
     for name, value in (("users", users), ("tasks", tasks)):
         if value is not None and value < 1:
             raise UsageError(f"{name} cannot be {value}.", "It is a whole number of at least 1.")

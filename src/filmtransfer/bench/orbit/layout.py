@@ -17,7 +17,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ...data.images import Skipped, read_squares
+from ...data.images import SkippedImage, read_squares
 from ...data.pixels import SUFFIXES, PixelSpec
 from ...data.videos import VIDEO_SUFFIXES, frame_times, read_frames
 from ...errors import InputError, UsageError
@@ -59,7 +59,7 @@ class Video:
         except (OSError, ValueError, AttributeError) as error:
             raise InputError(f"{self.annotations} cannot be read ({str(error)[:80]}).") from None
 
-    def read(self, chosen: Sequence[int], spec: PixelSpec) -> tuple[list[Tensor | None], list[Skipped]]:
+    def read(self, chosen: Sequence[int], spec: PixelSpec) -> tuple[list[Tensor | None], list[SkippedImage]]:
         """Those frames as uint8 (3, S, S), None where one cannot be read; and why not."""
         if self.path.is_dir():
             paths = [self.frames[i] for i in chosen]
@@ -68,7 +68,7 @@ class Video:
         try:
             pictures = dict(zip(sorted(set(places)), read_frames(self.path, places), strict=True))
         except InputError as error:
-            return [None] * len(places), [Skipped(str(self.path), error.message)]
+            return [None] * len(places), [SkippedImage(str(self.path), error.message)]
         names = [f"{self.path} frame {place}" for place in places]
         return read_squares([pictures[place] for place in places], spec, names)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...data import PixelSpec
-from ...errors import InputError, UsageError, choices
+from ...errors import InputError, UsageError, invalid_choice
 from ...seeding import integer, make_generator, permutation
 from .layout import Thing, User, Video
 
@@ -69,7 +69,7 @@ def sample_task(user: User, asked: str, number: int, seed: int, protocol: Protoc
     """Task ``number`` of a user; the same for every method."""
     protocol = protocol or Protocol()
     if asked not in ASKED:
-        raise choices("The videos asked for", asked, ASKED)
+        raise invalid_choice("The videos asked for", asked, ASKED)
     if len(user.objects) < 2:
         raise InputError(
             f"{user.name} has {len(user.objects)} object{'s' * (len(user.objects) != 1)} that can be learned.",

@@ -18,7 +18,15 @@ import tomli_w
 from ... import __version__
 from ...data import LabelledImages
 from ...errors import InputError, UnavailableError, UsageError
-from ...processes import HERE, Child, Fork, free_port, interruptible, is_loopback, only_one
+from ...processes import (
+    LOOPBACK,
+    ChildProcess,
+    ForkedProcess,
+    exclusive_folder,
+    free_port,
+    interruptible,
+    is_loopback,
+)
 from ..certificates import KeysError
 from ..keys import check_client_keys, check_name
 from .environment import NODE_ID, STRANGE, environment, make_secret
@@ -90,7 +98,7 @@ def join(
         LabelledImages.from_any(test)
     place = Path(state).resolve()
     host, port = parse_address(membership.server)
-    with interruptible(), only_one(place, "client"):
+    with interruptible(), exclusive_folder(place, "client"):
         say(f"{membership.name}: {len(images.sources)} images of {len(images.classes)} classes.")
         config = {"data": str(Path(data).resolve()), "name": membership.name, "state": str(place)}
         for option, path in (("test", test), ("weights", weights)):
@@ -133,7 +141,7 @@ class SuperNodeRunner:
         self.wait = wait
         self.say = say
         self.node_file = place / "node_id"
-        self.executor: Fork | None = None
+        self.executor: ForkedProcess | None = None
         self.finished = False  # whether the server has said that this was all
         self.over = False
 
@@ -142,7 +150,7 @@ class SuperNodeRunner:
         port = free_port()
         secret = make_secret(self.place / "secret")
         words = [
-            "--superlink", self.membership.server, "--host", HERE, "--port", str(port),
+            "--superlink", self.membership.server, "--host", LOOPBACK, "--port", str(port),
             "--isolation", "process", "--superexec-auth-secret-file", str(self.place / "secret"),
             "--node-config", str(self.place / "node.toml"),
         ]  # fmt: skip
@@ -152,37 +160,37 @@ class SuperNodeRunner:
         else:
             words += ["--insecure"]
         around = self.around | {NODE_ID: self.node_file.read_text() if self.node_file.exists() else ""}
-        supernode = Child(f"{__package__}.supernode", words, self.place / "supernode.log", around)
+        supernode = ChildProcess(f"{__package__}.supernode", words, self.place / "supernode.log", around)
         try:
-            self.watch(supernode, ("client", f"{HERE}:{port}", secret, None))
+            self.watch(supernode, ("client", f"{LOOPBACK}:{port}", secret, None))
         finally:
             if self.executor:
-                self.executor.end()
-            supernode.end()
+                self.executor.stop()
+            supernode.stop()
 
-    def watch(self, supernode: Child, words: tuple[Any, ...]) -> None:
+    def watch(self, supernode: ChildProcess, words: tuple[Any, ...]) -> None:
         """Tell what SuperNode says; start the executor when it is connected, and not before."""
         self.executor = None
         self.refused, self.connected = False, False
         self.alone: float | None = None  # since when the server does not answer
         while supernode.alive():
-            for line in supernode.news():
+            for line in supernode.new_lines():
                 self.hear(line)
             if self.connected and self.executor is None:
                 from .executor import execute  # heavy, and of no use to a client that is refused
 
-                self.executor = Fork(execute, words, self.place / "clientapp.log", self.around)
+                self.executor = ForkedProcess(execute, words, self.place / "clientapp.log", self.around)
             if self.executor and not self.executor.alive():
                 raise UnavailableError(
                     f"A process of the client ended: {self.executor.last_line()}", f"See {self.executor.log}."
                 )
-            if self.executor and any(STRANGE in line for line in self.executor.news()):
+            if self.executor and any(STRANGE in line for line in self.executor.new_lines()):
                 raise InputError(STRANGE, f"Is it of another version? This is filmtransfer {__version__}.")
             self.lose_patience()
             if self.over:
                 return
             time.sleep(LOOK_SECONDS)
-        for line in supernode.news():
+        for line in supernode.new_lines():
             self.hear(line)
         if self.refused:
             raise KeysError(

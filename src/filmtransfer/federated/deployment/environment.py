@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ...processes import HERE
+from ...processes import LOOPBACK
 
 STRANGE = "The server sent another app than the one of this package."
 SECRET_HEADER = "x-filmtransfer-secret"
@@ -36,7 +36,8 @@ def environment(home: Path, host: str, poll: float) -> dict[str, str]:
     """Flower at home in our folder, silent towards the world, and never through a proxy to its own machine."""
     direct = ",".join(
         filter(
-            None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), HERE, "localhost", "::1", host)
+            None,
+            (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), LOOPBACK, "localhost", "::1", host),
         )
     )
     home.mkdir(parents=True, exist_ok=True)

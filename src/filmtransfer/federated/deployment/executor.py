@@ -20,7 +20,7 @@ from flwr.supercore.superexec.executor.types import ExecutionSpec, LaunchResult
 
 from ... import __version__
 from ...errors import InputError
-from ...processes import FORK, die_with_parent
+from ...processes import FORK, exit_with_parent
 from .environment import POLL, STRANGE, CappedSleep
 from .fab import digest
 
@@ -77,7 +77,7 @@ class WarmExecutor:
 
 def work(side: str, words: dict[str, Any]) -> None:
     """In the fork: Flower's worker for one message (or, on the server, for one run)."""
-    die_with_parent()
+    exit_with_parent()
     if side == "client":
         from flwr.supernode.runtime import run_clientapp
 

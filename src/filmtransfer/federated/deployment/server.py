@@ -17,7 +17,15 @@ from typing import Any
 import httpx
 
 from ...errors import FitError, InputError, UnavailableError, UpdateFileError, UsageError
-from ...processes import HERE, Child, Fork, interruptible, is_loopback, only_one, wait_for_port
+from ...processes import (
+    LOOPBACK,
+    ChildProcess,
+    ForkedProcess,
+    exclusive_folder,
+    interruptible,
+    is_loopback,
+    wait_for_port,
+)
 from ..app import RESULT, SAID
 from ..checkpoint import LINES, Checkpoint
 from ..keys import check_server_keys, public_keys
@@ -28,7 +36,7 @@ from .executor import execute
 
 START_SECONDS = 120.0
 LOOK_SECONDS = 1.0  # between two looks at clients and run
-ANYWHERE = {"0.0.0.0": HERE, "::": "::1"}
+ANYWHERE = {"0.0.0.0": LOOPBACK, "::": "::1"}
 
 Say = Callable[[str], None]
 Watch = Callable[[dict[str, Any]], None]
@@ -100,17 +108,17 @@ def serve(
     Checkpoint.load(place, plan)  # refuses a folder that holds another federation, before anything is started
     config = {"plan": plan.to_json(), "folder": str(place)}
     config |= {"test": _path(test), "weights": _path(weights)}
-    with interruptible(), only_one(place, "server"):
+    with interruptible(), exclusive_folder(place, "server"):
         wait_for_port(door.host, door.port)
         (place / RESULT).unlink(missing_ok=True)
         secret = make_secret(place / "secret")
-        children: list[Child | Fork] = []
+        children: list[ChildProcess | ForkedProcess] = []
         try:
             around = environment(place / "flower", ANYWHERE.get(door.host, door.host), poll)
             _run(door, place, secret, config, around, children, say, watch)
         finally:
             for child in reversed(children):
-                child.end()
+                child.stop()
     result: dict[str, Any] = json.loads((place / RESULT).read_text(encoding="utf-8"))
     if "error" in result:
         raise _KINDS.get(result["exit_code"], FederationEnded)(result["error"], result["hint"])
@@ -123,14 +131,14 @@ def _run(
     secret: bytes,
     config: Mapping[str, str],
     around: Mapping[str, str],
-    children: list[Child | Fork],
+    children: list[ChildProcess | ForkedProcess],
     say: Say,
     watch: Watch,
 ) -> None:
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = around[
         "NO_PROXY"
     ]  # the control speaks from this process
-    superlink = Child(
+    superlink = ChildProcess(
         f"{__package__}.superlink", _superlink_words(door, place), place / "superlink.log", around
     )
     children.append(superlink)
@@ -140,7 +148,7 @@ def _run(
             _admit(control, door.keys, say)
         control.stop_all()
         words = ("server", door.address, secret, str(door.authority) if door.authority else None)
-        children.append(Fork(execute, words, place / "serverapp.log", around))
+        children.append(ForkedProcess(execute, words, place / "serverapp.log", around))
         run = control.start(config)
         say(f"The server is open on {door.host}:{door.port}; its state is in {place}.")
         _follow(control, run, door, place, children, say, watch)
@@ -173,7 +181,7 @@ def _admit(control: ControlClient, folder: Path, say: Say) -> dict[str, bytes]:
     return keys
 
 
-def _wait_until_ready(control: ControlClient, superlink: Child) -> None:
+def _wait_until_ready(control: ControlClient, superlink: ChildProcess) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not control.ready():
         if not superlink.alive() or time.monotonic() > deadline:
@@ -188,7 +196,7 @@ def _follow(
     run: int,
     door: Endpoint,
     place: Path,
-    children: list[Child | Fork],
+    children: list[ChildProcess | ForkedProcess],
     say: Say,
     watch: Watch,
 ) -> None:

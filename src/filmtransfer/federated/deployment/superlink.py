@@ -21,7 +21,7 @@ from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...processes import follow_parent
+from ...processes import terminate_with_parent
 from .environment import SECRET_HEADER
 
 ROUTINE = ("/v1/control/list-runs", "/v1/control/list-nodes")
@@ -66,7 +66,7 @@ def _quiet(record: logging.LogRecord) -> bool:
 
 
 def main() -> None:
-    follow_parent()
+    terminate_with_parent()
     secret = Path(sys.argv[sys.argv.index("--superexec-auth-secret-file") + 1]).read_bytes()
     guard: Any = Guard
     extensions.get_middleware = lambda: (Middleware(guard, secret=secret),)

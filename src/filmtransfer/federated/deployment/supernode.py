@@ -18,14 +18,14 @@ from flwr.supernode.cli import flower_supernode
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from ...processes import follow_parent
+from ...processes import terminate_with_parent
 from .environment import NODE_ID, POLL, CappedSleep
 
 PAUSES = 4  # a server that was gone is found again after at most so many of the usual pauses
 
 
 def main() -> None:
-    follow_parent()
+    terminate_with_parent()
     poll = float(os.environ[POLL])
     loop: Any = start_client_internal
     loop.time = CappedSleep(poll)

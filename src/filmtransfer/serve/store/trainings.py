@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from ...errors import choices
+from ...errors import invalid_choice
 from .database import Database
 from .errors import ConflictError, no_such
 from .names import known_id, new_id, now, packed, plain
@@ -110,7 +110,7 @@ class Trainings:
 
     def end(self, id: str, worker: str, state: State, message: str) -> None:
         if state not in ENDS:
-            raise choices("The end of a training", state, ENDS)
+            raise invalid_choice("The end of a training", state, ENDS)
         with self.database.write() as connection:
             _end(connection, lock_running(connection, id, worker=worker), state, message)
 

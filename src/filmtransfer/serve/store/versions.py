@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
-from ...errors import choices
+from ...errors import invalid_choice
 from .database import Database
 from .errors import ConflictError, StoreDamagedError, no_such
 from .names import known_number, now, packed
@@ -38,7 +38,7 @@ class Versions:
         worker: str | None,
     ) -> Version:
         if source not in ("trained", "uploaded"):
-            raise choices("source", source, ("trained", "uploaded"))
+            raise invalid_choice("source", source, ("trained", "uploaded"))
         said, digest = packed(summary), hashlib.sha256(content).hexdigest()
         with self.database.read() as connection:
             find_user(connection, user)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...adapters import noah
 from ...adapters.search import search
-from ...adapters.subnets import Space, Subnet
+from ...adapters.subnets import SearchSpace, Subnet
 from ...backbones import Backbone
 from ...heads import make_head
 from ...model import AdaptedModel, Body, Hardware
@@ -70,4 +70,4 @@ def find_subnet(
 
 
 # The limit is in proportion to the network: ViT-B/16 has 12 blocks of width 768.
-_REFERENCE = Space(12, 768).parameter_count(((8, 8, 8),) * 12)
+_REFERENCE = SearchSpace(12, 768).parameter_count(((8, 8, 8),) * 12)

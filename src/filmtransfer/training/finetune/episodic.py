@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from ...episodes import Episode, choose_split, episodes, trainable
+from ...episodes import Episode, choose_split, episodes, has_query_images
 from ...errors import InputError
 from ...model import AdaptedModel
 from ..presets import Settings
@@ -45,7 +45,7 @@ def finetune(
         raise InputError(
             "All images are of one class.", "An episode needs two classes to tell from each other."
         )
-    if not trainable(labels):
+    if not has_query_images(labels):
         return History(stopped="one-shot")
     if tasks is None:
         split = choose_split(settings.split, len(labels))
