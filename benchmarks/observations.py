@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from filmtransfer.bench.recipe import load_recipe
-from filmtransfer.bench.store import read
-from filmtransfer.bench.sweep import collect
+from filmtransfer.bench.results import read_results
+from filmtransfer.bench.sweep import collect_rows
 from filmtransfer.training.assess.evaluation import mean_interval
 
 RESULTS = Path(__file__).parent / "results"
@@ -23,7 +23,7 @@ Cells = dict[tuple[str, Any], float]
 
 
 def rows_of(recipe: str) -> list[dict[str, Any]]:
-    return collect(load_recipe(recipe).runs(), read(RESULTS / recipe / "results.jsonl")).rows
+    return collect_rows(load_recipe(recipe).runs(), read_results(RESULTS / recipe / "results.jsonl")).rows
 
 
 def cells(rows: list[dict[str, Any]], **wanted: Any) -> Cells:

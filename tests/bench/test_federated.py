@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from filmtransfer.bench import drawing, federations
-from filmtransfer.bench.figures import draw
-from filmtransfer.bench.layout import Cell, Count, Table, comma_separated, latex, markdown
-from filmtransfer.bench.page import page
+from filmtransfer.bench import federations, plotting
+from filmtransfer.bench.figures import draw_figure
+from filmtransfer.bench.html_page import render_page
 from filmtransfer.bench.published import lookup
-from filmtransfer.bench.recipe import KEYS, Run, known, load_recipe, parse
+from filmtransfer.bench.recipe import KEYS, Run, load_recipe, parse_recipe, recipe_names
 from filmtransfer.bench.report import write_report
-from filmtransfer.bench.run import run
-from filmtransfer.bench.store import read
-from filmtransfer.bench.sweep import Sweep, collect
-from filmtransfer.bench.tables import build
+from filmtransfer.bench.result_table import Cell, Count, ResultTable, to_csv, to_latex, to_markdown
+from filmtransfer.bench.results import read_results
+from filmtransfer.bench.run import compute_result
+from filmtransfer.bench.sweep import SweepResult, collect_rows
+from filmtransfer.bench.tables import build_tables
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.federated import plan as plans
 from filmtransfer.federated.plan import Plan, from_settings, named
 from tests.bench.test_figures import seen
-from tests.bench.test_page import Reader
+from tests.bench.test_html_page import Reader
 
 FILM = 11_648  # of BiT-M-R50x1
 BIT = 23_500_352 + 100 * 2049  # with the linear head of 100 classes
@@ -84,7 +84,7 @@ def whole(**more: Any) -> list[dict[str, Any]]:
     ]
 
 
-def cell_at(table: Table, line: tuple[str, ...], column: str) -> Cell | Count | None:
+def cell_at(table: ResultTable, line: tuple[str, ...], column: str) -> Cell | Count | None:
     lines = [tuple(head) for head in table.row_heads]
     return table.cells[lines.index(line)][list(table.column_heads).index(column)]
 
@@ -97,8 +97,8 @@ def test_keys_of_other_runs_are_those_of_yesterday():
     results = Path(__file__).parents[2] / "benchmarks" / "results"
     for name in ("few_shot_small", "splits_small"):
         file = results / name / "results.jsonl"
-        rows = read(file).rows
-        made = collect(load_recipe(name).runs(), read(file))
+        rows = read_results(file).rows
+        made = collect_rows(load_recipe(name).runs(), read_results(file))
         assert len(made.rows) == len(rows) > 30
         for key, line in rows.items():
             assert Run(line["settings"]).key == key
@@ -233,7 +233,7 @@ def test_bounds_are_run_once_for_all_algorithms():
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in known() if load_recipe(name).table.startswith("federated")]
+    "name", [name for name in recipe_names() if load_recipe(name).table.startswith("federated")]
 )
 def test_every_federated_recipe_has_plans(name):
     for one in load_recipe(name).runs():
@@ -276,9 +276,9 @@ shots = 2
     ],
 )
 def test_a_mistake_is_said_before_anything_is_run(old, new, says):
-    assert len(parse(OWN, "own.toml").runs()) == 1
+    assert len(parse_recipe(OWN, "own.toml").runs()) == 1
     with pytest.raises(UsageError, match=says):
-        parse(OWN.replace(old, new), "own.toml").runs()
+        parse_recipe(OWN.replace(old, new), "own.toml").runs()
 
 
 def test_a_federated_run_is_handed_on(monkeypatch, tmp_path):
@@ -287,14 +287,14 @@ def test_a_federated_run_is_handed_on(monkeypatch, tmp_path):
     monkeypatch.setattr(
         federated_run, "run", lambda settings, root: {"accuracy": 0.5, "root": root, **settings}
     )
-    assert run(settings(), tmp_path) == {"accuracy": 0.5, "root": tmp_path, **settings()}
+    assert compute_result(settings(), tmp_path) == {"accuracy": 0.5, "root": tmp_path, **settings()}
 
 
 # Tables.
 
 
 def test_clients_by_shots_between_the_bounds_beside_the_paper():
-    table, cost = build("federated", whole(), "Mine")
+    table, cost = build_tables("federated", whole(), "Mine")
     assert (table.title, list(table.row_names)) == ("Mine", ["clients", "shots"])
     assert [tuple(head) for head in table.row_heads] == [
         (c, s) for c in ("10", "50") for s in ("2", "5", "10")
@@ -314,19 +314,19 @@ def test_clients_by_shots_between_the_bounds_beside_the_paper():
     assert any("60 rounds, 5 clients a round, 10 steps a client, 400 steps" in note for note in table.notes)
     assert not any(note.startswith("The paper") for note in table.notes), "as there"
     assert "global FL above its lower bound: 6 of 6." in table.notes
-    assert "nan" not in markdown(table) + comma_separated(table) + latex(table)
+    assert "nan" not in to_markdown(table) + to_csv(table) + to_latex(table)
     assert cost.title == "What was sent"
 
 
 def test_where_a_federation_is_below_its_lower_bound_is_said():
     rows = [row(0.5, "lower"), row(0.4), row(0.5, "lower", clients=10), row(0.6, clients=10)]
-    table, _ = build("federated", rows)
+    table, _ = build_tables("federated", rows)
     assert "global FL above its lower bound: 1 of 2 (not: 50 clients, 5 shots)." in table.notes
 
 
 def test_quickdraw_of_another_size_says_so():
     more = {"dataset": "quickdraw", "backbone": "efficientnet_lite0", "preset": "small"}
-    table, _ = build("federated", [row(0.3, **more), row(0.2, "lower", **more)])
+    table, _ = build_tables("federated", [row(0.3, **more), row(0.2, "lower", **more)])
     assert cell_at(table, ("50", "5"), "global FL").published.printed == "40.7"  # of 120 rounds
     assert cell_at(table, ("50", "5"), "personalized lower").published.printed == "48.8"
     assert "The paper: 35 classes a client, 120 rounds." in table.notes
@@ -334,12 +334,12 @@ def test_quickdraw_of_another_size_says_so():
 
 
 def test_quickdraw_of_60_rounds_stands_beside_those():
-    table, _ = build("federated", [row(0.3, dataset="quickdraw", preset="quickdraw", rounds=60)])
+    table, _ = build_tables("federated", [row(0.3, dataset="quickdraw", preset="quickdraw", rounds=60)])
     assert cell_at(table, ("50", "5"), "global FL").published.printed == "40.8"
 
 
 def test_sets_that_the_paper_has_not():
-    table, cost = build("federated", whole(dataset="cifar10", backbone="efficientnet_lite0"))
+    table, cost = build_tables("federated", whole(dataset="cifar10", backbone="efficientnet_lite0"))
     assert not any(cell.published for line in (*table.cells, *cost.cells) for cell in line if cell)
     assert "Backbone: efficientnet_lite0." in table.caption
 
@@ -348,7 +348,7 @@ def test_several_sets_and_methods_have_tables_of_their_own():
     rows = [
         row(0.5, dataset=d, method=m) for d in ("cifar10", "quickdraw") for m in ("FiT-ProtoNets", "FiT-LDA")
     ]
-    *tables, cost = build("federated", rows, "T")
+    *tables, cost = build_tables("federated", rows, "T")
     assert [t.title for t in tables] == [
         f"T: {d}, {m}" for d in ("cifar10", "quickdraw") for m in ("FiT-LDA", "FiT-ProtoNets")
     ]
@@ -357,7 +357,7 @@ def test_several_sets_and_methods_have_tables_of_their_own():
 
 def test_compressed_runs_stand_beside_the_others():
     rows = [row(0.5 - i / 100, compression=c) for i, c in enumerate(("none", "float16", "int8"))]
-    table, cost = build("federated", rows)
+    table, cost = build_tables("federated", rows)
     assert list(table.column_heads[:3]) == ["global float32", "global float16", "global int8"]
     assert [bool(cell.published) for cell in table.cells[0][:3]] == [True, False, False]
     assert [str(cell_at(cost, tuple(h), "bytes a number")) for h in cost.row_heads] == [
@@ -373,7 +373,7 @@ def test_fedavg_against_fedprox():
         for algorithm, accuracy in (("fedprox", 0.47), ("fedavg", 0.45))
         for seed in (0, 1, 2)
     ]
-    table, _ = build("federated_algorithms", rows)
+    table, _ = build_tables("federated_algorithms", rows)
     assert list(table.column_heads[:3]) == ["global FedAvg", "global FedProx", "global FedProx − FedAvg"]
     average, prox, difference = table.cells[0][:3]
     assert (average.published.printed, prox.published.printed) == ("49.3", "50.1")
@@ -388,7 +388,7 @@ def test_bit_against_fit():
         for s in (0, 1)
         for c in (50, 100)
     ]
-    table, cost = build("federated_methods", rows)
+    table, cost = build_tables("federated_methods", rows)
     assert list(table.column_heads) == ["global BiT", "global FiT-ProtoNets", "personalized FiT-ProtoNets"]
     assert cell_at(table, ("50", "5"), "global BiT").published.printed == "75.6"
     assert cell_at(table, ("100", "5"), "global FiT-ProtoNets").published.printed == "76.5"
@@ -400,12 +400,12 @@ def test_bit_against_fit():
     said = [[str(cell) for cell in line] for line in cost.cells]
     assert said[0][:3] == ["23,705,252", "237 (237M)", "14,223 (14B)"]
     assert said[1] == ["11,648", "0.12 (0.1M)", "6.99 (7M)", "0.47", "14.0", "14.0", "4.00"]
-    assert "237M" in comma_separated(cost)
+    assert "237M" in to_csv(cost)
 
 
 def test_some_of_the_classes_are_not_the_papers_task():
-    table, _ = build("federated", [row()])
-    fewer, _ = build("federated", [row(classes=50)])
+    table, _ = build_tables("federated", [row()])
+    fewer, _ = build_tables("federated", [row(classes=50)])
     assert any(cell and cell.published for cell in table.cells[0])
     assert not any(cell and cell.published for cell in fewer.cells[0])
 
@@ -413,7 +413,7 @@ def test_some_of_the_classes_are_not_the_papers_task():
 def test_many_methods_have_a_line_each():
     names = [f"FiT-ProtoNets {word}" for word in ("a", "b", "c", "d")]
     rows = [row(0.7, method=m, clients=c) for m in ("FiT-ProtoNets", "BiT", *names) for c in (50, 100)]
-    table, _ = build("federated_methods", rows)
+    table, _ = build_tables("federated_methods", rows)
     assert list(table.column_heads) == ["global", "personalized"]
     assert tuple(table.row_heads[0]) == ("50", "5", "BiT")
     assert len(table.row_heads) == 12
@@ -422,29 +422,29 @@ def test_many_methods_have_a_line_each():
 
 
 def test_what_was_sent_overall_stands_beside_the_same_number_of_rounds_only():
-    _, cost = build("federated", [row(rounds=30)])
+    _, cost = build_tables("federated", [row(rounds=30)])
     assert [bool(cell.published) for cell in cost.cells[0][1:3]] == [True, False]
 
 
 def test_runs_that_differ_are_not_averaged():
     with pytest.raises(InputError, match="differ in rounds"):
-        build("federated", [row(seed=0), row(seed=1, rounds=20)])
+        build_tables("federated", [row(seed=0), row(seed=1, rounds=20)])
 
 
 @pytest.mark.parametrize("name", ["federated", "federated_algorithms", "federated_methods"])
 def test_tables_of_little(name):
-    assert build(name, []) == []
+    assert build_tables(name, []) == []
     for rows in ([row()], [row(result={"personalized": None})], [row(seed=1), row(0.4, "upper")]):
-        for table in build(name, rows):
-            assert "nan" not in markdown(table)
+        for table in build_tables(name, rows):
+            assert "nan" not in to_markdown(table)
     bare = row()
     bare["result"] = {"accuracy": 0.5}
-    (table,) = build(name, [bare])
+    (table,) = build_tables(name, [bare])
     assert len(table.column_heads) == 1
 
 
 def test_a_bound_alone_is_a_table_without_cost():
-    (table,) = build("federated", [row(0.5, "lower")])
+    (table,) = build_tables("federated", [row(0.5, "lower")])
     assert list(table.column_heads) == ["global lower", "personalized lower"]
 
 
@@ -477,7 +477,7 @@ PICTURES = {
 def drawn(monkeypatch) -> dict[str, Any]:
     """What the last figure says."""
     words: dict[str, Any] = {}
-    save = drawing.save
+    save = plotting.figure_png
 
     def look(figure: Any) -> bytes:
         words["legend"] = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
@@ -492,18 +492,18 @@ def drawn(monkeypatch) -> dict[str, Any]:
         ]
         return save(figure)
 
-    monkeypatch.setattr(drawing, "save", look)
+    monkeypatch.setattr(plotting, "figure_png", look)
     return words
 
 
 @pytest.mark.parametrize("figure", ["communication", "spread"])
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_figure_is_a_picture(name, figure):
-    seen(draw(figure, PICTURES[name]))
+    seen(draw_figure(figure, PICTURES[name]))
 
 
 def test_the_papers_figure(drawn):
-    seen(draw("communication", PICTURES["papers"]))
+    seen(draw_figure("communication", PICTURES["papers"]))
     assert drawn["legend"] == ["2 shots", "5 shots", "10 shots", "upper bound", "lower bound"]
     assert drawn["panels"] == 4
     assert drawn["x"] == {"millions of numbers sent"}
@@ -512,76 +512,78 @@ def test_the_papers_figure(drawn):
 
 
 def test_ways_to_federate_are_compared_shot_by_shot(drawn):
-    seen(draw("communication", PICTURES["algorithms"]))
+    seen(draw_figure("communication", PICTURES["algorithms"]))
     assert drawn["legend"][:2] == ["FiT-ProtoNets, FedAvg", "FiT-ProtoNets, median"]
     assert drawn["panels"] == 2 * 3 * 2
-    seen(draw("communication", PICTURES["compressions"]))
+    seen(draw_figure("communication", PICTURES["compressions"]))
     assert drawn["x"] == {"millions of bytes sent"}
     assert len(drawn["legend"]) == 4
 
 
 def test_fedprox_lies_on_fedavg_and_is_left_to_the_table(drawn):
     proximal = [r for r in whole(algorithm="fedprox") if r["settings"]["bound"] == "federated"]
-    seen(draw("communication", whole() + proximal))
+    seen(draw_figure("communication", whole() + proximal))
     assert drawn["legend"][:3] == ["2 shots", "5 shots", "10 shots"]
-    seen(draw("communication", proximal))
+    seen(draw_figure("communication", proximal))
     assert drawn["legend"][:3] == ["2 shots", "5 shots", "10 shots"], "but alone it is drawn"
 
 
 def test_bit_is_a_thousand_times_further_to_the_right(drawn):
-    seen(draw("communication", PICTURES["BiT"]))
+    seen(draw_figure("communication", PICTURES["BiT"]))
     assert drawn["scale"] == "log"
     assert drawn["x"] == {"numbers sent"}
     assert drawn["y"] == ["2 shots\nglobal accuracy, %", "5 shots\nglobal accuracy, %"]
 
 
 def test_clients_of_every_bound(drawn):
-    seen(draw("spread", PICTURES["papers"]))
+    seen(draw_figure("spread", PICTURES["papers"]))
     assert drawn["legend"] == ["lower bound", "federated", "upper bound"]
-    seen(draw("spread", [row(0.5, "lower")]))
+    seen(draw_figure("spread", [row(0.5, "lower")]))
     assert drawn["legend"] == ["lower bound"]
 
 
 @pytest.mark.parametrize("figure", ["communication", "spread"])
 def test_every_run_counts(figure):
-    before = seen(draw(figure, PICTURES["papers"]))
+    before = seen(draw_figure(figure, PICTURES["papers"]))
     changed = [*PICTURES["papers"]]
     place = changed[-1]["settings"]
     changed[-1] = row(0.1, **{k: place[k] for k in ("bound", "clients", "shots", "seed")})
-    after = seen(draw(figure, changed))
+    after = seen(draw_figure(figure, changed))
     assert before.shape != after.shape or (before != after).any()
-    assert (seen(draw(figure, PICTURES["papers"])) == before).all(), "and nothing else"
+    assert (seen(draw_figure(figure, PICTURES["papers"])) == before).all(), "and nothing else"
 
 
 def test_no_picture_of_nothing():
     for figure in ("communication", "spread"):
-        assert draw(figure, []) is None
+        assert draw_figure(figure, []) is None
         assert (
-            draw(figure, [{"settings": {"dataset": "a", "method": "BiT"}, "result": {"curve": [[0, 0.1]]}}])
+            draw_figure(
+                figure, [{"settings": {"dataset": "a", "method": "BiT"}, "result": {"curve": [[0, 0.1]]}}]
+            )
             is None
         )
-    assert draw("communication", [row(0.5, "lower")]) is None
-    assert draw("communication", [row(result={"curve": []})]) is None
-    assert draw("spread", [row(result={"clients_accuracy": None})]) is None
-    assert draw("curves", [row()]) is None
+    assert draw_figure("communication", [row(0.5, "lower")]) is None
+    assert draw_figure("communication", [row(result={"curve": []})]) is None
+    assert draw_figure("spread", [row(result={"clients_accuracy": None})]) is None
+    assert draw_figure("curves", [row()]) is None
 
 
 def test_a_seed_that_was_stopped_early():
     short = row(0.5, seed=1)
     short["result"]["curve"] = short["result"]["curve"][:3]
-    seen(draw("communication", [row(), short]))
-    seen(draw("communication", [short, row()]))
+    seen(draw_figure("communication", [row(), short]))
+    seen(draw_figure("communication", [short, row()]))
 
 
 def test_one_evaluation_at_the_end_is_enough():
     last = row()
     last["result"]["curve"] = last["result"]["curve"][-1:]
-    seen(draw("communication", [last]))
+    seen(draw_figure("communication", [last]))
 
 
 def test_the_page_of_a_federation(tmp_path):
     recipe = load_recipe("federated_cifar100")
-    files = {f.name for f in write_report(recipe, Sweep(whole()), tmp_path)}
+    files = {f.name for f in write_report(recipe, SweepResult(whole()), tmp_path)}
     assert {"table.md", "table_2.md", "communication.png", "spread.png", "index.html"} <= files
     text = Reader((tmp_path / "index.html").read_text(encoding="utf-8")).text
     for words in (
@@ -593,5 +595,5 @@ def test_the_page_of_a_federation(tmp_path):
     ):
         assert words in text
     assert "0.6 hours" in text
-    assert page(recipe, Sweep([row(method="BiT")]), [], {}).count("None") == 0
+    assert render_page(recipe, SweepResult([row(method="BiT")]), [], {}).count("None") == 0
     json.dumps(whole())  # a row is a line of the results file

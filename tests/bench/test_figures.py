@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from filmtransfer.bench import drawing
-from filmtransfer.bench.figures import draw
+from filmtransfer.bench import plotting
+from filmtransfer.bench.figures import draw_figure
 from filmtransfer.errors import MissingExtraError
 from tests.bench.tiny import row
 
@@ -83,20 +83,20 @@ def seen(content: bytes | None) -> np.ndarray:
 def legends(monkeypatch) -> list[str]:
     """The words of the last figure's legend."""
     words: list[str] = []
-    save = drawing.save
+    save = plotting.figure_png
 
     def look(figure: Any) -> bytes:
         words[:] = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
         return save(figure)
 
-    monkeypatch.setattr(drawing, "save", look)
+    monkeypatch.setattr(plotting, "figure_png", look)
     return words
 
 
 @cache
 def whole(name: str) -> np.ndarray:
     """The picture of all its rows."""
-    return seen(draw(name, ROWS[name]))
+    return seen(draw_figure(name, ROWS[name]))
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -106,20 +106,20 @@ def test_a_figure_is_a_picture(name):
 
 @pytest.mark.parametrize("name", ROWS)
 def test_one_run_is_enough_and_none_is_no_picture(name):
-    seen(draw(name, ROWS[name][:1]))
-    assert draw(name, []) is None
+    seen(draw_figure(name, ROWS[name][:1]))
+    assert draw_figure(name, []) is None
 
 
 @pytest.mark.parametrize("name", ["curves", "film", "bodies", "splits"])
 def test_rows_that_have_nothing_of_it_are_no_picture(name):
-    assert draw(name, [row(split="auto", result={"film": {}, "curve": []})]) is None
+    assert draw_figure(name, [row(split="auto", result={"film": {}, "curve": []})]) is None
 
 
 def test_rows_without_shots_have_no_figure_by_shots():
     vtab = [{**r, "settings": {k: v for k, v in r["settings"].items() if k != "shots"}} for r in few_shot()]
-    assert draw("size", vtab) is None
-    assert draw("shots", vtab) is None
-    assert (seen(draw("shots", [*vtab, *few_shot()])) == whole("shots")).all(), (
+    assert draw_figure("size", vtab) is None
+    assert draw_figure("shots", vtab) is None
+    assert (seen(draw_figure("shots", [*vtab, *few_shot()])) == whole("shots")).all(), (
         "and do not disturb the others"
     )
 
@@ -135,7 +135,7 @@ def test_every_run_counts(name):
         "film": {k: [0, 1, 2, 3, 9] for k in FILM},
     }
     changed[-1] = {**changed[-1], "result": {**changed[-1]["result"], **other}}
-    after = seen(draw(name, changed))
+    after = seen(draw_figure(name, changed))
     assert before.shape != after.shape or (before != after).any()
 
 
@@ -144,14 +144,14 @@ def test_a_method_that_the_first_set_lacks_is_in_the_legend(legends):
         r for r in few_shot() if (r["settings"]["dataset"], r["settings"]["method"]) != ("cifar10", "BiT")
     ]
     for name in ("size", "shots"):
-        seen(draw(name, rows))
+        seen(draw_figure(name, rows))
         assert sorted(legends) == ["BiT", "FiT-LDA"], name
 
 
 @pytest.mark.parametrize("name", ["size", "shots", "curves", "bodies", "splits"])
 def test_with_holes(name):
     """Every third run is missing, and with it some combinations."""
-    seen(draw(name, [r for i, r in enumerate(ROWS[name]) if i % 3 and i != 5]))
+    seen(draw_figure(name, [r for i, r in enumerate(ROWS[name]) if i % 3 and i != 5]))
 
 
 def test_a_curve_that_ended_early():
@@ -159,27 +159,31 @@ def test_a_curve_that_ended_early():
         row(0.3, seed=0, result={"curve": [[0, 0.1], [1, 0.3]]}),
         row(0.6, seed=1, result={"curve": [[0, 0.1], [1, 0.4], [40, 0.6]]}),
     ]
-    seen(draw("curves", rows))
-    seen(draw("curves", rows[::-1]))
+    seen(draw_figure("curves", rows))
+    seen(draw_figure("curves", rows[::-1]))
 
 
 def test_more_methods_than_colours(legends):
     names = [f"method {i}" for i in range(11)]
-    seen(draw("shots", [row(0.5, name, shots=shots) for name in names for shots in (1, "all")]))
+    seen(draw_figure("shots", [row(0.5, name, shots=shots) for name in names for shots in (1, "all")]))
     assert legends == names
 
 
 def test_sets_of_different_depth():
     """FiLM from a later stage on has fewer sites."""
     short = {k: v for k, v in FILM.items() if "blocks.1" in k}
-    seen(draw("film", [row(dataset="a", result={"film": FILM}), row(dataset="b", result={"film": short})]))
+    seen(
+        draw_figure(
+            "film", [row(dataset="a", result={"film": FILM}), row(dataset="b", result={"film": short})]
+        )
+    )
 
 
 def test_figures_are_closed_again():
     from matplotlib import pyplot
 
-    draw("bodies", ROWS["bodies"])
-    draw("film", ROWS["film"])
+    draw_figure("bodies", ROWS["bodies"])
+    draw_figure("film", ROWS["film"])
     assert pyplot.get_fignums() == []
 
 
@@ -193,5 +197,5 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingExtraError, match=r"filmtransfer\[report\]"):
-        draw("shots", ROWS["shots"])
+        draw_figure("shots", ROWS["shots"])
     assert "matplotlib" in sys.modules

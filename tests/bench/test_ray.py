@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from filmtransfer.bench.recipe import Run
-from filmtransfer.bench.sweep import Outcome, sweep
+from filmtransfer.bench.sweep import RunOutcome, run_sweep
 from filmtransfer.bench.workers import RayWorkers
 from filmtransfer.cli import main
 from filmtransfer.errors import UnavailableError, UsageError
@@ -177,7 +177,7 @@ def test_a_sweep_on_two_machines_of_which_one_is_lost(cluster, root, tmp_path, c
     class Unlucky(RayWorkers):
         """Pulls the plug while both machines compute."""
 
-        def next(self) -> Outcome:
+        def next(self) -> RunOutcome:
             if not pulled:
                 pulled.append(self.slots)
                 cluster.lose_node()
@@ -207,7 +207,7 @@ def test_a_sweep_on_two_machines_of_which_one_is_lost(cluster, root, tmp_path, c
 
     # The rows are those of this machine.
     runs = [Run(row["settings"]) for row in found["rows"]]
-    here = sweep(runs, tmp_path / "here.jsonl", lambda: HereWorkers(root)).rows
+    here = run_sweep(runs, tmp_path / "here.jsonl", lambda: HereWorkers(root)).rows
     assert len(here) == 8
     for a, b in zip(found["rows"], here, strict=True):
         assert a["key"] == b["key"]

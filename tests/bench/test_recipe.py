@@ -11,10 +11,19 @@ from hypothesis import strategies as st
 
 from filmtransfer import FewShotClassifier
 from filmtransfer.backbones import backbone_facts
-from filmtransfer.bench import figures, page, tables
+from filmtransfer.bench import figures, html_page, tables
 from filmtransfer.bench.datasets import DATASETS, VTAB
 from filmtransfer.bench.methods import METHODS
-from filmtransfer.bench.recipe import BESIDE, CHOICES, FIGURES, KEYS, Run, known, load_recipe, parse
+from filmtransfer.bench.recipe import (
+    BESIDE,
+    CHOICES,
+    FIGURES,
+    KEYS,
+    Run,
+    load_recipe,
+    parse_recipe,
+    recipe_names,
+)
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.federated import plan
 from filmtransfer.training.presets import PRESETS
@@ -37,16 +46,18 @@ shots = 5
 
 
 def settings_of(text: str, method: str) -> dict:
-    return next(dict(r.settings) for r in parse(text, "own.toml").runs() if r.settings["method"] == method)
+    return next(
+        dict(r.settings) for r in parse_recipe(text, "own.toml").runs() if r.settings["method"] == method
+    )
 
 
 def test_there_is_a_recipe_for_each_experiment_of_the_paper():
     assert {"few_shot", "few_shot_small", "splits", "splits_small", "vtab", "vtab_v2m", "adapters"} <= {
-        *known()
+        *recipe_names()
     }
 
 
-@pytest.mark.parametrize("name", known())
+@pytest.mark.parametrize("name", recipe_names())
 def test_a_packaged_recipe_names_only_what_there_is(name):
     recipe = load_recipe(name)
     runs = recipe.runs()
@@ -65,7 +76,7 @@ def test_a_packaged_recipe_names_only_what_there_is(name):
         assert s.keys() <= KEYS
 
 
-@pytest.mark.parametrize("name", known())
+@pytest.mark.parametrize("name", recipe_names())
 def test_the_estimator_takes_what_a_packaged_recipe_says(name):
     seen = {str({k: v for k, v in r.settings.items() if k in CHOICES}): r for r in load_recipe(name).runs()}
     for run in seen.values():
@@ -75,8 +86,8 @@ def test_the_estimator_takes_what_a_packaged_recipe_says(name):
 
 
 def test_every_table_and_figure_has_its_maker_and_its_words():
-    assert {*figures.FIGURES} == {*figures.NEEDS} == {*page.WORDS} == {*FIGURES}
-    used = [load_recipe(name) for name in known()]
+    assert {*figures.FIGURES} == {*figures.NEEDS} == {*html_page.FIGURE_TITLES} == {*FIGURES}
+    used = [load_recipe(name) for name in recipe_names()]
     assert {recipe.table for recipe in used} == {*tables.TABLES}
     assert {figure for recipe in used for figure in recipe.figures} == {*FIGURES}
 
@@ -124,7 +135,7 @@ def test_what_a_preset_says_belongs_to_a_run(monkeypatch):
     after = {name: Run({"preset": name}).key for name in PRESETS}
     assert [name for name in PRESETS if before[name] != after[name]] == ["paper"]
     with pytest.raises(UsageError, match="preset cannot be 'slow'"):
-        parse(OWN + 'preset = "slow"\n', "own.toml").runs()
+        parse_recipe(OWN + 'preset = "slow"\n', "own.toml").runs()
 
 
 def test_the_same_settings_in_two_recipes_are_one_run():
@@ -133,15 +144,17 @@ def test_the_same_settings_in_two_recipes_are_one_run():
         .replace("shots = 5", "")
         .replace("seed = [0, 1]", "seed = [0, 1]\nshots = [5]")
     )
-    assert {run.key for run in parse(OWN, "a").runs()} == {run.key for run in parse(other, "b").runs()}
+    assert {run.key for run in parse_recipe(OWN, "a").runs()} == {
+        run.key for run in parse_recipe(other, "b").runs()
+    }
 
 
 def test_a_point_that_occurs_twice_is_run_once():
-    assert len(parse(OWN.replace("[0, 1]", "[0, 1, 0]"), "own.toml").runs()) == 4
+    assert len(parse_recipe(OWN.replace("[0, 1]", "[0, 1, 0]"), "own.toml").runs()) == 4
 
 
 def test_one_seed_is_whole_before_the_next_begins():
-    runs = parse(OWN, "own.toml").runs()
+    runs = parse_recipe(OWN, "own.toml").runs()
     assert [run.settings["seed"] for run in runs] == [0, 0, 1, 1]
     assert str(runs[0]) == "cifar10 5 shots BiT seed 0"
 
@@ -171,8 +184,8 @@ def test_the_protocol_of_an_experiment_is_a_setting_of_its_runs():
 
 
 def test_the_opening_comment_is_kept():
-    assert parse(OWN, "own.toml").about == "fit bench run own.toml\n\nAbout it."
-    assert parse(OWN[OWN.index("[experiment]") :], "own.toml").about == ""
+    assert parse_recipe(OWN, "own.toml").about == "fit bench run own.toml\n\nAbout it."
+    assert parse_recipe(OWN[OWN.index("[experiment]") :], "own.toml").about == ""
 
 
 MISTAKES = {
@@ -204,7 +217,7 @@ MISTAKES = {
 def test_a_mistake_is_said_in_one_clear_line(name):
     text, kind, says = MISTAKES[name]
     with pytest.raises(kind, match=says) as caught:
-        parse(text, "own.toml")
+        parse_recipe(text, "own.toml")
     assert "\n" not in str(caught.value)
     assert "own.toml" in caught.value.message
     assert caught.value.hint or kind is InputError
@@ -213,7 +226,7 @@ def test_a_mistake_is_said_in_one_clear_line(name):
 def test_a_recipe_by_name_or_file(tmp_path):
     file = tmp_path / "own.toml"
     file.write_text(OWN)
-    assert load_recipe(str(file)) == parse(OWN, "elsewhere")
+    assert load_recipe(str(file)) == parse_recipe(OWN, "elsewhere")
     with pytest.raises(UsageError, match="few_shot_small"):
         load_recipe("fewshot")
     with pytest.raises(InputError, match=re.escape(str(tmp_path / "no.toml"))):
@@ -224,7 +237,7 @@ def test_a_recipe_by_name_or_file(tmp_path):
 
 
 def test_choices_by_hand():
-    recipe = parse(OWN, "own.toml")
+    recipe = parse_recipe(OWN, "own.toml")
     chosen = recipe.with_choices(seed=4, shots=1, backbone="resnet18", method=["FiT-QDA"])
     assert [dict(run.settings) for run in chosen.runs()] == [
         {
@@ -241,7 +254,7 @@ def test_choices_by_hand():
 
 
 def test_what_a_method_sets_for_itself_stays():
-    recipe = parse(OWN + '[methods."BiT"]\nlearning_rate = 1.0\n', "own.toml")
+    recipe = parse_recipe(OWN + '[methods."BiT"]\nlearning_rate = 1.0\n', "own.toml")
     rates = {
         r.settings["method"]: r.settings["learning_rate"]
         for r in recipe.with_choices(learning_rate=2.0).runs()
@@ -251,7 +264,9 @@ def test_what_a_method_sets_for_itself_stays():
 
 def test_sets_methods_and_seeds_can_be_chosen_also_where_the_recipe_has_one():
     text = OWN.replace('dataset = ["cifar10"]\n', "").replace("shots = 5", 'shots = 5\ndataset = "cifar10"')
-    runs = parse(text, "own.toml").with_choices(dataset=["svhn", "dtd"], method=["BiT"], seed=[0]).runs()
+    runs = (
+        parse_recipe(text, "own.toml").with_choices(dataset=["svhn", "dtd"], method=["BiT"], seed=[0]).runs()
+    )
     assert [run.settings["dataset"] for run in runs] == ["svhn", "dtd"]
 
 
@@ -261,4 +276,4 @@ def test_sets_methods_and_seeds_can_be_chosen_also_where_the_recipe_has_one():
 )  # fmt: skip
 def test_a_choice_that_there_is_not(chosen, says):
     with pytest.raises(UsageError, match=says):
-        parse(OWN, "own.toml").with_choices(**chosen)
+        parse_recipe(OWN, "own.toml").with_choices(**chosen)

@@ -13,10 +13,10 @@ import torch
 
 from filmtransfer import FewShotClassifier
 from filmtransfer.backbones import backbone_facts
-from filmtransfer.bench.curve import accuracy_curve
+from filmtransfer.bench.learning_curve import accuracy_curve
 from filmtransfer.bench.methods import METHODS
 from filmtransfer.bench.recipe import CHOICES
-from filmtransfer.bench.run import draw, run
+from filmtransfer.bench.run import compute_result, draw_task
 from filmtransfer.cli.show import counts_table
 from filmtransfer.errors import InputError, UnavailableError, UsageError
 from filmtransfer.model.body import Body
@@ -60,18 +60,18 @@ def pixels(task: Any) -> tuple[bytes, bytes]:
 
 
 def test_every_method_and_backbone_has_the_same_task_and_every_seed_another(root):
-    first = draw(settings("FiT-LDA"), root)
+    first = draw_task(settings("FiT-LDA"), root)
     for other in (settings("BiT"), settings("LoRA", backbone="resnet18", image_size=64), settings(steps=9)):
-        task = draw(other, root)
+        task = draw_task(other, root)
         assert pixels(task) == pixels(first)
         assert task.learn.labels == first.learn.labels
-    other = draw(settings(seed=1), root)
+    other = draw_task(settings(seed=1), root)
     assert pixels(other)[0] != pixels(first)[0]
     assert pixels(other)[1] == pixels(first)[1], "the test images are those of the set"
 
 
 def test_fewer_shots_are_among_more(root):
-    drawn = [draw(settings(shots=shots, seed=3), root).learn for shots in (1, 2, 3, 4)]
+    drawn = [draw_task(settings(shots=shots, seed=3), root).learn for shots in (1, 2, 3, 4)]
     for less, more in itertools.pairwise(drawn):
         assert {s.tobytes() for s in less.sources} < {s.tobytes() for s in more.sources}
     for shots, learn in enumerate(drawn, 1):
@@ -79,55 +79,55 @@ def test_fewer_shots_are_among_more(root):
 
 
 def test_all_is_all_of_them(root):
-    task = draw(settings(shots="all"), root)
+    task = draw_task(settings(shots="all"), root)
     assert len(task.learn) == 20
     without = {k: v for k, v in settings().items() if k != "shots"}
-    assert pixels(draw(without, root)) == pixels(task), "and what a recipe without shots means"
+    assert pixels(draw_task(without, root)) == pixels(task), "and what a recipe without shots means"
 
 
 def test_fewer_images_than_shots_are_refused_with_class_and_counts(root):
     with pytest.raises(InputError, match="uneven has 2 training images of b, but 3 shots were asked for"):
-        draw(settings(dataset="uneven", shots=3), root)
+        draw_task(settings(dataset="uneven", shots=3), root)
     with pytest.raises(InputError, match="uneven has 0 training images of none, but 1 shots"):
-        draw(settings(dataset="uneven", shots=1), root)
+        draw_task(settings(dataset="uneven", shots=1), root)
 
 
 @pytest.mark.parametrize("shots", [0, -1, 1.5, True, "some", [1]])
 def test_shots_that_cannot_be(root, shots):
     with pytest.raises(UsageError, match="shots cannot be"):
-        draw(settings(shots=shots), root)
+        draw_task(settings(shots=shots), root)
 
 
 def test_classes_without_training_images_can_only_be_wrong(root):
-    task = draw(settings(dataset="uneven", shots="all"), root)
+    task = draw_task(settings(dataset="uneven", shots="all"), root)
     assert task.learn.classes == ["a", "b", "d"]
     assert task.learn.labels == [0, 0, 0, 1, 1, 2, 2, 2, 2, 2]
     assert task.labels.tolist() == [0, 0, 0, 1, 1, 1, -1, -1, -1, 2, 2, 2]
     assert which(task.images) == list(range(10, 22))
-    assert run(settings("Frozen-LDA", dataset="uneven", shots="all"), root)["accuracy"] <= 0.75
+    assert compute_result(settings("Frozen-LDA", dataset="uneven", shots="all"), root)["accuracy"] <= 0.75
 
 
 def test_a_limit_on_test_images_chooses_the_same_for_every_seed(root):
-    chosen = [draw(settings(dataset="uneven", shots="all", test_images=5, seed=s), root) for s in (0, 1)]
+    chosen = [draw_task(settings(dataset="uneven", shots="all", test_images=5, seed=s), root) for s in (0, 1)]
     assert which(chosen[0].images) == which(chosen[1].images)
     assert len({*which(chosen[0].images)}) == 5
     labels = np.repeat([0, 1, -1, 2], 3)
     assert chosen[0].labels.tolist() == [labels[i - 10] for i in which(chosen[0].images)]
-    more = draw(settings(dataset="uneven", shots="all", test_images=500), root)
+    more = draw_task(settings(dataset="uneven", shots="all", test_images=500), root)
     assert which(more.images) == list(range(10, 22))
 
 
 def test_vtab_takes_a_thousand_training_images(root):
-    task = draw(settings(protocol="vtab", shots="all"), root)
+    task = draw_task(settings(protocol="vtab", shots="all"), root)
     assert len(task.learn) == 20
     assert any("All 20 training images were taken" in note for note in task.notes)
     with pytest.raises(UsageError, match="protocol cannot be 'vtab2'"):
-        draw(settings(protocol="vtab2"), root)
+        draw_task(settings(protocol="vtab2"), root)
 
 
 def test_a_set_that_is_not_there(root):
     with pytest.raises(UnavailableError, match="CIFAR100 is not in"):
-        draw(settings(dataset="cifar100"), root)
+        draw_task(settings(dataset="cifar100"), root)
 
 
 # The result.
@@ -137,7 +137,7 @@ def test_a_set_that_is_not_there(root):
 def results(root) -> dict[str, dict[str, Any]]:
     """With film_from=0, so that FiLM is everywhere, as in the paper."""
     names = ("FiT-LDA", "FiT-QDA", "FiT-ProtoNets", "BiT", "BiT-FiLM", "LDA-None", "LDA-All", "Linear-None")
-    return {name: run(settings(name, film_from=0), root) for name in names}
+    return {name: compute_result(settings(name, film_from=0), root) for name in names}
 
 
 def test_what_a_run_records(results):
@@ -176,14 +176,14 @@ def test_bytes_are_those_of_the_saved_file(results, root, tmp_path):
     for name in ("FiT-LDA", "BiT", "Linear-None"):
         chosen = settings(name, film_from=0)
         clf = FewShotClassifier(**{k: v for k, v in chosen.items() if k in CHOICES}, seed=chosen["seed"])
-        clf.fit_images(draw(chosen, root).learn)
+        clf.fit_images(draw_task(chosen, root).learn)
         assert clf.save(tmp_path / name) == results[name]["bytes"] == (tmp_path / name).stat().st_size
 
 
 def test_the_same_run_gives_the_same_result(results, root):
     timed = {"seconds", "seconds_in_all"}
     for name in ("FiT-LDA", "BiT"):
-        again = run(settings(name, film_from=0), root)
+        again = compute_result(settings(name, film_from=0), root)
         assert {k: v for k, v in again.items() if k not in timed} == {
             k: v for k, v in results[name].items() if k not in timed
         }
@@ -192,7 +192,7 @@ def test_the_same_run_gives_the_same_result(results, root):
 def test_none_learns_the_covariance_weights_alone(root):
     chosen = settings("LDA-None", steps=2)
     clf = FewShotClassifier(**{k: v for k, v in chosen.items() if k in CHOICES})
-    task = draw(chosen, root)
+    task = draw_task(chosen, root)
     model = clf.prepare(task.learn).model
     assert not model.moving()
     before = [parameter.detach().clone() for parameter in model.learned()]
@@ -207,7 +207,7 @@ def test_none_learns_the_covariance_weights_alone(root):
 def test_all_weights_move(root, method):
     chosen = settings(method, preset="paper", learning_rate=0.01, steps=1)
     clf = FewShotClassifier(**{k: v for k, v in chosen.items() if k in CHOICES})
-    task = draw(chosen, root)
+    task = draw_task(chosen, root)
     start = {name: p.detach().clone() for name, p in clf.prepare(task.learn).model.moving().items()}
     clf.fit_images(task.learn)
     assert clf.update_.body.keys() == start.keys()
@@ -224,26 +224,26 @@ def test_all_weights_move(root, method):
 )
 def test_a_curve_ends_where_a_run_of_as_many_steps_does(root, method, preset):
     chosen = settings(method, preset=preset, learning_rate=0.01, shots=4)
-    result = run({**chosen, "curve": [0, 1, 3]}, root)
+    result = compute_result({**chosen, "curve": [0, 1, 3]}, root)
     assert [step for step, _ in result["curve"]] == [0, 1, 3]
     assert result["accuracy"] == result["curve"][-1][1]
     assert PRESETS[preset].hold_out == 0
-    assert result["accuracy"] == run({**chosen, "steps": 3}, root)["accuracy"]
+    assert result["accuracy"] == compute_result({**chosen, "steps": 3}, root)["accuracy"]
     if PRESETS[preset].rule == "cosine":
-        assert result["curve"][0][1] == run({**chosen, "steps": 0}, root)["accuracy"]
+        assert result["curve"][0][1] == compute_result({**chosen, "steps": 0}, root)["accuracy"]
     else:
         assert result["curve"][0][1] == 1 / 5, "a head of zeros"
 
 
 def test_looking_does_not_disturb_the_way(root):
-    often = run({**settings(preset="paper", shots=4), "curve": [0, 1, 2, 3]}, root)["curve"]
-    once = run({**settings(preset="paper", shots=4), "curve": [3]}, root)["curve"]
+    often = compute_result({**settings(preset="paper", shots=4), "curve": [0, 1, 2, 3]}, root)["curve"]
+    once = compute_result({**settings(preset="paper", shots=4), "curve": [3]}, root)["curve"]
     assert once == often[-1:]
 
 
 @pytest.mark.parametrize("steps", [3, "all", [2, 1], [1, 1], [-1, 2], [0.5], [True]])
 def test_a_curve_that_cannot_be(root, steps):
-    task = draw(settings(), root)
+    task = draw_task(settings(), root)
     with pytest.raises(UsageError, match="curve cannot be"):
         accuracy_curve(FewShotClassifier(), task.learn, task.images, task.labels, steps)
 

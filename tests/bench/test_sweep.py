@@ -20,8 +20,8 @@ import pytest
 
 from filmtransfer.bench.recipe import Run, load_recipe
 from filmtransfer.bench.report import write_report
-from filmtransfer.bench.store import read
-from filmtransfer.bench.sweep import TRIES, Outcome, Progress, attempt, collect, sweep
+from filmtransfer.bench.results import read_results
+from filmtransfer.bench.sweep import TRIES, RunOutcome, SweepProgress, attempt_run, collect_rows, run_sweep
 from filmtransfer.bench.workers import LocalWorkers
 from filmtransfer.cli import main
 from filmtransfer.errors import InputError, UsageError
@@ -51,30 +51,30 @@ def alive(pid: int) -> bool:
 
 def test_what_is_on_file_is_not_repeated(tmp_path):
     file, workers = tmp_path / "results.jsonl", HereWorkers()
-    made = sweep(runs(3), file, lambda: workers)
+    made = run_sweep(runs(3), file, lambda: workers)
     assert [row["key"] for row in made.rows] == [run.key for run in runs(3)]
     assert workers.closed == 1
     more = HereWorkers()
-    made = sweep(runs(5), file, lambda: more)
+    made = run_sweep(runs(5), file, lambda: more)
     assert more.started == [run.key for run in runs(5)[3:]]
     assert len(made.rows) == 5
-    made = sweep(runs(5), file, lambda: pytest.fail("there is nothing to do"))
+    made = run_sweep(runs(5), file, lambda: pytest.fail("there is nothing to do"))
     assert len(made.rows) == 5
     assert len(file.read_text().splitlines()) == 5
 
 
 def test_rows_come_in_the_order_of_the_recipe_and_others_are_left_out(tmp_path):
     file = tmp_path / "results.jsonl"
-    sweep(runs(4), file, HereWorkers)
+    run_sweep(runs(4), file, HereWorkers)
     wanted = [runs(4)[2], runs(4)[0]]
-    made = collect(wanted, read(file))
+    made = collect_rows(wanted, read_results(file))
     assert [row["settings"]["seed"] for row in made.rows] == [2, 0]
 
 
 def test_a_mistake_of_the_users_is_reported_and_not_tried_again(tmp_path):
     first = runs(3)[0]
-    workers = HereWorkers(outcomes={first.key: [Outcome(first, error="No such set.", final=True)]})
-    made = sweep(runs(3), tmp_path / "results.jsonl", lambda: workers)
+    workers = HereWorkers(outcomes={first.key: [RunOutcome(first, error="No such set.", final=True)]})
+    made = run_sweep(runs(3), tmp_path / "results.jsonl", lambda: workers)
     assert workers.started.count(first.key) == 1
     assert made.failures == {str(first): "No such set."}
     assert len(made.rows) == 2
@@ -83,11 +83,11 @@ def test_a_mistake_of_the_users_is_reported_and_not_tried_again(tmp_path):
 def test_an_accident_is_tried_again_and_then_recorded(tmp_path):
     one, two, three = runs(3)
     outcomes = {
-        one.key: [Outcome(one, error="It died.")] * (TRIES - 1),
-        two.key: [Outcome(two, error="It died.")] * (TRIES + 3),
+        one.key: [RunOutcome(one, error="It died.")] * (TRIES - 1),
+        two.key: [RunOutcome(two, error="It died.")] * (TRIES + 3),
     }
     workers = HereWorkers(outcomes=outcomes)
-    made = sweep([one, two, three], tmp_path / "results.jsonl", lambda: workers)
+    made = run_sweep([one, two, three], tmp_path / "results.jsonl", lambda: workers)
     assert Counter(workers.started) == {one.key: TRIES, two.key: TRIES, three.key: 1}
     assert [row["key"] for row in made.rows] == [one.key, three.key]
     assert made.failures == {str(two): "It died."}
@@ -95,10 +95,10 @@ def test_an_accident_is_tried_again_and_then_recorded(tmp_path):
 
 def test_a_failed_run_is_tried_again_by_the_next_sweep(tmp_path):
     file, first = tmp_path / "results.jsonl", runs(2)[0]
-    failing = HereWorkers(outcomes={first.key: [Outcome(first, error="Too few images.", final=True)]})
-    assert sweep(runs(2), file, lambda: failing).failures
+    failing = HereWorkers(outcomes={first.key: [RunOutcome(first, error="Too few images.", final=True)]})
+    assert run_sweep(runs(2), file, lambda: failing).failures
     again = HereWorkers()
-    made = sweep(runs(2), file, lambda: again)
+    made = run_sweep(runs(2), file, lambda: again)
     assert again.started == [first.key]
     assert not made.failures
     assert len(made.rows) == 2
@@ -106,14 +106,14 @@ def test_a_failed_run_is_tried_again_by_the_next_sweep(tmp_path):
 
 def test_progress_counts_old_new_and_failed(tmp_path):
     file = tmp_path / "results.jsonl"
-    sweep(runs(1), file, HereWorkers)
+    run_sweep(runs(1), file, HereWorkers)
     two, three = runs(4)[1:3]
     outcomes = {
-        two.key: [Outcome(two, error="No.", final=True)],
-        three.key: [Outcome(three, error="It died.")],
+        two.key: [RunOutcome(two, error="No.", final=True)],
+        three.key: [RunOutcome(three, error="It died.")],
     }
-    seen: list[Progress] = []
-    sweep(runs(4), file, lambda: HereWorkers(outcomes=outcomes), lambda p: seen.append(replace(p)))
+    seen: list[SweepProgress] = []
+    run_sweep(runs(4), file, lambda: HereWorkers(outcomes=outcomes), lambda p: seen.append(replace(p)))
     assert [(p.total, p.done, p.new, p.failed) for p in seen] == [
         (4, 1, 0, 0), (4, 1, 0, 1), (4, 1, 0, 1), (4, 2, 1, 1), (4, 3, 2, 1),
     ]  # fmt: skip
@@ -125,31 +125,31 @@ def test_progress_counts_old_new_and_failed(tmp_path):
 
 
 def test_time_left_is_by_the_pace_so_far():
-    assert Progress(total=10, done=4, new=2, failed=1, seconds=30).seconds_left == 50
-    assert Progress(total=10, done=4).seconds_left is None
+    assert SweepProgress(total=10, done=4, new=2, failed=1, seconds=30).seconds_left == 50
+    assert SweepProgress(total=10, done=4).seconds_left is None
 
 
 def test_workers_are_ended_also_when_the_sweep_is(tmp_path):
     workers = HereWorkers()
 
-    def interrupted(progress: Progress) -> None:
+    def interrupted(progress: SweepProgress) -> None:
         if progress.new:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sweep(runs(3), tmp_path / "results.jsonl", lambda: workers, interrupted)
+        run_sweep(runs(3), tmp_path / "results.jsonl", lambda: workers, interrupted)
     assert workers.closed == 1
-    assert len(read(tmp_path / "results.jsonl").rows) == 1, "what was finished is on file"
+    assert len(read_results(tmp_path / "results.jsonl").rows) == 1, "what was finished is on file"
 
 
 def test_an_attempt_tells_mistakes_from_accidents(root, monkeypatch):
-    missing = attempt(Run({**SETTINGS, "dataset": "cifar100"}), root)
+    missing = attempt_run(Run({**SETTINGS, "dataset": "cifar100"}), root)
     assert missing.final
     assert missing.error.startswith("CIFAR100 is not in")
-    assert attempt(Run({**SETTINGS, "shots": 99}), root).final
-    assert attempt(Run({**SETTINGS, "curve": 3}), root).final
-    monkeypatch.setattr("filmtransfer.bench.run.draw", lambda *_: 1 / 0)
-    broken = attempt(Run(SETTINGS), root)
+    assert attempt_run(Run({**SETTINGS, "shots": 99}), root).final
+    assert attempt_run(Run({**SETTINGS, "curve": 3}), root).final
+    monkeypatch.setattr("filmtransfer.bench.run.draw_task", lambda *_: 1 / 0)
+    broken = attempt_run(Run(SETTINGS), root)
     assert not broken.final
     assert broken.error == "ZeroDivisionError: division by zero"
 
@@ -185,7 +185,7 @@ def test_a_killed_worker_costs_a_try_and_no_process_is_left(tmp_path, root):
         made.append(Sabotaged(root))
         return made[0]
 
-    done = sweep(work, tmp_path / "results.jsonl", make, lambda p: said.append(p.last))
+    done = run_sweep(work, tmp_path / "results.jsonl", make, lambda p: said.append(p.last))
     assert said[2] == f"{work[1]}: the worker died (killed, or out of memory). Trying again."
     assert made[0].started == 3
     assert [row["key"] for row in done.rows] == [run.key for run in work]
@@ -218,11 +218,11 @@ def test_no_workers_and_no_threads_are_refused(tmp_path, slots, threads):
 def test_a_second_sweep_into_one_file_is_refused(tmp_path):
     file = tmp_path / "results.jsonl"
 
-    def second(_: Progress) -> None:
+    def second(_: SweepProgress) -> None:
         with pytest.raises(InputError, match="Another sweep"):
-            sweep(runs(2), file, HereWorkers)
+            run_sweep(runs(2), file, HereWorkers)
 
-    assert len(sweep(runs(1), file, HereWorkers, second).rows) == 1
+    assert len(run_sweep(runs(1), file, HereWorkers, second).rows) == 1
 
 
 ORPHAN = """
@@ -290,7 +290,7 @@ def test_a_sweep_killed_at_a_random_moment_resumes_to_the_same_table(root, tmp_p
     recipe = make_recipe(tmp_path)
     experiment = load_recipe(str(recipe))
     total = len(experiment.runs())
-    whole = sweep(experiment.runs(), tmp_path / "whole" / "results.jsonl", lambda: HereWorkers(root))
+    whole = run_sweep(experiment.runs(), tmp_path / "whole" / "results.jsonl", lambda: HereWorkers(root))
     write_report(experiment, whole, tmp_path / "whole")
 
     chance = random.Random()

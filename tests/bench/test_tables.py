@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from filmtransfer.bench.cells import Place, accuracy, mean_over_sets
-from filmtransfer.bench.layout import Cell, Count, Table, comma_separated, latex, markdown
+from filmtransfer.bench.averages import DatasetShots, accuracy, mean_over_sets
 from filmtransfer.bench.published import GROUPS, Published, lookup
 from filmtransfer.bench.recipe import TABLES as NAMES
-from filmtransfer.bench.tables import TABLES, build
+from filmtransfer.bench.result_table import Cell, Count, ResultTable, to_csv, to_latex, to_markdown
+from filmtransfer.bench.tables import TABLES, build_tables
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.training.assess.evaluation import mean_interval
 
@@ -35,7 +35,7 @@ def printed(value: str, interval: str = "", backbone: str = "BiT-M-R50x1") -> Pu
     )
 
 
-def cell_at(table: Table, row: tuple[str, ...], column: str) -> Cell | Count | None:
+def cell_at(table: ResultTable, row: tuple[str, ...], column: str) -> Cell | Count | None:
     places = [tuple(head) for head in table.row_heads]
     return table.cells[places.index(row)][list(table.column_heads).index(column)]
 
@@ -52,12 +52,14 @@ def whole_vtab(method: str = "FiT-LDA", **settings: Any) -> list[dict[str, Any]]
 def test_a_table_for_every_name_of_a_recipe():
     assert tuple(TABLES) == NAMES
     with pytest.raises(UsageError, match="few_shot"):
-        build("fewshot", [])
-    assert build("few_shot", []) == []
+        build_tables("fewshot", [])
+    assert build_tables("few_shot", []) == []
 
 
 def test_seeds_become_a_mean_and_an_interval():
-    table, sizes = build("few_shot", [run(a, seed=s, shots=5) for s, a in enumerate((0.80, 0.82, 0.84))])
+    table, sizes = build_tables(
+        "few_shot", [run(a, seed=s, shots=5) for s, a in enumerate((0.80, 0.82, 0.84))]
+    )
     cell = cell_at(table, ("cifar10", "5"), "FiT-LDA")
     mean, half = mean_interval([80.0, 82.0, 84.0])
     assert isinstance(cell, Cell)
@@ -69,10 +71,10 @@ def test_seeds_become_a_mean_and_an_interval():
 
 
 def test_one_seed_has_no_interval_and_no_verdict():
-    table, _ = build("few_shot", [run(0.8, shots=5)])
+    table, _ = build_tables("few_shot", [run(0.8, shots=5)])
     cell = cell_at(table, ("cifar10", "5"), "FiT-LDA")
     assert str(cell) == "80.0 (86.4 ± 4.2, −6.4)"
-    assert "nan" not in markdown(table) + comma_separated(table) + latex(table)
+    assert "nan" not in to_markdown(table) + to_csv(table) + to_latex(table)
 
 
 @pytest.mark.parametrize(
@@ -106,17 +108,17 @@ def test_a_run_recorded_twice_counts_once():
 
 def test_backbones_do_not_mix():
     rows = [run(0.8, shots=5), run(0.9, shots=5, backbone="bit_m_r50x1")]
-    small, _, large, _ = build("few_shot", rows)
+    small, _, large, _ = build_tables("few_shot", rows)
     assert (small.backbone, large.backbone) == ("efficientnet_lite0", "bit_m_r50x1")
     assert [cell_at(t, ("cifar10", "5"), "FiT-LDA").mean for t in (small, large)] == [80.0, 90.0]
 
 
-@pytest.mark.parametrize("write", [markdown, latex])
+@pytest.mark.parametrize("write", [to_markdown, to_latex])
 def test_the_caption_names_both_backbones_if_they_differ(write):
-    other, _ = build("few_shot", [run(0.8, shots=5)])
+    other, _ = build_tables("few_shot", [run(0.8, shots=5)])
     same_rows = [run(0.8, shots=5, backbone="bit_m_r50x1")]
-    same, _ = build("few_shot", same_rows)
-    alone, _ = build("few_shot", [run(0.8, shots=7)])
+    same, _ = build_tables("few_shot", same_rows)
+    alone, _ = build_tables("few_shot", [run(0.8, shots=7)])
     text = write(other).replace("\\_", "_")
     assert "Ours: efficientnet_lite0; published: BiT-M-R50x1" in text
     assert "backbones differ" in text
@@ -127,13 +129,13 @@ def test_the_caption_names_both_backbones_if_they_differ(write):
 
 def test_the_caption_says_how_many_seeds():
     rows = [run(0.8, shots=5), run(0.9, shots=5, seed=1), run(0.7, shots=1)]
-    assert "the mean of 1 to 2 seeds." in build("few_shot", rows, "Mine")[0].caption
+    assert "the mean of 1 to 2 seeds." in build_tables("few_shot", rows, "Mine")[0].caption
 
 
 def test_csv_names_the_backbone_of_each_number():
     rows = [run(a, seed=s, shots=5) for s, a in enumerate((0.80, 0.82, 0.84))]
-    table, sizes = build("few_shot", rows)
-    lines, counts = (list(csv.DictReader(io.StringIO(comma_separated(t)))) for t in (table, sizes))
+    table, sizes = build_tables("few_shot", rows)
+    lines, counts = (list(csv.DictReader(io.StringIO(to_csv(t)))) for t in (table, sizes))
     assert lines[0] == {
         "dataset": "cifar10",
         "shots": "5",
@@ -158,20 +160,20 @@ def test_rows_and_columns_are_in_the_papers_order():
         for shots in ("all", 10, 2)
         for method in ("FiT-LDA", "mine", "BiT")
     ]
-    table, _ = build("few_shot", rows)
+    table, _ = build_tables("few_shot", rows)
     assert [head[0] for head in table.row_heads[::3]] == ["cifar10", "oxford_pets", "zebras"]
     assert [head[1] for head in table.row_heads[:3]] == ["2", "10", "all"]
     assert list(table.column_heads) == ["BiT", "FiT-LDA", "mine"]
 
 
 def test_shots_left_out_are_all():
-    assert Place.of(run(0.5)["settings"]) == ("cifar10", "all")
-    assert Place.of(run(0.5, protocol="vtab")["settings"]) == ("cifar10", "")
-    assert Place.of(run(0.5, shots=None)["settings"]) == ("cifar10", "")
+    assert DatasetShots.from_settings(run(0.5)["settings"]) == ("cifar10", "all")
+    assert DatasetShots.from_settings(run(0.5, protocol="vtab")["settings"]) == ("cifar10", "")
+    assert DatasetShots.from_settings(run(0.5, shots=None)["settings"]) == ("cifar10", "")
 
 
 def test_whole_groups_have_means():
-    (table,) = build("vtab", whole_vtab())
+    (table,) = build_tables("vtab", whole_vtab())
     assert len(table.row_heads) == 19 + 4
     natural = cell_at(table, ("natural",), "FiT-LDA")
     every = cell_at(table, ("all",), "FiT-LDA")
@@ -185,14 +187,14 @@ def test_whole_groups_have_means():
 
 def test_a_group_with_a_missing_set_has_no_mean_and_says_why():
     rows = [row for row in whole_vtab() if row["settings"]["dataset"] != "kitti_distance"]
-    (table,) = build("vtab", rows)
+    (table,) = build_tables("vtab", rows)
     assert cell_at(table, ("kitti_distance",), "FiT-LDA") is None
     assert cell_at(table, ("structured",), "FiT-LDA") is None
     assert cell_at(table, ("all",), "FiT-LDA") is None
     assert cell_at(table, ("specialized",), "FiT-LDA").seeds == 2
-    assert "| all | – |" in markdown(table)
-    assert "FiT-LDA: missing kitti_distance." in markdown(table)
-    assert "missing kitti\\_distance." in latex(table)
+    assert "| all | – |" in to_markdown(table)
+    assert "FiT-LDA: missing kitti_distance." in to_markdown(table)
+    assert "missing kitti\\_distance." in to_latex(table)
 
 
 def test_one_seed_of_one_set_leaves_the_mean_without_interval():
@@ -201,7 +203,7 @@ def test_one_seed_of_one_set_leaves_the_mean_without_interval():
 
 
 def test_vtab_on_the_papers_larger_backbone():
-    (table,) = build(
+    (table,) = build_tables(
         "vtab", whole_vtab(backbone="efficientnetv2_m") + whole_vtab("FiT-QDA", backbone="efficientnetv2_m")
     )
     assert cell_at(table, ("all",), "FiT-LDA").published.printed == "74.9"
@@ -211,20 +213,20 @@ def test_vtab_on_the_papers_larger_backbone():
 
 def test_splits_stand_side_by_side():
     rows = [run(0.5, split=split, shots=5) for split in ("resplit", "use_all", "split", "no_split", "auto")]
-    (table,) = build("splits", rows)
+    (table,) = build_tables("splits", rows)
     assert list(table.column_heads) == [f"FiT-LDA {w}" for w in ("No Split", "Split", "Use All", "Resplit")]
     theirs = [cell.published and cell.published.printed for cell in table.cells[0]]
     assert theirs == ["86.6", "86.4", "69.4", None]
 
 
 def test_split_ablation_of_vtab():
-    (table,) = build("splits", whole_vtab(split="use_all"))
+    (table,) = build_tables("splits", whole_vtab(split="use_all"))
     assert cell_at(table, ("all",), "FiT-LDA Use All").published.printed == "64.1"
 
 
 def test_bodies_of_vtab():
     rows = [row for m in ("Linear-All", "LDA-None") for row in whole_vtab(m)]
-    (table,) = build("bodies", rows)
+    (table,) = build_tables("bodies", rows)
     assert list(table.column_heads) == ["LDA-None", "Linear-All"]
     assert [cell.published.printed for cell in table.cells[-4]] == ["56.5", "68.3"]  # "all"
 
@@ -241,7 +243,7 @@ def test_released_less_corrected_is_paired_by_seed(how):
     """Both move by ten points with the seed; their difference does not."""
     ours = [run(a, seed=s, shots=5, backbone="bit_m_r50x1") for s, a in enumerate((0.6, 0.7, 0.8))]
     theirs = [run(a, seed=s, shots=5, **how) for s, a in enumerate((0.58, 0.68, 0.78))]
-    (table,) = build("released", ours + theirs)
+    (table,) = build_tables("released", ours + theirs)
     assert list(table.column_heads) == [
         "FiT-LDA corrected",
         "FiT-LDA released",
@@ -255,7 +257,7 @@ def test_released_less_corrected_is_paired_by_seed(how):
 
 def test_adapters_beside_their_own_backbones():
     rows = [row for m in ("LoRA", "LoRA-LDA", "FiT-LDA", "BiT") for row in whole_vtab(m, backbone="vit_b16")]
-    (table,) = build("adapters", rows)
+    (table,) = build_tables("adapters", rows)
     heads = dict(table.row_heads)
     assert heads == {
         "BiT": "–",  # two backbones in the paper, neither of them ours
@@ -274,7 +276,9 @@ def test_adapters_beside_their_own_backbones():
 
 
 def test_adapters_on_few_shots_have_no_means():
-    (table,) = build("adapters", [run(0.5, "LoRA", shots=5), run(0.6, "LoRA", dataset="svhn", shots="all")])
+    (table,) = build_tables(
+        "adapters", [run(0.5, "LoRA", shots=5), run(0.6, "LoRA", dataset="svhn", shots="all")]
+    )
     assert list(table.column_heads) == ["numbers (M)", "without head (M)", "cifar10 5", "svhn all"]
     assert table.cells[0][2].published is None
 
@@ -283,17 +287,17 @@ def test_runs_without_sizes_have_no_such_columns():
     """A run that records its curve records no update."""
     row = run(0.5, shots=5)
     row["result"] = {"accuracy": 0.5}
-    (table,) = build("few_shot", [row])
+    (table,) = build_tables("few_shot", [row])
     assert list(table.column_heads) == ["FiT-LDA"]
 
 
 def test_latex_is_escaped_and_ruled():
-    table = Table(
+    table = ResultTable(
         "50% & more_", "b", ("dataset",), [("a_b",)], ["x|y"], [[Cell(-0.04, 1.0, 2, printed("1.5", "0.1"))]]
     )
-    text = latex(table)
+    text = to_latex(table)
     assert r"\caption{50\% \& more\_." in text
     assert r"a\_b & 0.0 $\pm$ 1.0 (1.5 $\pm$ 0.1, $-$1.5 $\times$) \\" in text
     assert [text.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 1, 1]
     assert r"\begin{tabular}{lr}" in text
-    assert "x\\|y" in markdown(table)
+    assert "x\\|y" in to_markdown(table)

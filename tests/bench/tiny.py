@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from filmtransfer.bench.recipe import Run
-from filmtransfer.bench.sweep import Outcome, attempt
+from filmtransfer.bench.sweep import RunOutcome, attempt_run
 from filmtransfer.data.sample import sample_drawings
 
 SETTINGS: dict[str, Any] = {
@@ -75,7 +75,9 @@ def make_recipe(folder: Path, text: str = RECIPE) -> Path:
 class HereWorkers:
     """Computes in this process, one run after the other; ``outcomes`` says what shall happen instead."""
 
-    def __init__(self, root: Path | None = None, outcomes: Mapping[str, list[Outcome]] | None = None) -> None:
+    def __init__(
+        self, root: Path | None = None, outcomes: Mapping[str, list[RunOutcome]] | None = None
+    ) -> None:
         self.slots = 2
         self.root = root
         self.outcomes = outcomes or {}
@@ -88,13 +90,13 @@ class HereWorkers:
         self.waiting.append(run)
         self.started.append(run.key)
 
-    def next(self) -> Outcome:
+    def next(self) -> RunOutcome:
         run = self.waiting.popleft()
         if self.root is not None:
-            return attempt(run, self.root)
+            return attempt_run(run, self.root)
         if self.outcomes.get(run.key):
             return self.outcomes[run.key].pop(0)
-        return Outcome(run, result={"accuracy": 0.5})
+        return RunOutcome(run, result={"accuracy": 0.5})
 
     def close(self) -> None:
         self.closed += 1

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from filmtransfer.bench.datasets import DATASETS
-from filmtransfer.bench.recipe import known
+from filmtransfer.bench.recipe import recipe_names
 from filmtransfer.cli import main
 from tests.bench.tiny import RECIPE, HereWorkers, make_recipe, make_set
 
@@ -83,11 +83,11 @@ def test_a_set_that_cannot_be_fetched(root, capsys):
 def test_recipes_are_listed(capsys):
     code, out, _ = run(capsys, "recipes")
     assert code == 0
-    for name in known():
+    for name in recipe_names():
         assert re.search(rf"^{name} +\d+ ", out, re.MULTILINE)
     code, out, _ = run(capsys, "recipes", "--json")
     found = json.loads(out)["recipes"]
-    assert [row["name"] for row in found] == known()
+    assert [row["name"] for row in found] == recipe_names()
     assert all(row["runs"] > 0 for row in found)
 
 

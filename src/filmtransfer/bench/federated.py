@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..federated.plan import ALGORITHMS, COMPRESSIONS, from_settings
-from .beside import beside_cost, beside_federated
-from .cells import Row, accuracy, by_backbone, difference, mean_result
+from .averages import Row, accuracy, by_backbone, difference, mean_result
 from .federations import bound_of, bound_steps, is_federated
-from .layout import Cell, Count, Table
 from .methods import METHODS
+from .published_lookup import published_cost, published_federated
+from .result_table import Cell, Count, ResultTable
 
 SETTINGS = {"global": "accuracy", "personalized": "personalized"}  # and where a result has it
 WORDS = {
@@ -59,7 +59,7 @@ class Variant(NamedTuple):
         return ", ".join(told) or names[0]
 
 
-def federated(rows: Sequence[Row], title: str = "Federated accuracy") -> list[Table]:
+def federated(rows: Sequence[Row], title: str = "Federated accuracy") -> list[ResultTable]:
     """Clients × shots: lower bound, federated learning and upper bound, global and personalized; then the cost."""
     tables = []
     for backbone, own in by_backbone(_federated(rows)).items():
@@ -78,7 +78,9 @@ def federated(rows: Sequence[Row], title: str = "Federated accuracy") -> list[Ta
     return tables
 
 
-def federated_algorithms(rows: Sequence[Row], title: str = "Federated accuracy by algorithm") -> list[Table]:
+def federated_algorithms(
+    rows: Sequence[Row], title: str = "Federated accuracy by algorithm"
+) -> list[ResultTable]:
     """Clients × shots by algorithm, and how far each is from the first on the same seeds."""
     tables = []
     for backbone, own in by_backbone(_federated(rows)).items():
@@ -97,7 +99,7 @@ def federated_algorithms(rows: Sequence[Row], title: str = "Federated accuracy b
     return tables
 
 
-def federated_methods(rows: Sequence[Row], title: str = "Federated accuracy by method") -> list[Table]:
+def federated_methods(rows: Sequence[Row], title: str = "Federated accuracy by method") -> list[ResultTable]:
     """Clients × shots by method, as BiT against FiT; then what each of them sent."""
     tables = []
     for backbone, own in by_backbone(_federated(rows)).items():
@@ -119,7 +121,7 @@ def federated_methods(rows: Sequence[Row], title: str = "Federated accuracy by m
     return tables
 
 
-def costs(rows: Sequence[Row], backbone: str) -> list[Table]:
+def costs(rows: Sequence[Row], backbone: str) -> list[ResultTable]:
     """What was sent, both ways, by method and compression; clients and shots of the same cost share a line."""
     lines: dict[tuple[str, ...], list[Count | None]] = {}
     clients: dict[tuple[str, ...], list[int]] = {}
@@ -144,7 +146,7 @@ def costs(rows: Sequence[Row], backbone: str) -> list[Table]:
     ]  # fmt: skip
     notes = ["Both ways, to and from all clients of a round; MB are millions of bytes of the messages."]
     return [
-        Table(
+        ResultTable(
             "What was sent",
             backbone,
             ("dataset", "method", "how", "clients"),
@@ -201,7 +203,7 @@ def _with(rows: Iterable[Row], name: str) -> list[Row]:
 def _column(rows: Iterable[Row], setting: str) -> dict[Line, Cell | None]:
     name = SETTINGS[setting]
     return {
-        line: accuracy(same, beside_federated(same[0]["settings"], setting), name)
+        line: accuracy(same, published_federated(same[0]["settings"], setting), name)
         for line, same in by_line(_with(rows, name)).items()
     }
 
@@ -212,10 +214,10 @@ def _differences(ours: Iterable[Row], theirs: Iterable[Row], setting: str) -> di
     return {line: difference(a[line], b[line], name) for line in a if line in b}
 
 
-def _table(title: str, backbone: str, columns: Columns, notes: Sequence[str]) -> Table:
+def _table(title: str, backbone: str, columns: Columns, notes: Sequence[str]) -> ResultTable:
     columns = {head: column for head, column in columns.items() if column}
     lines = sorted({line for column in columns.values() for line in column})
-    return Table(
+    return ResultTable(
         title,
         backbone,
         ("clients", "shots"),
@@ -226,7 +228,7 @@ def _table(title: str, backbone: str, columns: Columns, notes: Sequence[str]) ->
     )
 
 
-def _long(title: str, backbone: str, columns: Columns, notes: Sequence[str]) -> Table:
+def _long(title: str, backbone: str, columns: Columns, notes: Sequence[str]) -> ResultTable:
     """The same with a line for each method: many of them side by side would not fit a page."""
     found: dict[str, Columns] = {}  # by method, then by setting
     for head, column in columns.items():
@@ -239,7 +241,7 @@ def _long(title: str, backbone: str, columns: Columns, notes: Sequence[str]) -> 
         for method in found
         if any(line in c for c in found[method].values())
     ]
-    return Table(
+    return ResultTable(
         title,
         backbone,
         ("clients", "shots", "method"),
@@ -286,7 +288,7 @@ def _sizes(rows: Sequence[Row]) -> list[str]:
             continue
         for name in ("rounds", "clients_per_round", "steps"):
             ours[name].add(getattr(plan, name))
-        if (beside := beside_federated(settings, "global")) is not None:
+        if (beside := published_federated(settings, "global")) is not None:
             theirs.setdefault("rounds", set()).add(int(beside.settings["rounds"]))
     done = [_said(name, found) for name, found in ours.items() if found]
     other = [_said(n, theirs[n]) for n, found in ours.items() if found and theirs.get(n, found) != found]
@@ -314,8 +316,8 @@ def _cost(rows: Sequence[Row]) -> list[Count | None]:
     both = None if up is None or down is None else up + down
     return [
         None if each is None else Count(each, 0),
-        _count(a_round, 1e6, lambda: beside_cost(settings, "per_round")),
-        _count(overall, 1e6, lambda: beside_cost(settings, "overall")),
+        _count(a_round, 1e6, lambda: published_cost(settings, "per_round")),
+        _count(overall, 1e6, lambda: published_cost(settings, "overall")),
         None if both is None or not rounds else _count(both / rounds, 1e6),
         _count(up, 1e6),
         _count(down, 1e6),

@@ -7,9 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .drawing import COLOURS, INK, MUTED, Row, finish, look, order, plain, pyplot, where
 from .federated import SETTINGS, Variant, at, of, tasks, variants
 from .federations import bound_of, is_federated
+from .plotting import (
+    COLOURS,
+    INK,
+    MUTED,
+    Row,
+    finish_figure,
+    load_pyplot,
+    select_rows,
+    series_style,
+    setting_values,
+    style_axis,
+)
 
 LINES = {"upper": ((0, (5, 2.5)), "upper bound"), "lower": ((0, (1, 1.6)), "lower bound")}
 BOXES = {
@@ -58,26 +69,26 @@ def communication(rows: Sequence[Row]) -> bytes | None:
     panels = _panels(rows)
     if not panels:
         return None
-    counts = order(rows, "clients")
+    counts = setting_values(rows, "clients")
     labels = list(dict.fromkeys(line.label for _, _, lines in panels for line in lines))
     x, scale, words, far = _sent(at(rows, "federated"))
-    figure, axes = pyplot().subplots(
+    figure, axes = load_pyplot().subplots(
         len(panels), len(counts), figsize=(max(6.4, 3.1 * len(counts) + 0.6), 2.35 * len(panels) + 1.2),
         squeeze=False, sharex=True, sharey="row", layout="constrained",
     )  # fmt: skip
     for across, (title, name, lines) in zip(axes, panels, strict=True):
         for axis, clients in zip(across, counts, strict=True):
-            plain(axis)
+            style_axis(axis)
             for line in lines:
-                colour, mark = look(labels, line.label)
+                colour, mark = series_style(labels, line.label)
                 for bound, (style, _) in LINES.items():
-                    found = where(at(line.bounds, bound), clients=clients)
+                    found = select_rows(at(line.bounds, bound), clients=clients)
                     if level := [r["result"][name] for r in found if r["result"].get(name) is not None]:
                         axis.axhline(
                             100 * float(np.mean(level)), color=colour if line.own_bounds else MUTED,
                             linestyle=style, linewidth=1.2, zorder=1.5,
                         )  # fmt: skip
-                points = _points(where(line.federations, clients=clients), x, scale, name)
+                points = _points(select_rows(line.federations, clients=clients), x, scale, name)
                 if far and points.size:
                     points = points[:, (points[:, :, 0] > 0).all(0)]
                 if points.size:
@@ -95,15 +106,15 @@ def communication(rows: Sequence[Row]) -> bytes | None:
     for bound, (style, label) in LINES.items():
         if bound in drawn:
             axes[0][0].plot([], [], color=MUTED, linestyle=style, linewidth=1.2, label=label)
-    return finish(
+    return finish_figure(
         figure, "solid: mean of the seeds; band: lowest to highest seed; sent: both ways, over all rounds"
     )
 
 
 def spread(rows: Sequence[Row]) -> bytes | None:
     """How the clients differ: their personalized accuracy, a panel for each number of clients."""
-    kinds, counts, shots = _kinds(rows), order(rows, "clients"), order(rows, "shots")
-    figure, axes = pyplot().subplots(
+    kinds, counts, shots = _kinds(rows), setting_values(rows, "clients"), setting_values(rows, "shots")
+    figure, axes = load_pyplot().subplots(
         len(kinds), len(counts), figsize=(max(6.4, 3.4 * len(counts) + 0.6), 2.8 * len(kinds) + 1.2),
         squeeze=False, sharex=True, sharey="row", layout="constrained",
     )  # fmt: skip
@@ -111,10 +122,10 @@ def spread(rows: Sequence[Row]) -> bytes | None:
         every = [*kind.federations, *kind.bounds]
         some = [bound for bound in BOXES if at(every, bound)]
         for axis, clients in zip(across, counts, strict=True):
-            plain(axis)
+            style_axis(axis)
             for place, shot in enumerate(shots):
                 for i, bound in enumerate(some):
-                    found = where(at(every, bound), clients=clients, shots=shot)
+                    found = select_rows(at(every, bound), clients=clients, shots=shot)
                     each = [100 * a for r in found for a in r["result"]["clients_accuracy"]]
                     if each:
                         _strip(axis, place + 0.27 * (i - (len(some) - 1) / 2), each, *BOXES[bound])
@@ -126,7 +137,7 @@ def spread(rows: Sequence[Row]) -> bytes | None:
         axis.set_title(f"{clients} clients", loc="left", fontsize=11, color=INK)
     for axis in axes[-1]:
         axis.set_xlabel("shots per class")
-    return finish(
+    return finish_figure(
         figure, "a dot: one client of one seed; box: quartiles and median; whiskers: 5% to 95%; diamond: mean"
     )
 
@@ -153,7 +164,7 @@ def _panels(rows: Sequence[Row]) -> list[tuple[str, str, list[Line]]]:
     """Rows of panels: what they show, where a result has it, and the curves."""
     found = []
     kinds = [kind for kind in _kinds(rows) if kind.federations]
-    sets, shots = list(dict.fromkeys(kind.dataset for kind in kinds)), order(rows, "shots")
+    sets, shots = list(dict.fromkeys(kind.dataset for kind in kinds)), setting_values(rows, "shots")
     for dataset in sets:
         own = [kind for kind in kinds if kind.dataset == dataset]
         before = f"{dataset}\n" if len(sets) > 1 else ""
@@ -178,8 +189,8 @@ def _line(kind: Kind, shot: Any, words: str) -> Line:
     """Named after the shots, or after what is compared."""
     return Line(
         words or f"{shot} shots",
-        where(kind.federations, shots=shot),
-        where(kind.bounds, shots=shot),
+        select_rows(kind.federations, shots=shot),
+        select_rows(kind.bounds, shots=shot),
         not words or kind.alone,
     )
 

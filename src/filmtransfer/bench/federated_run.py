@@ -18,7 +18,7 @@ from ..federated.checkpoint import Checkpoint
 from ..federated.client_population import ClientPopulation, SimulationConfig
 from ..federated.plan import from_settings
 from ..federated.simulation import simulate
-from .datasets import load_set
+from .datasets import load_dataset
 from .federations import BOUNDS
 
 SAMPLE = "sample"  # the drawings that come with the package
@@ -29,7 +29,7 @@ def read_images(dataset: str, root: str) -> tuple[LabelledImages, LabelledImages
     """Return the training and the test images of a data set."""
     if dataset == SAMPLE:
         return sample_drawings(40, 0)
-    found = load_set(dataset, root)
+    found = load_dataset(dataset, root)
     train, test = (
         LabelledImages(part.sources, part.labels.tolist(), list(found.classes))  # type: ignore[arg-type]
         for part in (found.train, found.test)

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .drawing import (
-    COLOURS,
-    INK,
-    Row,
-    finish,
-    grouped,
-    interval,
-    look,
-    mean,
-    order,
-    panels,
-    plain,
-    pyplot,
-    save,
-    where,
-)
 from .federated_figures import communication, has_clients, has_curve, spread
 from .federations import is_federated
 from .methods import SPLITS
+from .plotting import (
+    COLOURS,
+    INK,
+    Row,
+    accuracy_interval,
+    figure_png,
+    finish_figure,
+    group_rows,
+    load_pyplot,
+    make_panels,
+    mean_accuracy,
+    select_rows,
+    series_style,
+    setting_values,
+    style_axis,
+)
 
 HEADS = ("LDA", "Linear")
 BODIES = ("None", "FiLM", "All")
@@ -31,16 +31,16 @@ BODIES = ("None", "FiLM", "All")
 
 def size(rows: Sequence[Row]) -> bytes:
     """Accuracy against updateable numbers, a panel for each set, the dot growing with the shots."""
-    methods, sets = order(rows, "method"), order(rows, "dataset")
-    figure, axes = panels(len(sets))
+    methods, sets = setting_values(rows, "method"), setting_values(rows, "dataset")
+    figure, axes = make_panels(len(sets))
     for axis, name in zip(axes, sets, strict=True):
         for method in methods:
-            groups = grouped(rows, "shots", dataset=name, method=method)
+            groups = group_rows(rows, "shots", dataset=name, method=method)
             if not groups:
                 continue
-            colour, mark = look(methods, method)
+            colour, mark = series_style(methods, method)
             xs = [same[0]["result"]["numbers"] for same in groups.values()]
-            ys = [mean(same) for same in groups.values()]
+            ys = [mean_accuracy(same) for same in groups.values()]
             dots = [18 + 34 * i for i in range(len(xs))]
             axis.plot(xs, ys, color=colour, alpha=0.35, linewidth=1)
             axis.scatter(xs, ys, s=dots, color=colour, marker=mark, label=method, alpha=0.85, linewidths=0)
@@ -53,23 +53,23 @@ def size(rows: Sequence[Row]) -> bytes:
     for axis in axes:  # powers of ten on each, to be compared
         axis.set_xlim(low, high)
     axes[0].set_ylabel("accuracy, %")
-    shots = ", ".join(str(s) for s in order(rows, "shots"))
-    return finish(figure, f"dot from small to large: {shots} shots")
+    shots = ", ".join(str(s) for s in setting_values(rows, "shots"))
+    return finish_figure(figure, f"dot from small to large: {shots} shots")
 
 
 def shots(rows: Sequence[Row]) -> bytes:
     """Accuracy against shots per class, a panel for each set, with 95% intervals over seeds."""
-    methods, sets = order(rows, "method"), order(rows, "dataset")
-    steps = order(rows, "shots")
-    figure, axes = panels(len(sets))
+    methods, sets = setting_values(rows, "method"), setting_values(rows, "dataset")
+    steps = setting_values(rows, "shots")
+    figure, axes = make_panels(len(sets))
     for axis, name in zip(axes, sets, strict=True):
         for i, method in enumerate(methods):
-            groups = grouped(rows, "shots", dataset=name, method=method)
+            groups = group_rows(rows, "shots", dataset=name, method=method)
             if not groups:
                 continue
-            colour, mark = look(methods, method)
+            colour, mark = series_style(methods, method)
             xs = [steps.index(s) + 0.05 * (i - len(methods) / 2) for s in groups]
-            found = [interval(same) for same in groups.values()]
+            found = [accuracy_interval(same) for same in groups.values()]
             axis.errorbar(
                 xs, [m for m, _ in found], yerr=[h for _, h in found], color=colour, marker=mark, markersize=5,
                 linewidth=1.4, elinewidth=0.8, capsize=2, label=method,
@@ -78,19 +78,19 @@ def shots(rows: Sequence[Row]) -> bytes:
         axis.set_title(name, loc="left", fontsize=11, color=INK)
         axis.set_xlabel("shots per class")
     axes[0].set_ylabel("accuracy, %")
-    return finish(figure, "bars: 95% interval over seeds")
+    return finish_figure(figure, "bars: 95% interval over seeds")
 
 
 def curves(rows: Sequence[Row]) -> bytes:
     """Test accuracy against training step, a panel for each set, a line for each method."""
-    methods, sets = order(rows, "method"), order(rows, "dataset")
-    figure, axes = panels(len(sets))
+    methods, sets = setting_values(rows, "method"), setting_values(rows, "dataset")
+    figure, axes = make_panels(len(sets))
     for axis, name in zip(axes, sets, strict=True):
         for method in methods:
-            lines = [r["result"]["curve"] for r in where(rows, dataset=name, method=method)]
+            lines = [r["result"]["curve"] for r in select_rows(rows, dataset=name, method=method)]
             if not lines:
                 continue
-            colour, mark = look(methods, method)
+            colour, mark = series_style(methods, method)
             for line in lines:
                 axis.plot(
                     [s for s, _ in line], [100 * a for _, a in line], color=colour, alpha=0.25, linewidth=0.9
@@ -101,21 +101,21 @@ def curves(rows: Sequence[Row]) -> bytes:
             axis.plot(steps, middle, color=colour, marker=mark, markersize=4, linewidth=1.8, label=method)
         axis.set_xscale("symlog", linthresh=1)
         axis.set_xlim(left=0)
-        ticks = sorted({s for r in where(rows, dataset=name) for s, _ in r["result"]["curve"]})
+        ticks = sorted({s for r in select_rows(rows, dataset=name) for s, _ in r["result"]["curve"]})
         axis.set_xticks(ticks, [str(int(t)) for t in ticks], fontsize=8)
         axis.minorticks_off()
         axis.set_title(name, loc="left", fontsize=11, color=INK)
         axis.set_xlabel("training step")
     axes[0].set_ylabel("test accuracy, %")
-    return finish(figure, "thin: one seed; thick: their mean")
+    return finish_figure(figure, "thin: one seed; thick: their mean")
 
 
 def film(rows: Sequence[Row]) -> bytes:
     """Boxes of |γ − 1| and |β| by layer, a row of panels for each set: FiT-LDA's first run with the most shots."""
-    sets = [name for name in order(rows, "dataset") if _with_film(rows, name)]
+    sets = [name for name in setting_values(rows, "dataset") if _with_film(rows, name)]
     sites = len({k.rpartition(".")[0] for k in _with_film(rows, sets[0])[0]["result"]["film"]})
     width = max(9.0, 0.44 * sites + 2)
-    figure, axes = pyplot().subplots(
+    figure, axes = load_pyplot().subplots(
         len(sets),
         2,
         figsize=(width, 2.3 * len(sets) + 1.2),
@@ -141,9 +141,9 @@ def film(rows: Sequence[Row]) -> bytes:
             axis.set_title(f"{name}: {label}", loc="left", fontsize=11, color=INK)
             axis.set_xticks(range(1, len(boxes) + 1), [str(i) for i in range(1, len(boxes) + 1)], fontsize=8)
             axis.set_ylim(bottom=0)
-            plain(axis)
+            style_axis(axis)
     figure.supxlabel("FiLM layer, from the image to the head (box: quartiles, line: median)", fontsize=10)
-    return save(figure)
+    return figure_png(figure)
 
 
 def bodies(rows: Sequence[Row]) -> bytes:
@@ -152,11 +152,12 @@ def bodies(rows: Sequence[Row]) -> bytes:
         {r["settings"]["dataset"] for r in same}
         for head in HEADS
         for body in BODIES
-        if (same := where(rows, method=f"{head}-{body}"))
+        if (same := select_rows(rows, method=f"{head}-{body}"))
     ]
     rows = [r for r in rows if all(r["settings"]["dataset"] in has for has in sets)]  # what every bar has
     found = {
-        head: [_mean_over_sets(where(rows, method=f"{head}-{body}")) for body in BODIES] for head in HEADS
+        head: [_mean_over_sets(select_rows(rows, method=f"{head}-{body}")) for body in BODIES]
+        for head in HEADS
     }
     names = {"None": "nothing", "FiLM": "FiLM", "All": "all weights"}
     return _bars(found, [names[b] for b in BODIES], "what of the backbone is learned", _sets_of(rows))
@@ -164,32 +165,32 @@ def bodies(rows: Sequence[Row]) -> bytes:
 
 def splits(rows: Sequence[Row]) -> bytes:
     """Bars: accuracy by how the images are used in the episodes, a panel for each set and head."""
-    heads, sets = order(rows, "method"), order(rows, "dataset")
-    ways = [s for s in SPLITS if where(rows, split=s)]
-    steps = order(rows, "shots")
-    figure, axes = pyplot().subplots(
+    heads, sets = setting_values(rows, "method"), setting_values(rows, "dataset")
+    ways = [s for s in SPLITS if select_rows(rows, split=s)]
+    steps = setting_values(rows, "shots")
+    figure, axes = load_pyplot().subplots(
         len(heads), len(sets), figsize=(4.6 * len(sets), 2.9 * len(heads)), squeeze=False, sharey="col",
         layout="constrained",
     )  # fmt: skip
     for row, method in zip(axes, heads, strict=True):
         for axis, name in zip(row, sets, strict=True):
             for i, way in enumerate(ways):
-                groups = grouped(rows, "shots", dataset=name, method=method, split=way)
+                groups = group_rows(rows, "shots", dataset=name, method=method, split=way)
                 xs = [steps.index(s) + 0.8 * (i + 0.5) / len(ways) - 0.4 for s in groups]
-                seen = [interval(same) for same in groups.values()]
+                seen = [accuracy_interval(same) for same in groups.values()]
                 axis.bar(
                     xs, [m for m, _ in seen], 0.72 / len(ways), yerr=[h for _, h in seen], color=COLOURS[i],
                     alpha=0.8, ecolor=INK, error_kw={"elinewidth": 0.8}, capsize=2, label=SPLITS[way],
                 )  # fmt: skip
             axis.set_xticks(range(len(steps)), [str(s) for s in steps])
             axis.set_title(f"{method} on {name}", loc="left", fontsize=11, color=INK)
-            low = min((100 * r["result"]["accuracy"] for r in where(rows, dataset=name)), default=0)
+            low = min((100 * r["result"]["accuracy"] for r in select_rows(rows, dataset=name)), default=0)
             axis.set_ylim(bottom=max(0, low - 8))
-            plain(axis)
+            style_axis(axis)
         row[0].set_ylabel("accuracy, %")
     for axis in axes[-1]:
         axis.set_xlabel("shots per class")
-    return finish(figure, "bars: 95% interval over seeds; the axis does not begin at 0")
+    return finish_figure(figure, "bars: 95% interval over seeds; the axis does not begin at 0")
 
 
 FIGURES: dict[str, Callable[[Sequence[Row]], bytes | None]] = {
@@ -215,14 +216,14 @@ NEEDS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Any]] = {
 }
 
 
-def draw(name: str, rows: Sequence[Row]) -> bytes | None:
+def draw_figure(name: str, rows: Sequence[Row]) -> bytes | None:
     """A figure by name, or None where no row has what it shows."""
     fit = [r for r in rows if NEEDS[name](r["settings"], r["result"])]
     return FIGURES[name](fit) if fit else None
 
 
 def _bars(found: Mapping[str, Sequence[float | None]], groups: Sequence[str], label: str, note: str) -> bytes:
-    figure, axes = panels(1)
+    figure, axes = make_panels(1)
     axis = axes[0]
     for i, (name, values) in enumerate(found.items()):
         here = [(g, v) for g, v in enumerate(values) if v is not None]
@@ -234,20 +235,20 @@ def _bars(found: Mapping[str, Sequence[float | None]], groups: Sequence[str], la
     axis.set_xticks(range(len(groups)), groups)
     axis.set_xlabel(label)
     axis.set_ylabel("mean accuracy, %")
-    return finish(figure, note)
+    return finish_figure(figure, note)
 
 
 def _sets_of(rows: Sequence[Row]) -> str:
-    return "mean over " + ", ".join(order(rows, "dataset"))
+    return "mean over " + ", ".join(setting_values(rows, "dataset"))
 
 
 def _mean_over_sets(rows: Sequence[Row]) -> float | None:
-    sets = [mean(where(rows, dataset=name)) for name in order(rows, "dataset")]
+    sets = [mean_accuracy(select_rows(rows, dataset=name)) for name in setting_values(rows, "dataset")]
     return sum(sets) / len(sets) if sets else None
 
 
 def _with_film(rows: Sequence[Row], name: str) -> list[Row]:
-    found = [r for r in where(rows, dataset=name) if r["result"].get("film")]
+    found = [r for r in select_rows(rows, dataset=name) if r["result"].get("film")]
     moved = [
         r for r in found if r["result"].get("share") != 0
     ]  # the choice may have been to stay at the start
@@ -255,6 +256,6 @@ def _with_film(rows: Sequence[Row], name: str) -> list[Row]:
     return sorted(own, key=lambda r: (-r["result"]["images"], r["settings"]["seed"]))
 
 
-def need_matplotlib() -> None:
+def require_matplotlib() -> None:
     """Say so if it is not there."""
-    pyplot()
+    load_pyplot()

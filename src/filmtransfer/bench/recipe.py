@@ -125,11 +125,11 @@ class Recipe:
 
 
 def is_orbit(settings: Mapping[str, Any]) -> bool:
-    """Whether it is a task of ORBIT (bench/orbit.py), which no recipe stands for."""
+    """Whether it is a task of ORBIT (bench/orbit/), which no recipe stands for."""
     return settings.get("protocol") == "orbit"
 
 
-def known() -> list[str]:
+def recipe_names() -> list[str]:
     """The recipes that come with the package."""
     found = (p.name for p in files(__package__).joinpath("recipes").iterdir())
     return sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
@@ -140,18 +140,20 @@ def load_recipe(name: str) -> Recipe:
     path = Path(name)
     if path.suffix == ".toml":
         if not path.is_file():
-            raise InputError(f"There is no recipe file {path}.", f"Known recipes: {', '.join(known())}.")
+            raise InputError(
+                f"There is no recipe file {path}.", f"Known recipes: {', '.join(recipe_names())}."
+            )
         try:
-            return parse(path.read_text(encoding="utf-8"), str(path))
+            return parse_recipe(path.read_text(encoding="utf-8"), str(path))
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path} cannot be read ({error}).", "A recipe is a UTF-8 text.") from None
-    if name not in known():
-        raise invalid_choice("The recipe", name, [*known(), "a .toml file of your own"])
+    if name not in recipe_names():
+        raise invalid_choice("The recipe", name, [*recipe_names(), "a .toml file of your own"])
     text = files(__package__).joinpath("recipes", f"{name}.toml").read_text(encoding="utf-8")
-    return parse(text, name)
+    return parse_recipe(text, name)
 
 
-def parse(text: str, source: str) -> Recipe:
+def parse_recipe(text: str, source: str) -> Recipe:
     """A recipe from its text; a key that nobody reads is a mistake and is named."""
     try:
         content = tomllib.loads(text)

@@ -8,29 +8,29 @@ from pathlib import Path
 from typing import Any
 
 from ..files import write_atomically
-from .figures import draw
-from .layout import WRITERS
-from .page import page
+from .figures import draw_figure
+from .html_page import render_page
 from .recipe import Recipe
-from .sweep import Sweep
-from .tables import build
+from .result_table import WRITERS
+from .sweep import SweepResult
+from .tables import build_tables
 
 
-def write_report(recipe: Recipe, made: Sweep, folder: Path) -> list[Path]:
+def write_report(recipe: Recipe, made: SweepResult, folder: Path) -> list[Path]:
     """Write everything that the rows at hand allow; returns the files."""
     files: list[Path] = []
     if not made.rows:
         return files
-    tables = build(recipe.table, made.rows, recipe.title)
+    tables = build_tables(recipe.table, made.rows, recipe.title)
     tables[:1] = [replace(table, notes=[*table.notes, *notes_on(made.rows)]) for table in tables[:1]]
     for number, table in enumerate(tables, 1):
         for suffix, writer in WRITERS.items():
             name = "table" if number == 1 else f"table_{number}"
             files.append(_write(folder / f"{name}.{suffix}", writer(table).encode()))
-    pictures = {name: draw(name, made.rows) for name in recipe.figures}
+    pictures = {name: draw_figure(name, made.rows) for name in recipe.figures}
     found = {name: picture for name, picture in pictures.items() if picture is not None}
     files += [_write(folder / f"{name}.png", picture) for name, picture in found.items()]
-    files.append(_write(folder / "index.html", page(recipe, made, tables, found).encode()))
+    files.append(_write(folder / "index.html", render_page(recipe, made, tables, found).encode()))
     return files
 
 

@@ -22,16 +22,16 @@ from ..data import LabelledImages
 from ..errors import FitWarning, InputError, UsageError, invalid_choice
 from ..estimator import FewShotClassifier
 from ..seeding import make_generator, permutation
-from .curve import accuracy_curve
-from .datasets import DataSet, load_set, load_vtab
+from .datasets import Dataset, load_dataset, load_vtab
 from .federations import is_federated
+from .learning_curve import accuracy_curve
 from .recipe import CHOICES, Run, is_orbit
 
 PROTOCOLS = ("few-shot", "vtab", "federated")
 
 
 @dataclass(frozen=True)
-class Task:
+class BenchmarkTask:
     """Images to learn from, and images to be tried on; classes nobody can learn are in the test images too."""
 
     learn: LabelledImages
@@ -40,17 +40,17 @@ class Task:
     notes: list[str]
 
 
-def run(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
+def compute_result(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
     """Do it, and say how it went."""
     if is_federated(settings):
         from .federated_run import run as run_federated  # needs flwr
 
         return run_federated(settings, root)
     if is_orbit(settings):
-        from .orbit.evaluate import run as personalise
+        from .orbit.evaluation import evaluate_task
 
-        return personalise(settings, root)
-    task = draw(settings, root)
+        return evaluate_task(settings, root)
+    task = draw_task(settings, root)
     clf = FewShotClassifier(
         **{k: v for k, v in settings.items() if k in CHOICES}, seed=int(settings.get("seed", 0))
     )
@@ -69,7 +69,7 @@ def run(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
     result = {
         "accuracy": float(right.mean()),
         **_counts(task),
-        **sizes(clf),
+        **update_sizes(clf),
         "bytes": len(update.to_bytes()),
         "steps": clf.history_.steps,
         "stopped": clf.history_.stopped,
@@ -96,7 +96,7 @@ def check_backbones(runs: Iterable[Run]) -> None:
         load_backbone(name, weights)
 
 
-def draw(settings: Mapping[str, Any], root: Path) -> Task:
+def draw_task(settings: Mapping[str, Any], root: Path) -> BenchmarkTask:
     """The task of a run that is not federated: the same for every method and backbone, another for each seed."""
     name, seed = str(settings["dataset"]), int(settings.get("seed", 0))
     protocol = settings.get("protocol", "few-shot")
@@ -106,7 +106,7 @@ def draw(settings: Mapping[str, Any], root: Path) -> Task:
     chosen = np.arange(len(found.train.labels))
     shots = settings.get("shots", "all")
     if shots != "all":
-        chosen = few(found, name, shots, seed)
+        chosen = sample_shots(found, name, shots, seed)
     learned = np.unique(found.train.labels[chosen])  # of 1000 images of 397 classes some classes have none
     place = np.full(len(found.classes), -1)
     place[learned] = np.arange(len(learned))
@@ -114,19 +114,19 @@ def draw(settings: Mapping[str, Any], root: Path) -> Task:
     if (limit := int(settings.get("test_images", 0))) and limit < len(tried):
         order = permutation(len(tried), make_generator(0, "test images", name)).numpy()
         tried = np.sort(order[:limit])
-    return Task(
+    return BenchmarkTask(
         LabelledImages(
             [found.train.sources[int(i)] for i in chosen],
             place[found.train.labels[chosen]].tolist(),
             [found.classes[c] for c in learned],
         ),
-        found.test.pick(tried).sources,
+        found.test.select(tried).sources,
         place[found.test.labels[tried]],
         list(found.notes),
     )
 
 
-def few(found: DataSet, name: str, shots: Any, seed: int) -> np.ndarray:
+def sample_shots(found: Dataset, name: str, shots: Any, seed: int) -> np.ndarray:
     """``shots`` images of each class; those of fewer shots are among those of more."""
     if not isinstance(shots, int) or isinstance(shots, bool) or shots < 1:
         raise UsageError(f"shots cannot be {shots!r}.", "It is a whole number of at least 1, or 'all'.")
@@ -144,7 +144,7 @@ def few(found: DataSet, name: str, shots: Any, seed: int) -> np.ndarray:
     return np.concatenate(kept)
 
 
-def sizes(clf: FewShotClassifier) -> dict[str, Any]:
+def update_sizes(clf: FewShotClassifier) -> dict[str, Any]:
     """Updateable numbers by the paper's count (its table of parameters), and relative to BiT's."""
     update = clf.update_
     counted, full = update.updateable(backbone_facts(clf.backbone))
@@ -161,7 +161,7 @@ def film_quantiles(film: Mapping[str, torch.Tensor]) -> dict[str, list[float]]:
     }
 
 
-def _counts(task: Task) -> dict[str, int]:
+def _counts(task: BenchmarkTask) -> dict[str, int]:
     return {
         "images": len(task.learn),
         "classes": len(task.learn.classes),
@@ -170,7 +170,7 @@ def _counts(task: Task) -> dict[str, int]:
 
 
 @lru_cache(maxsize=4)
-def _open(name: str, root: str, protocol: str, split: Any, seed: int) -> DataSet:
+def _open(name: str, root: str, protocol: str, split: Any, seed: int) -> Dataset:
     if protocol == "vtab":
         return load_vtab(name, Path(root), split=split, seed=seed)
-    return load_set(name, Path(root), split=split, seed=seed)
+    return load_dataset(name, Path(root), split=split, seed=seed)

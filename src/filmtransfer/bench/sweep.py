@@ -16,13 +16,13 @@ from typing import Any, Protocol
 
 from ..errors import FitError
 from .recipe import Run
-from .store import Results, read, writing
+from .results import Results, open_results, read_results
 
 TRIES = 3
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How a run ended: with a result, with a mistake of the user's (final), or with an accident."""
 
     run: Run
@@ -31,18 +31,18 @@ class Outcome:
     final: bool = False
 
 
-class Workers(Protocol):
+class SweepWorkers(Protocol):
     """Where runs are computed."""
 
     slots: int
 
     def start(self, run: Run) -> None: ...
-    def next(self) -> Outcome: ...
+    def next(self) -> RunOutcome: ...
     def close(self) -> None: ...
 
 
 @dataclass
-class Progress:
+class SweepProgress:
     """How far a sweep is."""
 
     total: int
@@ -61,7 +61,7 @@ class Progress:
 
 
 @dataclass
-class Sweep:
+class SweepResult:
     """What a sweep leaves: the rows of its runs, what failed, and what to tell the user."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -69,18 +69,18 @@ class Sweep:
     notes: list[str] = field(default_factory=list)
 
 
-def sweep(
+def run_sweep(
     runs: Iterable[Run],
     file: Path,
-    make_workers: Callable[[], Workers],
-    watch: Callable[[Progress], None] | None = None,
-) -> Sweep:
+    make_workers: Callable[[], SweepWorkers],
+    watch: Callable[[SweepProgress], None] | None = None,
+) -> SweepResult:
     """Compute what is missing in ``file``, and give all rows of ``runs``."""
     wanted = {run.key: run for run in runs}
-    with writing(file) as writer:
-        before = read(file)
+    with open_results(file) as writer:
+        before = read_results(file)
         waiting = deque(run for key, run in wanted.items() if key not in before.rows)
-        progress = Progress(len(wanted), len(wanted) - len(waiting))
+        progress = SweepProgress(len(wanted), len(wanted) - len(waiting))
         watch = watch or (lambda _: None)
         watch(progress)
         began = time.monotonic()
@@ -90,12 +90,12 @@ def sweep(
                 _work(waiting, workers, writer, progress, watch, began)
             finally:
                 workers.close()
-    return collect(wanted.values(), read(file))
+    return collect_rows(wanted.values(), read_results(file))
 
 
-def collect(runs: Iterable[Run], found: Results) -> Sweep:
+def collect_rows(runs: Iterable[Run], found: Results) -> SweepResult:
     """The rows of ``runs`` that are on file, in their order."""
-    made = Sweep(notes=list(found.notes))
+    made = SweepResult(notes=list(found.notes))
     for run in runs:
         if run.key in found.rows:
             made.rows.append(found.rows[run.key])
@@ -106,10 +106,10 @@ def collect(runs: Iterable[Run], found: Results) -> Sweep:
 
 def _work(
     waiting: deque[Run],
-    workers: Workers,
+    workers: SweepWorkers,
     writer: Any,
-    progress: Progress,
-    watch: Callable[[Progress], None],
+    progress: SweepProgress,
+    watch: Callable[[SweepProgress], None],
     began: float,
 ) -> None:
     tries: dict[str, int] = {}
@@ -138,13 +138,13 @@ def _work(
         watch(progress)
 
 
-def attempt(run: Run, root: Path) -> Outcome:
+def attempt_run(run: Run, root: Path) -> RunOutcome:
     """What a worker does with a run."""
-    from .run import run as compute
+    from .run import compute_result
 
     try:
-        return Outcome(run, result=compute(run.settings, root))
+        return RunOutcome(run, result=compute_result(run.settings, root))
     except FitError as error:
-        return Outcome(run, error=f"{error.message} {error.hint}".strip(), final=True)
+        return RunOutcome(run, error=f"{error.message} {error.hint}".strip(), final=True)
     except Exception as error:  # out of memory, a damaged disk: another try may go well
-        return Outcome(run, error=f"{type(error).__name__}: {error}")
+        return RunOutcome(run, error=f"{type(error).__name__}: {error}")

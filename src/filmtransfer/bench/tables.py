@@ -11,26 +11,42 @@ from functools import partial
 from typing import Any
 
 from ..errors import invalid_choice
-from .beside import Beside, beside, beside_competitors, beside_results, beside_splits
-from .cells import Place, Row, Runs, accuracies, by_backbone, by_method, differences, mean_result, only
+from .averages import (
+    DatasetShots,
+    Row,
+    Runs,
+    accuracies,
+    by_backbone,
+    by_method,
+    differences,
+    mean_result,
+    only,
+)
 from .federated import federated, federated_algorithms, federated_methods
-from .layout import NOTHING, Cell, Count, Table
 from .methods import SPLITS
 from .published import GROUPS, Published
+from .published_lookup import (
+    PublishedLookup,
+    published_competitor,
+    published_number,
+    published_result,
+    published_split,
+)
+from .result_table import EMPTY_CELL, Cell, Count, ResultTable
 
-Column = Mapping[Place, Cell | Count]
-MEANS = [Place(group) for group in GROUPS]
+Column = Mapping[DatasetShots, Cell | Count]
+MEANS = [DatasetShots(group) for group in GROUPS]
 
 
-def few_shot(rows: Sequence[Row], title: str = "Few-shot accuracy") -> list[Table]:
+def few_shot(rows: Sequence[Row], title: str = "Few-shot accuracy") -> list[ResultTable]:
     """Data set × shots by method: accuracy; then relative model update size (RMUS) and bytes of the update file."""
     tables = []
     for backbone, own in by_backbone(rows).items():
-        accuracy = _by_method(own, partial(beside, table="few_shot_results"))
+        accuracy = _by_method(own, partial(published_number, table="few_shot_results"))
         sizes: dict[str, Column] = {}
         for method, runs in by_method(own, _method).items():
             sizes[f"{method} RMUS"] = _counts(
-                runs, "rmus", 4, partial(beside, table="few_shot_results", metric="rmus")
+                runs, "rmus", 4, partial(published_number, table="few_shot_results", metric="rmus")
             )
             sizes[f"{method} bytes"] = _counts(runs, "bytes", 0)
         tables.append(_table(title, backbone, accuracy))
@@ -38,21 +54,21 @@ def few_shot(rows: Sequence[Row], title: str = "Few-shot accuracy") -> list[Tabl
     return tables
 
 
-def vtab(rows: Sequence[Row], title: str = "VTAB-1k accuracy") -> list[Table]:
+def vtab(rows: Sequence[Row], title: str = "VTAB-1k accuracy") -> list[ResultTable]:
     """The 19 sets and their means by method."""
-    sets = [Place(name) for name in GROUPS["all"]]
+    sets = [DatasetShots(name) for name in GROUPS["all"]]
     return [
-        _table(title, backbone, _by_method(own, partial(beside, table="vtab_results")), sets)
+        _table(title, backbone, _by_method(own, partial(published_number, table="vtab_results")), sets)
         for backbone, own in by_backbone(rows).items()
     ]
 
 
-def splits(rows: Sequence[Row], title: str = "Accuracy by use of the data") -> list[Table]:
+def splits(rows: Sequence[Row], title: str = "Accuracy by use of the data") -> list[ResultTable]:
     """No Split, Split, Use All, and our Resplit, for each head."""
     tables = []
     for backbone, own in by_backbone(rows).items():
         columns = {
-            f"{method} {words}": accuracies(only(runs, partial(_splits, split)), beside_splits)
+            f"{method} {words}": accuracies(only(runs, partial(_splits, split)), published_split)
             for method, runs in by_method(own, _method).items()
             for split, words in SPLITS.items()
         }
@@ -60,17 +76,17 @@ def splits(rows: Sequence[Row], title: str = "Accuracy by use of the data") -> l
     return tables
 
 
-def bodies(rows: Sequence[Row], title: str = "Accuracy by what is learned") -> list[Table]:
+def bodies(rows: Sequence[Row], title: str = "Accuracy by what is learned") -> list[ResultTable]:
     """{LDA, linear} × {None, FiLM, All}."""
     return [
-        _table(title, backbone, _by_method(own, partial(beside, table="vtab_body_ablations")))
+        _table(title, backbone, _by_method(own, partial(published_number, table="vtab_body_ablations")))
         for backbone, own in by_backbone(rows).items()
     ]
 
 
 def released(
     rows: Sequence[Row], title: str = "Accuracy, released against corrected behaviour"
-) -> list[Table]:
+) -> list[ResultTable]:
     """Our corrected behaviour, the released code's, and their difference seed by seed."""
     tables = []
     for backbone, own in by_backbone(rows).items():
@@ -85,19 +101,19 @@ def released(
     return tables
 
 
-def adapters(rows: Sequence[Row], title: str = "Adapters") -> list[Table]:
+def adapters(rows: Sequence[Row], title: str = "Adapters") -> list[ResultTable]:
     """A method a row: millions of numbers, the means of VTAB-1k, and each set that was run."""
     tables = []
     for backbone, own in by_backbone(rows).items():
-        columns = _by_method(own, beside_competitors)
-        places = _ordered({Place.of(row["settings"]) for row in own})
+        columns = _by_method(own, published_competitor)
+        places = _ordered({DatasetShots.from_settings(row["settings"]) for row in own})
         means = MEANS if _has_vtab(places) else []
         heads, cells = [], []
         for method, runs in by_method(own, _method).items():
             sizes = _sizes([row for same in runs.values() for row in same])
             line = [*sizes, *(columns[method].get(place) for place in (*means, *places))]
             theirs = {cell.published.backbone for cell in line if cell and cell.published}
-            heads.append((method, *(theirs or {NOTHING})))
+            heads.append((method, *(theirs or {EMPTY_CELL})))
             cells.append(line)
         names = ["numbers (M)", "without head (M)", *(" ".join(place).strip() for place in (*means, *places))]
         notes = [
@@ -105,11 +121,11 @@ def adapters(rows: Sequence[Row], title: str = "Adapters") -> list[Table]:
             "those of its competitors have none.",
             *(_missing(columns) if means else []),
         ]
-        tables.append(Table(title, backbone, ("method", "published on"), heads, names, cells, notes))
+        tables.append(ResultTable(title, backbone, ("method", "published on"), heads, names, cells, notes))
     return tables
 
 
-TABLES: dict[str, Callable[..., list[Table]]] = {
+TABLES: dict[str, Callable[..., list[ResultTable]]] = {
     "few_shot": few_shot,
     "vtab": vtab,
     "splits": splits,
@@ -122,7 +138,7 @@ TABLES: dict[str, Callable[..., list[Table]]] = {
 }
 
 
-def build(table: str, rows: Sequence[Row], title: str = "") -> list[Table]:
+def build_tables(table: str, rows: Sequence[Row], title: str = "") -> list[ResultTable]:
     """The tables of a name, one for each backbone among the rows."""
     if table not in TABLES:
         raise invalid_choice("The table", table, TABLES)
@@ -149,18 +165,20 @@ def _corrected(row: Row) -> str:
 
 
 def _beside_method(method: str, settings: Mapping[str, Any]) -> Published | None:
-    return beside_results({**settings, "method": method})
+    return published_result({**settings, "method": method})
 
 
 def _splits(split: str, settings: Mapping[str, Any]) -> bool:
     return settings.get("split") == split
 
 
-def _by_method(rows: Sequence[Row], published: Beside) -> dict[str, Column]:
+def _by_method(rows: Sequence[Row], published: PublishedLookup) -> dict[str, Column]:
     return {method: accuracies(runs, published) for method, runs in by_method(rows, _method).items()}
 
 
-def _counts(runs: Runs, name: str, digits: int, published: Beside = lambda _: None) -> dict[Place, Count]:
+def _counts(
+    runs: Runs, name: str, digits: int, published: PublishedLookup = lambda _: None
+) -> dict[DatasetShots, Count]:
     found = {place: mean_result(same, name) for place, same in runs.items()}
     return {
         place: Count(value, digits, published(runs[place][0]["settings"]))
@@ -171,7 +189,7 @@ def _counts(runs: Runs, name: str, digits: int, published: Beside = lambda _: No
 
 def _sizes(rows: Sequence[Row]) -> list[Count | None]:
     """With and without the head, each beside the published count of that kind."""
-    published = beside_competitors({**rows[0]["settings"], "dataset": "all"}, "parameters_m")
+    published = published_competitor({**rows[0]["settings"], "dataset": "all"}, "parameters_m")
     has_head = published is not None and published.method.startswith("FiT")
     sizes: list[Count | None] = []
     for name, same_kind in (("numbers", has_head), ("body", not has_head)):
@@ -180,7 +198,9 @@ def _sizes(rows: Sequence[Row]) -> list[Count | None]:
     return sizes
 
 
-def _table(title: str, backbone: str, columns: Mapping[str, Column], sets: Sequence[Place] = ()) -> Table:
+def _table(
+    title: str, backbone: str, columns: Mapping[str, Column], sets: Sequence[DatasetShots] = ()
+) -> ResultTable:
     """The columns that hold anything; below VTAB-1k's sets their means, and a note of what they lack."""
     columns = {head: column for head, column in columns.items() if column}
     places = list(sets) or _ordered({p for column in columns.values() for p in column} - {*MEANS})
@@ -188,7 +208,7 @@ def _table(title: str, backbone: str, columns: Mapping[str, Column], sets: Seque
     if vtab_is_there:
         places += MEANS
     shots = any(place.shots for place in places)
-    return Table(
+    return ResultTable(
         title,
         backbone,
         ("dataset", "shots") if shots else ("dataset",),
@@ -199,7 +219,7 @@ def _table(title: str, backbone: str, columns: Mapping[str, Column], sets: Seque
     )
 
 
-def _has_vtab(places: Iterable[Place]) -> bool:
+def _has_vtab(places: Iterable[DatasetShots]) -> bool:
     return any(not place.shots for place in places)
 
 
@@ -207,7 +227,7 @@ def _missing(columns: Mapping[str, Column]) -> list[str]:
     """Why a mean is not shown; columns that lack the same sets share a line."""
     lacking: dict[tuple[str, ...], list[str]] = {}
     for head, column in columns.items():
-        lacking.setdefault(tuple(n for n in GROUPS["all"] if Place(n) not in column), []).append(head)
+        lacking.setdefault(tuple(n for n in GROUPS["all"] if DatasetShots(n) not in column), []).append(head)
     return [
         f"No mean over a group with missing sets; {', '.join(heads)}: missing {', '.join(names)}."
         for names, heads in lacking.items()
@@ -215,11 +235,11 @@ def _missing(columns: Mapping[str, Column]) -> list[str]:
     ]
 
 
-def _ordered(places: Iterable[Place]) -> list[Place]:
+def _ordered(places: Iterable[DatasetShots]) -> list[DatasetShots]:
     """Sets in the paper's order, then by name; shots upwards, "all" last."""
     order = {name: i for i, name in enumerate(("cifar10", *GROUPS["all"]))}
 
-    def key(place: Place) -> tuple[int, str, float, str]:
+    def key(place: DatasetShots) -> tuple[int, str, float, str]:
         count = float(place.shots) if place.shots.isdigit() else math.inf
         return order.get(place.dataset, len(order)), place.dataset, count, place.shots
 

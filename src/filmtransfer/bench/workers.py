@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import MissingExtraError, UnavailableError, UsageError
 from .recipe import Run
-from .sweep import Outcome, Workers, attempt
+from .sweep import RunOutcome, attempt_run
 
 
 class LocalWorkers:
@@ -25,19 +25,19 @@ class LocalWorkers:
         self.root = root
         self.threads = threads
         self.idle = [self._pool() for _ in range(slots)]
-        self.busy: dict[Future[Outcome], tuple[ProcessPoolExecutor, Run]] = {}
+        self.busy: dict[Future[RunOutcome], tuple[ProcessPoolExecutor, Run]] = {}
 
     def start(self, run: Run) -> None:
         pool = self.idle.pop()
         try:
-            future = pool.submit(attempt, run, self.root)
+            future = pool.submit(attempt_run, run, self.root)
         except BrokenExecutor:  # its process died while it had nothing to do
             pool.shutdown(wait=False)
             pool = self._pool()
-            future = pool.submit(attempt, run, self.root)
+            future = pool.submit(attempt_run, run, self.root)
         self.busy[future] = (pool, run)
 
-    def next(self) -> Outcome:
+    def next(self) -> RunOutcome:
         done = next(iter(wait(self.busy, return_when=FIRST_COMPLETED).done))
         pool, run = self.busy.pop(done)
         try:
@@ -45,7 +45,7 @@ class LocalWorkers:
         except BrokenExecutor:
             pool.shutdown(wait=False)
             pool = self._pool()
-            outcome = Outcome(run, error="the worker died (killed, or out of memory).")
+            outcome = RunOutcome(run, error="the worker died (killed, or out of memory).")
         self.idle.append(pool)
         return outcome
 
@@ -125,13 +125,13 @@ class RayWorkers:
     def start(self, run: Run) -> None:
         self.busy[self.task.remote(run, self.root, self.threads)] = run
 
-    def next(self) -> Outcome:
+    def next(self) -> RunOutcome:
         done = self.ray.wait(list(self.busy), num_returns=1)[0][0]
         run = self.busy.pop(done)
         try:
-            outcome: Outcome = self.ray.get(done)
+            outcome: RunOutcome = self.ray.get(done)
         except self.ray.exceptions.RayError as error:  # a worker or its machine is gone
-            return Outcome(run, error=f"Ray lost it ({type(error).__name__}).")
+            return RunOutcome(run, error=f"Ray lost it ({type(error).__name__}).")
         return outcome
 
     def close(self) -> None:
@@ -152,11 +152,8 @@ def _at_least_one(name: str, value: int) -> None:
         raise UsageError(f"{name} cannot be {value}.", "It is a whole number of at least 1.")
 
 
-def _on_ray(run: Run, root: Path, threads: int) -> Outcome:
+def _on_ray(run: Run, root: Path, threads: int) -> RunOutcome:
     from ..training.torch_settings import prepare
 
     prepare(threads, 1)
-    return attempt(run, root)
-
-
-__all__ = ["LocalWorkers", "RayWorkers", "Workers"]
+    return attempt_run(run, root)

@@ -42,7 +42,7 @@ def data(
     as_json: Json = False,
 ) -> None:
     """Say which image sets are present, which are missing, and what to do about it."""
-    from ..bench.datasets import DATASETS, inventory, own_sets
+    from ..bench.datasets import DATASETS, custom_datasets, inventory
     from ..bench.datasets import fetch as download
     from ..errors import invalid_choice
 
@@ -66,7 +66,7 @@ def data(
     )
     present = sum(r.present for r in rows)
     printer.say(f"{present} of {len(rows)} sets are present in {root}.")
-    if own := own_sets(root):
+    if own := custom_datasets(root):
         printer.say(f"Also there, to be used by name: {', '.join(own)}.")
     printer.document({"root": str(root), "sets": [vars(r) for r in rows], "own": own})
 
@@ -74,20 +74,20 @@ def data(
 @app.command("recipes")
 def recipes(as_json: Json = False) -> None:
     """List the experiments that come with the package."""
-    from ..bench.recipe import known, load_recipe
+    from ..bench.recipe import load_recipe, recipe_names
 
     printer = Printer(as_json)
-    found = [load_recipe(name) for name in known()]
+    found = [load_recipe(name) for name in recipe_names()]
     printer.table(
         ["recipe", "runs", "what"],
-        [[name, len(r.runs()), r.title] for name, r in zip(known(), found, strict=True)],
+        [[name, len(r.runs()), r.title] for name, r in zip(recipe_names(), found, strict=True)],
         right=(1,),
     )
     printer.document(
         {
             "recipes": [
                 {"name": n, "runs": len(r.runs()), "title": r.title}
-                for n, r in zip(known(), found, strict=True)
+                for n, r in zip(recipe_names(), found, strict=True)
             ]
         }
     )
@@ -108,12 +108,12 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run an experiment; what is on file already is not repeated."""
-    from ..bench.figures import need_matplotlib
+    from ..bench.figures import require_matplotlib
     from ..bench.recipe import load_recipe
     from ..bench.report import write_report
     from ..bench.run import check_backbones
-    from ..bench.sweep import sweep
-    from ..bench.workers import LocalWorkers, RayWorkers, Workers
+    from ..bench.sweep import SweepWorkers, run_sweep
+    from ..bench.workers import LocalWorkers, RayWorkers
 
     printer = Printer(as_json)
     chosen = _choices(settings, dataset, method, seeds)
@@ -126,9 +126,9 @@ def run(
     folder = out or Path("bench") / what.name
 
     if what.figures:
-        need_matplotlib()  # and not after hours of work
+        require_matplotlib()  # and not after hours of work
 
-    def make_workers() -> Workers:
+    def make_workers() -> SweepWorkers:
         if ray:
             return RayWorkers(ray, root, threads or 1)
         check_backbones(what.runs())
@@ -136,7 +136,7 @@ def run(
 
     # Ray tells of the death of a machine on stdout, which belongs to the result.
     with progress(printer) as watch, redirect_stdout(sys.stderr):
-        made = sweep(what.runs(), folder / "results.jsonl", make_workers, watch)
+        made = run_sweep(what.runs(), folder / "results.jsonl", make_workers, watch)
     for note in made.notes:
         printer.note(note)
     _tell(printer, what, made, write_report(what, made, folder), folder)
@@ -149,16 +149,16 @@ def report(recipe: RecipeName, out: Out = None, settings: Set = None, as_json: J
     """Write the tables, figures and page again from the results on file."""
     from ..bench.recipe import load_recipe
     from ..bench.report import write_report
-    from ..bench.store import read
-    from ..bench.sweep import collect
+    from ..bench.results import read_results
+    from ..bench.sweep import collect_rows
 
     printer = Printer(as_json)
     what = load_recipe(recipe).with_choices(**_choices(settings))
     folder = out or Path("bench") / what.name
-    found = read(folder / "results.jsonl")
+    found = read_results(folder / "results.jsonl")
     for note in found.notes:
         printer.note(note)
-    made = collect(what.runs(), found)
+    made = collect_rows(what.runs(), found)
     if not made.rows:
         raise InputError(
             f"{folder} has no results of {what.name}.", f"Make them with: fit bench run {recipe}"

@@ -54,9 +54,9 @@ def orbit(
 
     What is on file already is not repeated.
     """
-    from ..bench.orbit.comparison import orbit_runs, write_orbit
-    from ..bench.orbit.learn import prepare
-    from ..bench.sweep import sweep
+    from ..bench.orbit.personalization import prepare_method
+    from ..bench.orbit.tables import orbit_runs, write_orbit
+    from ..bench.sweep import run_sweep
     from ..bench.workers import LocalWorkers
 
     printer = Printer(as_json)
@@ -75,9 +75,9 @@ def orbit(
     for note in notes:
         printer.note(note)
     for run in {run.settings["method"]: run for run in runs}.values():
-        prepare(run.settings)  # a mistake is said now, and once
+        prepare_method(run.settings)  # a mistake is said now, and once
     with progress(printer) as watch:
-        made = sweep(runs, out / "results.jsonl", lambda: LocalWorkers(workers, root, threads), watch)
+        made = run_sweep(runs, out / "results.jsonl", lambda: LocalWorkers(workers, root, threads), watch)
     for note in made.notes:
         printer.note(note)
     files = write_orbit(made.rows, out) if made.rows else []
@@ -139,10 +139,10 @@ def train(
 ) -> None:
     """Meta-train the set encoder and the FiLM generators; test them on classes that they have not seen."""
     from ..backbones import load_backbone
-    from ..bench.cnaps.adapter import CNAPs
+    from ..bench.cnaps.film_generator import CNAPs
     from ..bench.cnaps.meta_training import MetaSettings, bare_model, compare, meta_train
-    from ..bench.cnaps.sources import class_sources, spec_of, user_sources
-    from ..bench.datasets import load_set
+    from ..bench.cnaps.task_sources import class_sources, spec_of, user_sources
+    from ..bench.datasets import load_dataset
     from ..files import check_writable
     from ..training.torch_settings import prepare
 
@@ -167,7 +167,7 @@ def train(
     sources, tested = [], []
     for name in dataset or []:
         learn, test = class_sources(
-            name, load_set(name, root), spec, classes=classes, images=images, held_out=held_out, seed=seed
+            name, load_dataset(name, root), spec, classes=classes, images=images, held_out=held_out, seed=seed
         )
         sources.append(learn)
         tested.append(test)

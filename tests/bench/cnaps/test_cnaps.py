@@ -8,10 +8,10 @@ import torch
 from torch.nn import functional as F
 
 from filmtransfer.backbones import load_backbone
-from filmtransfer.bench.cnaps.adapter import CNAPs
+from filmtransfer.bench.cnaps.film_generator import CNAPs
 from filmtransfer.bench.cnaps.meta_training import (
     MetaSettings,
-    Source,
+    TaskSource,
     bare_features,
     bare_model,
     compare,
@@ -20,7 +20,7 @@ from filmtransfer.bench.cnaps.meta_training import (
     task_accuracy,
     task_gradient,
 )
-from filmtransfer.bench.orbit.evaluate import run
+from filmtransfer.bench.orbit.evaluation import evaluate_task
 from filmtransfer.bench.orbit.sample import make_sample
 from filmtransfer.episodes import split_videos
 from filmtransfer.errors import InputError, UpdateFileError
@@ -41,7 +41,9 @@ def model(backbone):
 @pytest.fixture(scope="module")
 def source():
     squares = [torch.tensor(np.array(picture(c, 10 * c + i, 32))) for c in range(3) for i in range(6)]
-    return Source("shapes", torch.stack(squares).permute(0, 3, 1, 2), torch.arange(3).repeat_interleave(6))
+    return TaskSource(
+        "shapes", torch.stack(squares).permute(0, 3, 1, 2), torch.arange(3).repeat_interleave(6)
+    )
 
 
 def stirred(backbone, size=0.05):
@@ -74,7 +76,7 @@ def test_a_set_has_no_order(backbone, model, source):
 @pytest.mark.parametrize("length", [1, 2])
 def test_the_gradient_is_that_of_one_graph(backbone, model, source, length):
     videos = torch.arange(18 // length) // 2 if length > 1 else None
-    clips = Source("clips", source.pixels, source.labels[::length], length, videos)
+    clips = TaskSource("clips", source.pixels, source.labels[::length], length, videos)
     bare = bare_features(model, clips)
     task = next(clips.tasks(6, 9, 0))
     settings = MetaSettings(penalty=0.01, micro_batch=2)
@@ -110,13 +112,13 @@ def test_meta_training_lowers_the_loss_and_is_the_same_each_time(backbone, model
 def test_nothing_to_train_on(backbone, model, source):
     with pytest.raises(InputError, match="nothing to meta-train on"):
         meta_train(CNAPs(backbone), model, [], MetaSettings(steps=1))
-    one = Source("one", source.pixels[:6], source.labels[:6])
+    one = TaskSource("one", source.pixels[:6], source.labels[:6])
     with pytest.raises(InputError, match="one has one class"):
         meta_train(CNAPs(backbone), model, [one], MetaSettings(steps=1))
 
 
 def test_clips_of_one_video_are_never_on_both_sides(source):
-    clips = Source("clips", source.pixels, source.labels[::2], 2, torch.arange(9) // 2)
+    clips = TaskSource("clips", source.pixels, source.labels[::2], 2, torch.arange(9) // 2)
     task, drawn = (
         next(clips.tasks(4, 9, 5)),
         split_videos(source.labels[::2], clips.videos, 4, make_generator(5, "videos"), 9),
@@ -159,7 +161,7 @@ def test_on_a_task_of_orbit(backbone, tmp_path):
     root = make_sample(tmp_path / "orbit", users=1, objects=2, clean=2, clutter=1, frames=4, size=32)
     made = stirred(backbone)
     made.save(tmp_path / "c.safetensors")
-    result = run(
+    result = evaluate_task(
         {
             "user": "P001", "videos": "clutter", "task": 0, "backbone": "efficientnet_lite0", "image_size": 32,
             "head": "mahalanobis", "train": "none", "clip_length": 2, "cnaps": str(tmp_path / "c.safetensors"),

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from filmtransfer.bench.datasets import DATASETS, VTAB, inventory, load_set
-from filmtransfer.bench.datasets.find import entry_of
+from filmtransfer.bench.datasets import DATASETS, VTAB, inventory, load_dataset
 from filmtransfer.bench.datasets.flowers import FLOWERS
+from filmtransfer.bench.datasets.location import find_entry
 from filmtransfer.errors import InputError
 from tests.bench.datasets import making
 
@@ -54,7 +54,7 @@ def test_groups_are_those_of_vtab():
 def test_no_name_means_two_sets():
     names = [name for entry in DATASETS.values() for name in (entry.name, *entry.aliases)]
     assert len(names) == len(set(names))
-    assert all(entry_of(name) is not None for name in names)
+    assert all(find_entry(name) is not None for name in names)
 
 
 def test_every_row_is_complete():
@@ -112,8 +112,8 @@ def test_a_set_unpacked_by_hand_is_found_and_a_partial_one_is_noted(tmp_path):
     home.mkdir(parents=True)
     for name, content in making.cifar100_python().items():
         (home / Path(name).name).write_bytes(content)
-    assert load_set("cifar100", tmp_path).source == str(tmp_path / "cifar100")
+    assert load_dataset("cifar100", tmp_path).source == str(tmp_path / "cifar100")
     packed = making.tar(tmp_path / "cifar-100-python.tar.gz", making.cifar100_python())
-    note, fewer = load_set("cifar100", tmp_path).notes
+    note, fewer = load_dataset("cifar100", tmp_path).notes
     assert fewer.endswith("training images; the published set has 50,000.")
     assert note == f"{packed} has {packed.stat().st_size:,} bytes; the published file has 169,001,437."

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from filmtransfer.bench.datasets import DATASETS, fetch
-from filmtransfer.bench.datasets.base import Entry, File
+from filmtransfer.bench.datasets.dataset import DatasetEntry, PublishedFile
 from filmtransfer.errors import InputError, UnavailableError, UpdateFileError
 
 CONTENT = {"/one.bin": b"one" * 1000, "/two.bin": b"two" * 2000}
@@ -49,9 +49,9 @@ def server() -> Iterator[str]:
     thread.join()
 
 
-def entry(server: str, **change: object) -> Entry:
+def entry(server: str, **change: object) -> DatasetEntry:
     files = tuple(
-        File(
+        PublishedFile(
             path[1:],
             server + path,
             sha256=hashlib.sha256(c).hexdigest(),
@@ -60,7 +60,7 @@ def entry(server: str, **change: object) -> Entry:
         )
         for path, c in CONTENT.items()
     )
-    made = Entry("tiny", "Tiny", 2, "https://example.org/tiny", "CC0", files, pytest.fail, free=True)
+    made = DatasetEntry("tiny", "Tiny", 2, "https://example.org/tiny", "CC0", files, pytest.fail, free=True)
     return replace(made, **change)  # type: ignore[arg-type]
 
 
@@ -104,7 +104,7 @@ def test_what_is_not_free_or_has_no_checksum_is_not_asked_for(server, tmp_path):
     for words in ("one.bin, two.bin", "https://example.org/tiny", str(tmp_path / "tiny")):
         assert words in caught.value.hint
     with pytest.raises(UnavailableError, match="no checksum"):
-        fetch(entry(server, files=(File("one.bin", f"{server}/one.bin"),)), tmp_path)
+        fetch(entry(server, files=(PublishedFile("one.bin", f"{server}/one.bin"),)), tmp_path)
     assert Server.asked == []
     assert names(tmp_path) == []
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from filmtransfer.bench.datasets import load_set
+from filmtransfer.bench.datasets import load_dataset
 from filmtransfer.bench.datasets.cifar import read_cifar
 from filmtransfer.data import decode
 from filmtransfer.errors import FitError, InputError, UpdateFileError
@@ -46,7 +46,7 @@ def flowers(root: Path, drop: str = "") -> None:
 def test_cifar_as_pickles_and_as_records_is_the_same_set(tmp_path):
     tar(tmp_path / "a" / "cifar-100-python.tar.gz", making.cifar100_python())
     tar(tmp_path / "b" / "cifar100" / "cifar-100-binary.tar.gz", making.cifar100_binary())
-    python, binary = load_set("cifar100", tmp_path / "a"), load_set("cifar100", tmp_path / "b")
+    python, binary = load_dataset("cifar100", tmp_path / "a"), load_dataset("cifar100", tmp_path / "b")
     assert python.classes == binary.classes == [f"thing_{i}" for i in range(100)]
     assert python.train.labels.tolist() == binary.train.labels.tolist() == [1, 18, 35, 52, 69, 86]
     assert np.array_equal(python.train.sources, binary.train.sources)
@@ -58,7 +58,7 @@ def test_cifar_as_pickles_and_as_records_is_the_same_set(tmp_path):
 
 def test_cifar10(tmp_path):
     tar(tmp_path / "cifar-10-python.tar.gz", making.cifar10_python())
-    got = load_set("cifar10", tmp_path)
+    got = load_dataset("cifar10", tmp_path)
     assert got.classes == [f"kind_{i}" for i in range(10)]
     assert got.train.labels.tolist() == [1, 2, 2, 3, 3, 4, 4, 5, 5, 6]
     assert np.array_equal(got.test.sources[1].transpose(2, 0, 1).reshape(-1), making.rows(6, 2)[1])
@@ -111,7 +111,7 @@ def test_cut_off_records_and_missing_files_are_named(tmp_path):
 
 def test_flowers_follow_the_published_ids(tmp_path):
     flowers(tmp_path / "flowers102")
-    got = load_set("oxford_flowers102", tmp_path)
+    got = load_dataset("oxford_flowers102", tmp_path)
     assert (got.name, len(got.classes), len(got.train), len(got.test)) == ("flowers102", 102, 102, 100)
     assert (got.classes[0], got.classes[73], got.classes[-1]) == ("pink primrose", "rose", "blackberry lily")
     assert got.train.labels.tolist() == list(range(102))
@@ -123,20 +123,20 @@ def test_flowers_follow_the_published_ids(tmp_path):
 def test_flowers_with_a_missing_image_or_a_wrong_list_say_so(tmp_path):
     flowers(tmp_path / "a", drop="jpg/image_00007.jpg")
     with pytest.raises(InputError, match=r"1 of the 102 images.*image_00007"):
-        load_set("flowers102", tmp_path / "a")
+        load_dataset("flowers102", tmp_path / "a")
     flowers(tmp_path / "b")
     put(tmp_path / "b" / "setid.mat", matrices(trnid=np.array([[999]], np.uint16)))
     with pytest.raises(UpdateFileError, match=r"setid\.mat is damaged.*204 labels"):
-        load_set("flowers102", tmp_path / "b")
+        load_dataset("flowers102", tmp_path / "b")
     flowers(tmp_path / "d")
     (tmp_path / "d" / "imagelabels.mat").write_bytes((tmp_path / "d" / "imagelabels.mat").read_bytes()[:140])
     with pytest.raises(UpdateFileError, match=r"imagelabels\.mat is damaged"):
-        load_set("flowers102", tmp_path / "d")
+        load_dataset("flowers102", tmp_path / "d")
 
 
 def test_pets_follow_the_published_lists(tmp_path):
     making.pets(tmp_path)
-    got = load_set("pets", tmp_path)
+    got = load_dataset("pets", tmp_path)
     assert (len(got.classes), len(got.train), len(got.test)) == (37, 74, 37)
     assert got.classes[:2] == ["Great_breed_a0", "Great_breed_b1"]
     assert got.train.labels.tolist() == [breed for breed in range(37) for _ in range(2)]
@@ -149,10 +149,10 @@ def test_a_broken_list_of_pets_is_named(tmp_path):
     lines = b"Great_breed_a0_1 one 1 1"
     tar(tmp_path / "oxford_pets" / "annotations.tar.gz", {"annotations/trainval.txt": lines})
     with pytest.raises(InputError, match=r"no annotations/test\.txt"):
-        load_set("oxford_pets", tmp_path)
+        load_dataset("oxford_pets", tmp_path)
     put(tmp_path / "oxford_pets" / "unpacked" / "annotations" / "test.txt", b"")
     with pytest.raises(UpdateFileError, match=r"trainval\.txt is damaged"):
-        load_set("oxford_pets", tmp_path)
+        load_dataset("oxford_pets", tmp_path)
 
 
 def test_caltech_has_the_background_and_thirty_of_each_class(tmp_path):
@@ -162,13 +162,13 @@ def test_caltech_has_the_background_and_thirty_of_each_class(tmp_path):
         inner |= {f"101_ObjectCategories/{name}/image_{i:04d}.jpg": jpeg(i, 8) for i in range(1, 33)}
     packed = tar(tmp_path / "inner.tar.gz", inner).read_bytes()
     zipped(tmp_path / "caltech-101.zip", {"caltech-101/101_ObjectCategories.tar.gz": packed})
-    got = load_set("caltech101", tmp_path)
+    got = load_dataset("caltech101", tmp_path)
     assert (len(got.classes), got.classes[0]) == (102, "background_google")
     assert np.bincount(got.train.labels).tolist() == [30] * 102
     assert np.bincount(got.test.labels).tolist() == [2] * 102
     assert not {str(p) for p in got.train.sources} & {str(p) for p in got.test.sources}
     assert any("drawn by us" in note for note in got.notes)
-    again = load_set("caltech101", tmp_path)
+    again = load_dataset("caltech101", tmp_path)
     assert [str(p) for p in again.train.sources] == [str(p) for p in got.train.sources]
 
 
@@ -188,14 +188,14 @@ PARTS = ((0, "Training"), (1, "Testing"))
 
 def test_sun_uses_its_own_partition_or_that_of_vtab(tmp_path):
     sun(tmp_path / "sun397")
-    own = load_set("sun397", tmp_path)
+    own = load_dataset("sun397", tmp_path)
     assert own.classes == ["/a/abbey", "/c/church/outdoor"]
     assert [Path(p).name for p in own.test.sources] == ["sun_1.jpg", "sun_1.jpg"]
     assert own.train.keys == ()
     assert any("2 classes; Sun397 has 397" in note for note in own.notes)
     for split, i in (("tr", 2), ("te", 0), ("va", 1)):
         put(tmp_path / "sun397" / "unpacked" / f"sun397_tfds_{split}.txt", f"/a/abbey/sun_{i}.jpg\n".encode())
-    tfds = load_set("sun397", tmp_path)
+    tfds = load_dataset("sun397", tmp_path)
     assert list(tfds.train.keys) == ["/a/abbey/sun_2.jpg"]
     assert [Path(p).name for p in tfds.test.sources] == ["sun_0.jpg"]
 
@@ -205,16 +205,16 @@ def test_svhn_takes_ten_for_the_digit_zero(tmp_path):
     labels = np.array([[1], [10], [3], [9], [10]], np.uint8)
     for split in ("train", "test"):
         put(tmp_path / "svhn" / f"{split}_32x32.mat", matrices(X=images, y=labels))
-    got = load_set("svhn", tmp_path)
+    got = load_dataset("svhn", tmp_path)
     assert got.classes == list("0123456789")
     assert got.train.labels.tolist() == [1, 0, 3, 9, 0]
     assert np.array_equal(got.train.sources[3], images[..., 3])
     put(tmp_path / "svhn" / "test_32x32.mat", matrices(X=images, y=labels[:3]))
     with pytest.raises(UpdateFileError, match=r"test_32x32\.mat is damaged.*3 labels"):
-        load_set("svhn", tmp_path)
+        load_dataset("svhn", tmp_path)
     (tmp_path / "svhn" / "test_32x32.mat").unlink()
     with pytest.raises(FitError, match=r"Get test_32x32\.mat from"):
-        load_set("svhn", tmp_path)
+        load_dataset("svhn", tmp_path)
 
 
 def test_dtd_uses_its_first_split(tmp_path):
@@ -223,7 +223,7 @@ def test_dtd_uses_its_first_split(tmp_path):
     for i, split in enumerate(("train1", "val1", "test1")):
         members[f"dtd/labels/{split}.txt"] = "\n".join(names[i::3]).encode()
     tar(tmp_path / "dtd-r1.0.1.tar.gz", members, mode="w")  # as published: a tar that is called .tar.gz
-    got = load_set("dtd", tmp_path)
+    got = load_dataset("dtd", tmp_path)
     assert got.classes == ["banded", "woven"]
     assert list(got.train.keys) == ["banded/banded_0001.jpg", "woven/woven_0001.jpg"]
     assert got.test.labels.tolist() == [0, 1]

@@ -14,9 +14,9 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter
 
 from filmtransfer.bench.datasets import specialised
-from filmtransfer.bench.datasets.base import Entry
 from filmtransfer.bench.datasets.camelyon import STEM
-from filmtransfer.bench.datasets.fundus import prepare
+from filmtransfer.bench.datasets.dataset import DatasetEntry
+from filmtransfer.bench.datasets.fundus import preprocess_fundus
 from filmtransfer.bench.datasets.specialised import SPECIALISED
 from filmtransfer.errors import InputError, MissingExtraError, UpdateFileError
 
@@ -34,7 +34,7 @@ def test_names_titles_and_class_counts():
 
 
 @pytest.mark.parametrize("entry", SPECIALISED, ids=lambda e: e.name)
-def test_an_empty_folder_is_one_clear_line(entry: Entry, tmp_path: Path):
+def test_an_empty_folder_is_one_clear_line(entry: DatasetEntry, tmp_path: Path):
     with pytest.raises(InputError, match=r"There is no .* in ") as caught:
         entry.read(tmp_path)
     assert "\n" not in str(caught.value)
@@ -64,7 +64,7 @@ def test_a_folder_per_class(tmp_path: Path, name: str, inside: str, classes: lis
     assert raw.train.keys[-1] == f"{classes[-1]}_{classes[-1]}_2.jpg"
     assert Path(raw.train.sources[3]).name == f"{classes[1]}_2.jpg"
     assert len(raw.test) == 0  # published in one piece
-    assert any(list(tmp_path.glob(sign)) for sign in ENTRIES[name].signs)
+    assert any(list(tmp_path.glob(pattern)) for pattern in ENTRIES[name].markers)
     for file in (tmp_path / inside / classes[4]).iterdir():
         file.unlink()
     with pytest.raises(InputError, match=f"There are no images in .*{classes[4]}"):
@@ -175,7 +175,7 @@ def expected(photo: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(("height", "width"), [(640, 720), (600, 600), (480, 700)])
 def test_a_photo_is_prepared_as_the_recipe_says(height: int, width: int):
     photo = eye(300, height, width)
-    ours, theirs = prepare(photo).astype(int), expected(photo).astype(int)
+    ours, theirs = preprocess_fundus(photo).astype(int), expected(photo).astype(int)
     assert ours.shape == theirs.shape == (min(540, height), 540, 3)
     # the blur in float32 rounds a few pixels the other way, by 4 levels, and the JPEG spreads them
     assert np.abs(ours - theirs).mean() < 0.02
@@ -186,15 +186,17 @@ def test_a_photo_is_scaled_first():
     """At half the size each pixel is the mean of four."""
     photo = eye(600, 1280, 1440)
     half = photo.astype(np.float64).reshape(640, 2, 720, 2, 3).mean((1, 3))
-    difference = np.abs(prepare(photo).astype(int) - expected(np.rint(half).astype(np.uint8)).astype(int))
+    difference = np.abs(
+        preprocess_fundus(photo).astype(int) - expected(np.rint(half).astype(np.uint8)).astype(int)
+    )
     assert difference.mean() < 0.02
 
 
 def test_photos_without_an_eye():
-    assert prepare(np.zeros((60, 80, 3), np.uint8)).shape == (540, 540, 3)
+    assert preprocess_fundus(np.zeros((60, 80, 3), np.uint8)).shape == (540, 540, 3)
     speck = np.zeros((60, 80, 3), np.uint8)
     speck[30, 40:42] = 255  # scaled three hundred times, of which only the middle is made
-    assert prepare(speck).shape == (540, 540, 3)
+    assert preprocess_fundus(speck).shape == (540, 540, 3)
 
 
 def make_retinopathy(root: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from filmtransfer.bench.datasets import clevr, dsprites, kitti, smallnorb
-from filmtransfer.bench.datasets.base import Entry, Raw
+from filmtransfer.bench.datasets.dataset import DatasetEntry, RawDataset
 from filmtransfer.bench.datasets.structured import STRUCTURED
 from filmtransfer.errors import InputError, UpdateFileError
 from tests.bench.datasets.test_tfrecord import example, record
@@ -37,7 +37,7 @@ def test_names_titles_and_class_counts():
 
 
 @pytest.mark.parametrize("entry", STRUCTURED, ids=lambda e: e.name)
-def test_an_empty_folder_is_one_clear_line(entry: Entry, tmp_path: Path):
+def test_an_empty_folder_is_one_clear_line(entry: DatasetEntry, tmp_path: Path):
     with pytest.raises(InputError, match=r"There is no .* in ") as caught:
         entry.read(tmp_path)
     assert "\n" not in str(caught.value)
@@ -496,5 +496,5 @@ def test_signs_are_in_every_unpacked_folder(tmp_path: Path):
         place = tmp_path / name / "deeper"
         place.mkdir(parents=True)
         make(place)
-        assert any(list((tmp_path / name).glob(sign)) for sign in ENTRIES[name].signs)
-        assert isinstance(ENTRIES[name].read(tmp_path / name), Raw)
+        assert any(list((tmp_path / name).glob(pattern)) for pattern in ENTRIES[name].markers)
+        assert isinstance(ENTRIES[name].read(tmp_path / name), RawDataset)

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from filmtransfer.bench.datasets import DATASETS, VTAB, catalogue, load_set, load_vtab
-from filmtransfer.bench.datasets.base import Part, Raw
-from filmtransfer.bench.datasets.cuts import CUTS, cut
-from filmtransfer.bench.datasets.lazy import Lazy
-from filmtransfer.bench.datasets.order import stored_order
+from filmtransfer.bench.datasets import DATASETS, VTAB, catalogue, load_dataset, load_vtab
+from filmtransfer.bench.datasets.dataset import ImageSplit, RawDataset
+from filmtransfer.bench.datasets.lazy_sequence import LazySequence
+from filmtransfer.bench.datasets.tfds_order import tfds_order
+from filmtransfer.bench.datasets.vtab_splits import VTAB_SLICES, vtab_parts
 from filmtransfer.errors import InputError, UsageError
 from tests.bench.datasets import making
 
@@ -38,9 +38,11 @@ CIFAR10 = [
 ]
 
 
-def numbered(count: int, prefix: str) -> Part:
-    return Part(
-        Lazy(count, lambda i: f"{prefix}{i}"), np.arange(count) % 7, [f"{prefix}{i}" for i in range(count)]
+def numbered(count: int, prefix: str) -> ImageSplit:
+    return ImageSplit(
+        LazySequence(count, lambda i: f"{prefix}{i}"),
+        np.arange(count) % 7,
+        [f"{prefix}{i}" for i in range(count)],
     )
 
 
@@ -49,12 +51,12 @@ def slow_order(keys: list[str], split: str) -> list[str]:
 
 
 def test_the_order_is_that_of_tensorflow_datasets():
-    assert stored_order([str(i) for i in range(50_000)], "train")[:16].tolist() == CIFAR10
+    assert tfds_order([str(i) for i in range(50_000)], "train")[:16].tolist() == CIFAR10
 
 
 def test_slices_within_the_training_split():
-    raw = Raw(list("abcdefg"), numbered(3680, "a"), numbered(10, "t"))
-    train, test = cut(raw, CUTS["oxford_pets"])
+    raw = RawDataset(list("abcdefg"), numbered(3680, "a"), numbered(10, "t"))
+    train, test = vtab_parts(raw, VTAB_SLICES["oxford_pets"])
     expected = slow_order(list(raw.train.keys), "train")
     assert list(train.sources) == expected[:800] + expected[2944:3144]
     assert list(train.keys) == list(train.sources)
@@ -63,41 +65,41 @@ def test_slices_within_the_training_split():
 
 
 def test_slices_of_a_validation_split():
-    raw = Raw(list("abcdefg"), numbered(1880, "a"), numbered(10, "t"), numbered(1880, "v"))
-    train, _ = cut(raw, CUTS["dtd"])
+    raw = RawDataset(list("abcdefg"), numbered(1880, "a"), numbered(10, "t"), numbered(1880, "v"))
+    train, _ = vtab_parts(raw, VTAB_SLICES["dtd"])
     first, second = slow_order(list(raw.train.keys), "train"), slow_order(list(raw.val.keys), "validation")
     assert list(train.keys) == first[:800] + second[:200]
 
 
 def test_slices_of_a_test_split_are_not_tested_on():
-    raw = Raw(list("abcdefg"), numbered(24_300, "a"), numbered(24_300, "t"))
-    train, test = cut(raw, CUTS["smallnorb_azimuth"])
+    raw = RawDataset(list("abcdefg"), numbered(24_300, "a"), numbered(24_300, "t"))
+    train, test = vtab_parts(raw, VTAB_SLICES["smallnorb_azimuth"])
     second = slow_order(list(raw.test.keys), "test")
     assert list(train.keys)[800:] == second[:200]
     assert list(test.keys) == second[12_150:]
 
 
 def test_a_set_in_one_piece_is_cut_in_three():
-    raw = Raw(list("abcdefg"), numbered(27_000, "a"), Part((), np.zeros(0, np.int64)))
-    train, test = cut(raw, CUTS["eurosat"])
+    raw = RawDataset(list("abcdefg"), numbered(27_000, "a"), ImageSplit((), np.zeros(0, np.int64)))
+    train, test = vtab_parts(raw, VTAB_SLICES["eurosat"])
     order = slow_order(list(raw.train.keys), "train")
     assert list(train.keys) == order[:800] + order[16_200:16_400]
     assert list(test.keys) == order[21_600:]
 
 
 def test_an_incomplete_set_or_one_without_keys_is_not_called_official():
-    whole = Raw(list("abcdefg"), numbered(3680, "a"), numbered(10, "t"))
-    assert cut(replace(whole, train=numbered(3679, "a")), CUTS["oxford_pets"]) is None
-    assert cut(replace(whole, train=replace(whole.train, keys=())), CUTS["oxford_pets"]) is None
-    textures = Raw(list("abcdefg"), numbered(1880, "a"), whole.test, numbered(1880, "v"))
-    assert cut(textures, CUTS["dtd"]) is not None
-    assert cut(replace(textures, val=None), CUTS["dtd"]) is None
-    assert cut(replace(textures, val=numbered(1879, "v")), CUTS["dtd"]) is None
+    whole = RawDataset(list("abcdefg"), numbered(3680, "a"), numbered(10, "t"))
+    assert vtab_parts(replace(whole, train=numbered(3679, "a")), VTAB_SLICES["oxford_pets"]) is None
+    assert vtab_parts(replace(whole, train=replace(whole.train, keys=())), VTAB_SLICES["oxford_pets"]) is None
+    textures = RawDataset(list("abcdefg"), numbered(1880, "a"), whole.test, numbered(1880, "v"))
+    assert vtab_parts(textures, VTAB_SLICES["dtd"]) is not None
+    assert vtab_parts(replace(textures, val=None), VTAB_SLICES["dtd"]) is None
+    assert vtab_parts(replace(textures, val=numbered(1879, "v")), VTAB_SLICES["dtd"]) is None
 
 
 def test_every_set_has_a_cut_but_caltech():
-    assert set(CUTS) == set(VTAB) - {"caltech101"}
-    for name, rule in CUTS.items():
+    assert set(VTAB_SLICES) == set(VTAB) - {"caltech101"}
+    for name, rule in VTAB_SLICES.items():
         assert rule.images >= 800, name
         assert rule.val_from != "train" or 800 <= rule.val <= rule.images - 200, name
         assert rule.val_from != "train" or rule.others == rule.images, name
@@ -117,7 +119,7 @@ def test_sizes_add_up_to_those_of_vtabs_own_table():
     published |= {"diabetic_retinopathy": 46_032, "clevr_count": 70_000, "clevr_distance": 70_000}
     published |= {"dsprites_location": 663_552, "dsprites_orientation": 663_552, "dmlab": 88_178}
     published |= {"smallnorb_azimuth": 36_450, "smallnorb_elevation": 36_450, "kitti_distance": 6_770}
-    for name, rule in CUTS.items():
+    for name, rule in VTAB_SLICES.items():
         within = rule.test if rule.test is not None else rule.others
         both = within if rule.val_from == "train" else rule.images + within
         assert both == published[name], name
@@ -126,7 +128,7 @@ def test_sizes_add_up_to_those_of_vtabs_own_table():
 @pytest.fixture
 def published(tmp_path, monkeypatch):
     """Pets with as many images as are published, without their pixels."""
-    raw = Raw(list("abcdefg"), numbered(3680, "a"), numbered(10, "t"))
+    raw = RawDataset(list("abcdefg"), numbered(3680, "a"), numbered(10, "t"))
     file = replace(DATASETS["oxford_pets"].files[0], name="pets.bin", bytes=0)
     entry = replace(DATASETS["oxford_pets"], files=(file,), read=lambda _: raw)
     monkeypatch.setitem(catalogue.DATASETS, "oxford_pets", entry)
@@ -167,19 +169,19 @@ def test_without_the_official_members_the_note_says_so(tmp_path):
 
 def test_a_set_in_one_piece_still_has_test_images(tmp_path, monkeypatch):
     def serve(count: int) -> None:
-        raw = Raw(list("abcdefg"), numbered(count, "a"), Part((), np.zeros(0, np.int64)))
+        raw = RawDataset(list("abcdefg"), numbered(count, "a"), ImageSplit((), np.zeros(0, np.int64)))
         file = replace(DATASETS["eurosat"].files[0], name="sat.bin", bytes=0)
         entry = replace(DATASETS["eurosat"], files=(file,), read=lambda _: raw)
         monkeypatch.setitem(catalogue.DATASETS, "eurosat", entry)
 
     (tmp_path / "sat.bin").write_bytes(b"")
     serve(27_000)
-    whole = load_set("eurosat", tmp_path)
+    whole = load_dataset("eurosat", tmp_path)
     order = slow_order([f"a{i}" for i in range(27_000)], "train")
     assert list(whole.train.keys) == order[:16_200]
     assert list(whole.test.keys) == order[21_600:]
     serve(50)
-    for few in (load_set("eurosat", tmp_path), load_vtab("eurosat", tmp_path)):
+    for few in (load_dataset("eurosat", tmp_path), load_vtab("eurosat", tmp_path)):
         assert (len(few.train), len(few.test)) == (40, 10)
         assert not set(few.train.keys) & set(few.test.keys)
         assert any("a fifth was drawn" in note for note in few.notes)

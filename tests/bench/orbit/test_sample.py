@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from filmtransfer.bench.orbit.layout import read_user, user_names
+from filmtransfer.bench.orbit.dataset import read_user, user_names
 from filmtransfer.bench.orbit.sample import main, make_sample
 
 TINY = {"users": 1, "objects": 2, "clean": 1, "clutter": 1, "frames": 2, "size": 16}

@@ -7,9 +7,9 @@ import shutil
 import pytest
 import torch
 
-from filmtransfer.bench.orbit.layout import read_user
+from filmtransfer.bench.orbit.dataset import read_user
 from filmtransfer.bench.orbit.sample import make_sample
-from filmtransfer.bench.orbit.tasks import Protocol, cut_clips, read_clips, read_video, sample_task
+from filmtransfer.bench.orbit.tasks import OrbitProtocol, cut_clips, read_clips, read_video, sample_task
 from filmtransfer.data.pixels import PixelSpec
 from filmtransfer.errors import InputError, UsageError
 
@@ -60,7 +60,7 @@ def test_clips_are_eight_frames_in_a_row_a_random_number_of_each_video(made):
         assert len(set(pairs)) == len(pairs)
     per_video = {sum(clip.video == v for clip in task.clips) for task in tasks for v in range(21)}
     assert per_video == {1, 2, 3}
-    capped = sample_task(user, "clutter", 0, 0, Protocol(clips_per_video=1, videos_per_object=2))
+    capped = sample_task(user, "clutter", 0, 0, OrbitProtocol(clips_per_video=1, videos_per_object=2))
     assert len(capped.clips) == 6
 
 

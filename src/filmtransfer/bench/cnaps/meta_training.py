@@ -24,11 +24,11 @@ from ...seeding import integer, make_generator
 from ...training.assess.evaluation import mean_interval
 from ...training.finetune.gradient import StepResult, accumulate
 from ...training.finetune.loop import History, Watch, run_steps
-from .adapter import CNAPs
+from .film_generator import CNAPs
 
 
 @dataclass(frozen=True)
-class Source:
+class TaskSource:
     """Where tasks come from: images of a data set, or clips of a user's videos (T frames to each label)."""
 
     name: str
@@ -65,7 +65,9 @@ def bare_model(backbone: Backbone, image_size: int) -> AdaptedModel:
     return AdaptedModel(backbone, Mahalanobis(), image_size, body=Body(train="none"))
 
 
-def embedder(model: AdaptedModel, source: Source, numbers: dict[str, Tensor]) -> Callable[[Tensor], Tensor]:
+def embedder(
+    model: AdaptedModel, source: TaskSource, numbers: dict[str, Tensor]
+) -> Callable[[Tensor], Tensor]:
     """From indices to features under ψ, with a graph to ψ."""
 
     def embed(indices: Tensor) -> Tensor:
@@ -79,7 +81,7 @@ def embedder(model: AdaptedModel, source: Source, numbers: dict[str, Tensor]) ->
 
 
 @torch.no_grad()
-def bare_features(model: AdaptedModel, source: Source) -> Tensor:
+def bare_features(model: AdaptedModel, source: TaskSource) -> Tensor:
     """What the set encoder sees: the same for ever, so computed once."""
     features = model.features(source.pixels)
     clips: Tensor = features.unflatten(0, (len(source.labels), source.length)).mean(1)
@@ -87,7 +89,7 @@ def bare_features(model: AdaptedModel, source: Source) -> Tensor:
 
 
 def task_gradient(
-    cnaps: CNAPs, model: AdaptedModel, source: Source, bare: Tensor, task: Episode, settings: MetaSettings
+    cnaps: CNAPs, model: AdaptedModel, source: TaskSource, bare: Tensor, task: Episode, settings: MetaSettings
 ) -> StepResult:
     """Add the gradient of a task's loss to the parameters of the set encoder and the generators."""
     changes = cnaps.changes(bare[task.support])
@@ -104,7 +106,7 @@ def task_gradient(
 def meta_train(
     cnaps: CNAPs,
     model: AdaptedModel,
-    sources: Sequence[Source],
+    sources: Sequence[TaskSource],
     settings: MetaSettings,
     *,
     seed: int = 0,
@@ -143,7 +145,7 @@ def meta_train(
 
 @torch.no_grad()
 def task_accuracy(
-    cnaps: CNAPs | None, model: AdaptedModel, source: Source, task: Episode, batch: int = 32
+    cnaps: CNAPs | None, model: AdaptedModel, source: TaskSource, task: Episode, batch: int = 32
 ) -> float:
     """Accuracy on a task's query images; without ``cnaps`` that of the bare backbone."""
     both = torch.unique(torch.cat([task.support, task.query]))
@@ -161,7 +163,7 @@ def task_accuracy(
 
 
 def compare(
-    cnaps: CNAPs, model: AdaptedModel, source: Source, settings: MetaSettings, tasks: int, seed: int
+    cnaps: CNAPs, model: AdaptedModel, source: TaskSource, settings: MetaSettings, tasks: int, seed: int
 ) -> dict[str, Any]:
     """Accuracy on tasks of classes that training has not seen: the bare backbone's, the generated, and the gain."""
     stream = source.tasks(settings.support_size, settings.max_query, seed * 1000 + 999)

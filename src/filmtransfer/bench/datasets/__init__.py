@@ -1,22 +1,22 @@
 """Named image sets for the benchmarks, read without TensorFlow."""
 
-from .base import DataSet, Entry, Part
 from .catalogue import DATASETS, VTAB
+from .dataset import Dataset, DatasetEntry, ImageSplit
 from .fetch import fetch
-from .find import Presence, inventory, own_sets
-from .load import load_set
+from .load import load_dataset
+from .location import InventoryRow, custom_datasets, inventory
 from .vtab import load_vtab
 
 __all__ = [
     "DATASETS",
-    "DataSet",
-    "Entry",
-    "Part",
-    "Presence",
+    "Dataset",
+    "DatasetEntry",
+    "ImageSplit",
+    "InventoryRow",
     "VTAB",
+    "custom_datasets",
     "fetch",
     "inventory",
-    "load_set",
+    "load_dataset",
     "load_vtab",
-    "own_sets",
 ]

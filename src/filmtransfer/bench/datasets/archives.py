@@ -28,7 +28,7 @@ CORRUPT = (
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
 
-class Unwritable(InputError):
+class UnwritableFolderError(InputError):
     """The folder to unpack into cannot be made; another may do."""
 
 
@@ -51,7 +51,7 @@ def unpack(files: Sequence[Path], folder: Path) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         workshop = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     except OSError as error:
-        raise Unwritable(
+        raise UnwritableFolderError(
             f"{folder} cannot be made ({error.strerror}).", "Choose a data folder that can be written."
         ) from None
     try:

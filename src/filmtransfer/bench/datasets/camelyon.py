@@ -11,43 +11,43 @@ from typing import Any
 import numpy as np
 
 from ...errors import MissingExtraError
-from .base import Entry, File, Part, Raw
-from .layout import checked, damaged, find_unzipped, signs
-from .lazy import Lazy
-from .sources import short
+from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
+from .lazy_sequence import LazySequence
+from .plain_formats import one_line
+from .unpacked import check_labels, damaged_file, find_unzipped, search_patterns
 
 STEM = "camelyonpatch_level_2_split"
 CLASSES = ["normal", "tumour"]
 
 
-def read(root: Path) -> Raw:
+def read(root: Path) -> RawDataset:
     """From the .h5 files, which are unpacked from .h5.gz if need be."""
     train, val, test = (_read_split(root, split) for split in ("train", "valid", "test"))
-    return Raw(list(CLASSES), train, test, val)
+    return RawDataset(list(CLASSES), train, test, val)
 
 
-def _read_split(root: Path, split: str) -> Part:
+def _read_split(root: Path, split: str) -> ImageSplit:
     images_file = find_unzipped(root, f"{STEM}_{split}_x.h5")
     labels_file = find_unzipped(root, f"{STEM}_{split}_y.h5")
     images, marks = _open(images_file, "x"), _open(labels_file, "y")
     if len(images.shape) != 4 or images.shape[3] != 3 or images.dtype != np.uint8:
-        raise damaged(images_file, f"x is {images.dtype} of shape {images.shape}")
+        raise damaged_file(images_file, f"x is {images.dtype} of shape {images.shape}")
     count = len(images)
     if marks.shape != (count, 1, 1, 1):
-        raise damaged(labels_file, f"y has shape {marks.shape} for {count} images")
+        raise damaged_file(labels_file, f"y has shape {marks.shape} for {count} images")
 
     def image(index: int) -> np.ndarray:
         try:
             return np.asarray(images[index])
         except (OSError, RuntimeError) as error:
-            raise damaged(images_file, short(error)) from None
+            raise damaged_file(images_file, one_line(error)) from None
 
     try:
-        labels = checked(np.asarray(marks[:, 0, 0, 0]), len(CLASSES), labels_file)
+        labels = check_labels(np.asarray(marks[:, 0, 0, 0]), len(CLASSES), labels_file)
     except (OSError, RuntimeError) as error:
-        raise damaged(labels_file, short(error)) from None
+        raise damaged_file(labels_file, one_line(error)) from None
     # The keys of tensorflow/datasets, tensorflow_datasets/image_classification/patch_camelyon.py.
-    return Part(Lazy(count, image), labels, Lazy(count, lambda i: f"{split}_{i}"))
+    return ImageSplit(LazySequence(count, image), labels, LazySequence(count, lambda i: f"{split}_{i}"))
 
 
 def _open(file: Path, name: str) -> Any:
@@ -59,22 +59,22 @@ def _open(file: Path, name: str) -> Any:
     try:
         array = h5py.File(file, "r").get(name)
     except (OSError, RuntimeError) as error:
-        raise damaged(file, short(error)) from None
+        raise damaged_file(file, one_line(error)) from None
     if not isinstance(array, h5py.Dataset):
-        raise damaged(file, f"it has no array {name}")
+        raise damaged_file(file, f"it has no array {name}")
     return array
 
 
 # The checksums are those of tensorflow/datasets, tensorflow_datasets/url_checksums/patch_camelyon.txt. The
 # publisher's README and torchvision disagree about whose md5 is whose of valid and test, so none is given.
-PATCH_CAMELYON = Entry(
+PATCH_CAMELYON = DatasetEntry(
     name="patch_camelyon",
     title="Camelyon",
     classes=len(CLASSES),
     home="https://github.com/basveeling/pcam",
     licence="CC0 1.0",
     files=tuple(
-        File(
+        PublishedFile(
             f"{STEM}_{piece}.h5.gz",
             f"https://zenodo.org/record/2546921/files/{STEM}_{piece}.h5.gz",
             sha256=digest,
@@ -93,5 +93,5 @@ PATCH_CAMELYON = Entry(
     group="specialized",
     free=True,
     aliases=("pcam",),
-    signs=signs(f"{STEM}_train_x.h5", f"{STEM}_train_x.h5.gz"),
+    markers=search_patterns(f"{STEM}_train_x.h5", f"{STEM}_train_x.h5.gz"),
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .base import Entry
+from .dataset import DatasetEntry
 from .natural import CIFAR10, NATURAL
 from .specialised import SPECIALISED
 from .structured import STRUCTURED
 
 VTAB: tuple[str, ...] = tuple(entry.name for entry in (*NATURAL, *SPECIALISED, *STRUCTURED))
-DATASETS: dict[str, Entry] = {e.name: e for e in (*NATURAL, *SPECIALISED, *STRUCTURED, CIFAR10)}
+DATASETS: dict[str, DatasetEntry] = {e.name: e for e in (*NATURAL, *SPECIALISED, *STRUCTURED, CIFAR10)}

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, UpdateFileError
-from .base import Part, Raw
-from .layout import checked, damaged, find
-from .sources import read_lines, short
+from .dataset import ImageSplit, RawDataset
+from .plain_formats import one_line, read_lines
+from .unpacked import check_labels, damaged_file, find_path
 
 PIXELS = 3 * 32 * 32
 _RECONSTRUCT: Any = np.empty(0).__reduce__()[0]
@@ -29,7 +29,7 @@ ALLOWED: dict[tuple[str, str], Any] = {
 }
 
 
-def read_cifar(folder: Path, classes: int) -> Raw:
+def read_cifar(folder: Path, classes: int) -> RawDataset:
     """Keys: the position in the training files in a row (tensorflow_datasets/image_classification/cifar.py).
 
     That is said of the binary records; the pickles are taken to hold the images in the same order.
@@ -43,69 +43,69 @@ def read_cifar(folder: Path, classes: int) -> Raw:
             raise missing from None
 
 
-def _read_pickles(folder: Path, count: int) -> Raw:
+def _read_pickles(folder: Path, count: int) -> RawDataset:
     if count == 10:
-        home = find(folder, "cifar-10-batches-py", "cifar-10-python.tar.gz")
+        home = find_path(folder, "cifar-10-batches-py", "cifar-10-python.tar.gz")
         about, names, labels = "batches.meta", "label_names", "labels"
         train, test = [f"data_batch_{i}" for i in range(1, 6)], ["test_batch"]
     else:
-        home = find(folder, "cifar-100-python", "cifar-100-python.tar.gz")
+        home = find_path(folder, "cifar-100-python", "cifar-100-python.tar.gz")
         about, names, labels = "meta", "fine_label_names", "fine_labels"
         train, test = ["train"], ["test"]
 
-    def part(files: list[str]) -> Part:
-        batches = [_batch(find(home, name), labels) for name in files]
+    def part(files: list[str]) -> ImageSplit:
+        batches = [_batch(find_path(home, name), labels) for name in files]
         return _part(home, [x for x, _ in batches], [y for _, y in batches], count)
 
-    return Raw(_names(find(home, about), names, count), part(train), part(test))
+    return RawDataset(_names(find_path(home, about), names, count), part(train), part(test))
 
 
-def _read_binary(folder: Path, count: int) -> Raw:
+def _read_binary(folder: Path, count: int) -> RawDataset:
     if count == 10:
-        home = find(folder, "cifar-10-batches-bin", "cifar-10-binary.tar.gz")
+        home = find_path(folder, "cifar-10-batches-bin", "cifar-10-binary.tar.gz")
         names, before = "batches.meta.txt", 1
         train, test = [f"data_batch_{i}.bin" for i in range(1, 6)], ["test_batch.bin"]
     else:
-        home = find(folder, "cifar-100-binary", "cifar-100-binary.tar.gz")
+        home = find_path(folder, "cifar-100-binary", "cifar-100-binary.tar.gz")
         names, before = "fine_label_names.txt", 2  # the coarse label, then the fine one
         train, test = ["train.bin"], ["test.bin"]
 
-    def part(files: list[str]) -> Part:
+    def part(files: list[str]) -> ImageSplit:
         images, labels = [], []
         for name in files:
-            file = find(home, name)
+            file = find_path(home, name)
             content = np.frombuffer(_bytes(file), np.uint8)
             if len(content) == 0 or len(content) % (before + PIXELS):
-                raise damaged(file, f"{len(content)} bytes are not a number of whole records")
+                raise damaged_file(file, f"{len(content)} bytes are not a number of whole records")
             rows = content.reshape(-1, before + PIXELS)
             labels.append(rows[:, before - 1])
             images.append(rows[:, before:])
         return _part(home, images, labels, count)
 
-    return Raw(read_lines(find(home, names)), part(train), part(test))
+    return RawDataset(read_lines(find_path(home, names)), part(train), part(test))
 
 
-def _part(home: Path, images: list[np.ndarray], labels: list[np.ndarray], count: int) -> Part:
+def _part(home: Path, images: list[np.ndarray], labels: list[np.ndarray], count: int) -> ImageSplit:
     """Rows of 1024 reds, greens and blues become images (N, 32, 32, 3)."""
     pixels = np.concatenate(images).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    numbers = checked(np.concatenate(labels), count, home)
-    return Part(np.ascontiguousarray(pixels), numbers, [str(i) for i in range(len(numbers))])
+    numbers = check_labels(np.concatenate(labels), count, home)
+    return ImageSplit(np.ascontiguousarray(pixels), numbers, [str(i) for i in range(len(numbers))])
 
 
 def _batch(file: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
     content = _unpickle(file)
     images, labels = content.get("data"), content.get(key)
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or not isinstance(labels, list):
-        raise damaged(file, f"it has no data and {key}")
+        raise damaged_file(file, f"it has no data and {key}")
     if images.shape != (len(labels), PIXELS):
-        raise damaged(file, f"its data are {images.shape} for {len(labels)} labels")
+        raise damaged_file(file, f"its data are {images.shape} for {len(labels)} labels")
     return images, np.asarray(labels)
 
 
 def _names(file: Path, key: str, count: int) -> list[str]:
     names = _unpickle(file).get(key)
     if not isinstance(names, list) or len(names) != count:
-        raise damaged(file, f"it has no {count} {key}")
+        raise damaged_file(file, f"it has no {count} {key}")
     return [str(name) for name in names]
 
 
@@ -130,9 +130,9 @@ def _unpickle(file: Path) -> dict[str, Any]:
             "Get the file from its publisher; this one was made to do harm.",
         ) from None
     except Exception as error:  # pickle raises many kinds for damaged files
-        raise damaged(file, short(error)) from None
+        raise damaged_file(file, one_line(error)) from None
     if not isinstance(content, dict):
-        raise damaged(file, "it is not a table")
+        raise damaged_file(file, "it is not a table")
     return content
 
 
@@ -140,4 +140,4 @@ def _bytes(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise damaged(file, short(error)) from None
+        raise damaged_file(file, one_line(error)) from None

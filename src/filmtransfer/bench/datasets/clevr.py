@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from .base import Entry, File, Part, Raw
-from .layout import checked, damaged, find, signs
-from .sources import need_files, short
+from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
+from .plain_formats import one_line, require_files
+from .unpacked import check_labels, damaged_file, find_path, search_patterns
 
 # google-research/task_adaptation, task_adaptation/data/clevr.py: the label of a distance is the number of
 # the last threshold below it, compared in float32; scenes have 3 to 10 objects.
@@ -37,29 +37,31 @@ def distance_label(distances: Sequence[float]) -> int:
     return int(np.searchsorted(THRESHOLDS, nearest, side="left")) - 1
 
 
-def read(root: Path, label: Callable[[Sequence[float]], int], classes: list[str]) -> Raw:
+def read(root: Path, label: Callable[[Sequence[float]], int], classes: list[str]) -> RawDataset:
     """From the unpacked CLEVR_v1.0.zip."""
-    return Raw(
+    return RawDataset(
         list(classes), _read_split(root, "train", label, classes), _read_split(root, "val", label, classes)
     )
 
 
-def _read_split(root: Path, split: str, label: Callable[[Sequence[float]], int], classes: list[str]) -> Part:
-    file = find(root, f"scenes/CLEVR_{split}_scenes.json", "CLEVR_v1.0.zip")
+def _read_split(
+    root: Path, split: str, label: Callable[[Sequence[float]], int], classes: list[str]
+) -> ImageSplit:
+    file = find_path(root, f"scenes/CLEVR_{split}_scenes.json", "CLEVR_v1.0.zip")
     scenes = _read_scenes(file)
     paths = [file.parent.parent / "images" / split / name for name, _ in scenes]
-    need_files(paths, file)
-    labels = checked((label(distances) for _, distances in scenes), len(classes), file)
-    return Part(paths, labels, [name for name, _ in scenes])  # TFDS keys them by name too
+    require_files(paths, file)
+    labels = check_labels((label(distances) for _, distances in scenes), len(classes), file)
+    return ImageSplit(paths, labels, [name for name, _ in scenes])  # TFDS keys them by name too
 
 
 def _read_scenes(file: Path) -> list[Scene]:
     try:
         scenes = json.loads(file.read_bytes(), object_hook=_shrink)
     except (OSError, ValueError, TypeError, IndexError, RecursionError) as error:
-        raise damaged(file, short(error)) from None
+        raise damaged_file(file, one_line(error)) from None
     if not isinstance(scenes, list) or not all(isinstance(scene, tuple) for scene in scenes):
-        raise damaged(file, "it is not a list of scenes")
+        raise damaged_file(file, "it is not a list of scenes")
     return scenes
 
 
@@ -80,7 +82,7 @@ DISTANCES = ["≤ 8", "8–8.5", "8.5–9", "9–9.5", "9.5–10", "> 10"]
 
 # The checksum is that of tensorflow/datasets, tensorflow_datasets/url_checksums/clevr.txt.
 FILES = (
-    File(
+    PublishedFile(
         "CLEVR_v1.0.zip",
         "https://dl.fbaipublicfiles.com/clevr/CLEVR_v1.0.zip",
         sha256="5cd61cf1096ed20944df93c9adb31e74d189b8459a94f54ba00090e5c59936d1",
@@ -91,8 +93,8 @@ FILES = (
 
 def _entry(
     name: str, title: str, label: Callable[[Sequence[float]], int], classes: list[str], alias: str
-) -> Entry:
-    return Entry(
+) -> DatasetEntry:
+    return DatasetEntry(
         name=name,
         title=title,
         classes=len(classes),
@@ -104,7 +106,7 @@ def _entry(
         free=True,
         aliases=(alias,),
         note="Tested on the validation split, as VTAB does: the test split has no labels.",
-        signs=signs("scenes/CLEVR_train_scenes.json"),
+        markers=search_patterns("scenes/CLEVR_train_scenes.json"),
     )
 
 

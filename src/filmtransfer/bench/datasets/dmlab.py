@@ -14,22 +14,22 @@ from PIL import Image, UnidentifiedImageError
 
 from ...data.pixels import decode
 from ...errors import InputError
-from .base import Entry, File, Part, Raw
-from .layout import checked, damaged, signs
-from .lazy import Lazy
+from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
+from .lazy_sequence import LazySequence
 from .tfrecord import Values, parse_example, read, spans
+from .unpacked import check_labels, damaged_file, search_patterns
 
 CLASSES = [str(c) for c in range(6)]
 Place = tuple[Path, int, int]  # a file, where a record's data begin in it, and how long they are
 
 
-def read_dmlab(root: Path) -> Raw:
+def read_dmlab(root: Path) -> RawDataset:
     """From the unpacked dmlab.tar.gz."""
     train, val, test = (_read_split(root, split) for split in ("train", "validation", "test"))
-    return Raw(list(CLASSES), train, test, val)
+    return RawDataset(list(CLASSES), train, test, val)
 
 
-def _read_split(root: Path, split: str) -> Part:
+def _read_split(root: Path, split: str) -> ImageSplit:
     places: list[Place] = []
     labels: list[int] = []
     keys: list[str] = []
@@ -40,13 +40,13 @@ def _read_split(root: Path, split: str) -> Part:
             places.append((file, start, len(data)))
             labels.append(_label(example, file))
             keys.append(_content(example, "filename", file).decode(errors="replace"))
-    images = Lazy(len(places), lambda i: _image(places[i]))
-    return Part(images, checked(labels, len(CLASSES), files[0]), keys)
+    images = LazySequence(len(places), lambda i: _image(places[i]))
+    return ImageSplit(images, check_labels(labels, len(CLASSES), files[0]), keys)
 
 
 def _files(root: Path, split: str) -> list[Path]:
     """dmlab-train.tfrecord, or its pieces dmlab-train.tfrecord-00000-of-00010 and so on, of which none lacks."""
-    for pattern in signs(f"dmlab-{split}.tfrecord*"):
+    for pattern in search_patterns(f"dmlab-{split}.tfrecord*"):
         if files := sorted(root.glob(pattern)):
             _, _, total = files[0].name.partition("-of-")
             if total and total.isdecimal() and int(total) != len(files):
@@ -65,7 +65,7 @@ def _image(place: Place) -> np.ndarray:
     try:
         frame = Image.open(io.BytesIO(_content(example, "image", file)))
     except UnidentifiedImageError:
-        raise damaged(file, f"the record at byte {start} holds no image") from None
+        raise damaged_file(file, f"the record at byte {start} holds no image") from None
     return np.asarray(decode(frame))
 
 
@@ -73,26 +73,26 @@ def _label(example: dict[str, Values], file: Path) -> int:
     match example.get("label"):
         case [int(label)]:
             return label
-    raise damaged(file, "a record has no label")
+    raise damaged_file(file, "a record has no label")
 
 
 def _content(example: dict[str, Values], name: str, file: Path) -> bytes:
     match example.get(name):
         case [bytes() | memoryview() as content]:
             return bytes(content)
-    raise damaged(file, f"a record has no {name}")
+    raise damaged_file(file, f"a record has no {name}")
 
 
 # google-research/task_adaptation, task_adaptation/data/dmlab.py: the three splits as they are. Checksum and
 # names: tensorflow/datasets, tensorflow_datasets/url_checksums/dmlab.txt, image_classification/dmlab.py.
-DMLAB = Entry(
+DMLAB = DatasetEntry(
     name="dmlab",
     title="DMLab",
     classes=len(CLASSES),
     home="https://github.com/google-research/task_adaptation",
     licence="none stated",
     files=(
-        File(
+        PublishedFile(
             "dmlab.tar.gz",
             "https://storage.googleapis.com/dmlab-vtab/dmlab.tar.gz",
             sha256="638b18fa69a5d61bbc310cd0b87ac603a39f41de0fdb07b6e77de274a24480a4",
@@ -101,5 +101,5 @@ DMLAB = Entry(
     ),
     read=read_dmlab,
     group="structured",
-    signs=signs("dmlab-train.tfrecord*"),
+    markers=search_patterns("dmlab-train.tfrecord*"),
 )

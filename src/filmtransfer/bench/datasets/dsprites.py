@@ -15,10 +15,10 @@ from typing import IO
 
 import numpy as np
 
-from .base import Entry, File, Part, Raw
-from .layout import checked, damaged, find, signs
-from .lazy import Lazy
-from .sources import short
+from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
+from .lazy_sequence import LazySequence
+from .plain_formats import one_line
+from .unpacked import check_labels, damaged_file, find_path, search_patterns
 
 NAME = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
 BLOCK = 256  # images packed together
@@ -31,21 +31,21 @@ BINS = 16
 ORIENTATION, X_POSITION = (3, 40), (4, 32)  # column, number of values
 
 
-def read(root: Path, column: int, values: int) -> Raw:
+def read(root: Path, column: int, values: int) -> RawDataset:
     """All images are training images, in the published order; VTAB tests on the last 10% as TFDS stores them."""
-    file = find(root, NAME)
+    file = find_path(root, NAME)
     images = BinaryImages(file)
     try:
         with np.load(file, allow_pickle=False) as packed:
             latents = packed["latents_classes"]
     except UNREADABLE as error:
-        raise damaged(file, short(error)) from None
+        raise damaged_file(file, one_line(error)) from None
     if latents.ndim != 2 or latents.shape != (images.count, 6) or latents.dtype.kind not in "iu":
-        raise damaged(file, f"latents_classes has shape {latents.shape} for {images.count} images")
+        raise damaged_file(file, f"latents_classes has shape {latents.shape} for {images.count} images")
     classes = [str(b) for b in range(BINS)]
-    labels = checked(latents[:, column].astype(np.int64) * BINS // values, BINS, file)
-    everything = Part(Lazy(images.count, images.image), labels, Lazy(images.count, str))
-    return Raw(classes, everything, Part((), np.zeros(0, np.int64)))
+    labels = check_labels(latents[:, column].astype(np.int64) * BINS // values, BINS, file)
+    everything = ImageSplit(LazySequence(images.count, images.image), labels, LazySequence(images.count, str))
+    return RawDataset(classes, everything, ImageSplit((), np.zeros(0, np.int64)))
 
 
 class BinaryImages:
@@ -59,9 +59,9 @@ class BinaryImages:
             with zipfile.ZipFile(file) as packed, packed.open("imgs.npy") as array:
                 shape, columns_first, dtype = _header(array)
         except UNREADABLE as error:
-            raise damaged(file, short(error)) from None
+            raise damaged_file(file, one_line(error)) from None
         if len(shape) != 3 or shape[1] * shape[2] % 8 or columns_first or dtype != np.uint8:
-            raise damaged(file, f"imgs is {dtype} of shape {shape}")
+            raise damaged_file(file, f"imgs is {dtype} of shape {shape}")
         self.count, self.height, self.width = shape
 
     def image(self, index: int) -> np.ndarray:
@@ -90,7 +90,7 @@ class BinaryImages:
                         raise ValueError("imgs has values other than 0 and 1")
                     blocks.append(zlib.compress(np.packbits(pixels).tobytes(), 1))
         except UNREADABLE as error:
-            raise damaged(self.file, short(error)) from None
+            raise damaged_file(self.file, one_line(error)) from None
         return blocks
 
 
@@ -103,7 +103,7 @@ def _header(array: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
 
 # The md5 is the one that pyro, disent and others compare with; DeepMind publishes none.
 FILES = (
-    File(
+    PublishedFile(
         NAME,
         f"https://github.com/google-deepmind/dsprites-dataset/raw/master/{NAME}",
         md5="7da33b31b13a06f4b04a70402ce90c2e",
@@ -111,9 +111,9 @@ FILES = (
 )
 
 
-def _entry(name: str, title: str, latent: tuple[int, int], alias: str) -> Entry:
+def _entry(name: str, title: str, latent: tuple[int, int], alias: str) -> DatasetEntry:
     column, values = latent
-    return Entry(
+    return DatasetEntry(
         name=name,
         title=title,
         classes=BINS,
@@ -124,7 +124,7 @@ def _entry(name: str, title: str, latent: tuple[int, int], alias: str) -> Entry:
         group="structured",
         free=True,
         aliases=(alias,),
-        signs=signs(NAME),
+        markers=search_patterns(NAME),
     )
 
 

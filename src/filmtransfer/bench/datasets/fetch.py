@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ...errors import InputError, UnavailableError, UpdateFileError
-from .base import Entry, File
-from .find import homes, how_to_get, locate
+from .dataset import DatasetEntry, PublishedFile
+from .location import dataset_folders, download_instructions, locate_file
 
 BLOCK = 1 << 20
 TIMEOUT = 30.0  # seconds without a byte
@@ -22,7 +22,7 @@ TIMEOUT = 30.0  # seconds without a byte
 Progress = Callable[[str, int, int], None]  # file, bytes so far, bytes in all (0 if not known)
 
 
-def fetch(entry: Entry, root: str | Path, *, progress: Progress | None = None) -> list[Path]:
+def fetch(entry: DatasetEntry, root: str | Path, *, progress: Progress | None = None) -> list[Path]:
     """The files of a set, those at hand checked and those that are missing downloaded to ``root/<name>``.
 
     Only what its publisher offers to everyone and a published checksum can vouch for is downloaded;
@@ -31,14 +31,14 @@ def fetch(entry: Entry, root: str | Path, *, progress: Progress | None = None) -
     base = Path(root)
     paths = []
     for file in entry.files:
-        path = locate(file, entry, base)
+        path = locate_file(file, entry, base)
         if path is not None:
             verify(path, file)
         paths.append(path or _download(file, entry, base, progress))
     return paths
 
 
-def verify(path: Path, file: File) -> None:
+def verify(path: Path, file: PublishedFile) -> None:
     """Whether a file is the published one, by all checksums that are known of it."""
     for kind, wanted in (("sha256", file.sha256), ("md5", file.md5)):
         if not wanted:
@@ -55,12 +55,12 @@ def verify(path: Path, file: File) -> None:
             )
 
 
-def _download(file: File, entry: Entry, root: Path, progress: Progress | None) -> Path:
-    by_hand = how_to_get(entry, root)
+def _download(file: PublishedFile, entry: DatasetEntry, root: Path, progress: Progress | None) -> Path:
+    by_hand = download_instructions(entry, root)
     if not entry.free or not file.url or not (file.sha256 or file.md5):
         why = f"its licence: {entry.licence}" if not entry.free else "no checksum of it is known"
         raise UnavailableError(f"{file.name} of {entry.title} is not downloaded here ({why}).", by_hand)
-    folder = homes(entry, root)[0]
+    folder = dataset_folders(entry, root)[0]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder).free
@@ -91,7 +91,9 @@ def _download(file: File, entry: Entry, root: Path, progress: Progress | None) -
     return folder / file.name
 
 
-def _receive(file: File, write: Callable[[bytes], int], by_hand: str, progress: Progress | None) -> None:
+def _receive(
+    file: PublishedFile, write: Callable[[bytes], int], by_hand: str, progress: Progress | None
+) -> None:
     """Read from the network; what goes wrong there is told apart from a full disk."""
     try:
         answer = urllib.request.urlopen(file.url, timeout=TIMEOUT)
@@ -112,6 +114,6 @@ def _receive(file: File, write: Callable[[bytes], int], by_hand: str, progress: 
                 progress(file.name, done, file.bytes)
 
 
-def _unreachable(file: File, error: Exception, by_hand: str) -> UnavailableError:
+def _unreachable(file: PublishedFile, error: Exception, by_hand: str) -> UnavailableError:
     why = getattr(error, "reason", None) or error
     return UnavailableError(f"{file.url} cannot be downloaded ({' '.join(str(why).split())[:100]}).", by_hand)

@@ -18,7 +18,7 @@ CONTRAST, GREY = 4, 128
 QUALITY = 72
 
 
-def prepare(photo: np.ndarray) -> np.ndarray:
+def preprocess_fundus(photo: np.ndarray) -> np.ndarray:
     """Scale the eye to a radius of 300, keep what differs from its surroundings, and cut off the rim.
 
     OpenCV, which TFDS uses, rounds in other places, and the result passes through a JPEG: pixels differ

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .base import Entry, File, Part, Raw
-from .layout import checked, damaged, find, signs
-from .sources import need_files, read_lines
+from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
+from .plain_formats import read_lines, require_files
+from .unpacked import check_labels, damaged_file, find_path, search_patterns
 
 # google-research/task_adaptation, task_adaptation/data/kitti.py: the label of a distance (z, in metres, from
 # the camera) is the number of the last threshold below it; 1000 stands for an image without a vehicle.
@@ -29,13 +29,13 @@ CLASSES = ["≤ 8 m", "8–20 m", "> 20 m", "no vehicle"]
 SEED = 123
 
 
-def read(root: Path) -> Raw:
+def read(root: Path) -> RawDataset:
     """From the unpacked data_object_image_2.zip, data_object_label_2.zip and devkit_object.zip."""
-    images = find(root, "training/image_2", "data_object_image_2.zip")
-    labels = find(root, "training/label_2", "data_object_label_2.zip")
+    images = find_path(root, "training/image_2", "data_object_image_2.zip")
+    labels = find_path(root, "training/label_2", "data_object_label_2.zip")
     frames = _split(_videos(root))
     train, val, test = (_part(images, labels, frames[name]) for name in ("train", "val", "test"))
-    return Raw(list(CLASSES), train, test, val)
+    return RawDataset(list(CLASSES), train, test, val)
 
 
 def distance_label(distances: Iterable[float]) -> int:
@@ -44,28 +44,30 @@ def distance_label(distances: Iterable[float]) -> int:
     return int(np.searchsorted(THRESHOLDS, nearest, side="left")) - 1
 
 
-def _part(images: Path, labels: Path, frames: list[int]) -> Part:
+def _part(images: Path, labels: Path, frames: list[int]) -> ImageSplit:
     paths = [images / f"{frame:06}.png" for frame in frames]
-    need_files(paths, images)
+    require_files(paths, images)
     bins = [distance_label(_distances(labels / f"{frame:06}.txt")) for frame in frames]
-    return Part(paths, checked(bins, len(CLASSES), labels), [path.name for path in paths])  # keys as of TFDS
+    return ImageSplit(
+        paths, check_labels(bins, len(CLASSES), labels), [path.name for path in paths]
+    )  # keys as of TFDS
 
 
 def _distances(file: Path) -> list[float]:
     """How far the vehicles of a label file are; objects of kind DontCare and people are none."""
     lines = [line.split() for line in read_lines(file)]
     if any(len(line) != COLUMNS for line in lines):
-        raise damaged(file, f"a line has not {COLUMNS} columns")
+        raise damaged_file(file, f"a line has not {COLUMNS} columns")
     try:
         return [float(line[Z]) for line in lines if line[0] in VEHICLES]
     except ValueError:
-        raise damaged(file, "a distance is not a number") from None
+        raise damaged_file(file, "a distance is not a number") from None
 
 
 def _videos(root: Path) -> list[str]:
     """The video of each training image."""
-    places = find(root, "mapping/train_rand.txt", "devkit_object.zip")  # line numbers from 1, by image
-    drives = find(root, "mapping/train_mapping.txt", "devkit_object.zip")  # "date video frame" by line
+    places = find_path(root, "mapping/train_rand.txt", "devkit_object.zip")  # line numbers from 1, by image
+    drives = find_path(root, "mapping/train_mapping.txt", "devkit_object.zip")  # "date video frame" by line
     lines = [line.split() for line in read_lines(drives)]
     try:
         numbers = [int(number) for number in ",".join(read_lines(places)).split(",") if number.strip()]
@@ -73,9 +75,9 @@ def _videos(root: Path) -> list[str]:
             raise IndexError
         videos = [lines[number - 1][1] for number in numbers]
     except (ValueError, IndexError):
-        raise damaged(places, f"it does not number lines of {drives.name}") from None
+        raise damaged_file(places, f"it does not number lines of {drives.name}") from None
     if len(set(videos)) < 3:
-        raise damaged(drives, "it names too few videos for three splits")
+        raise damaged_file(drives, "it names too few videos for three splits")
     return videos
 
 
@@ -93,14 +95,16 @@ def _split(videos: list[str]) -> dict[str, list[int]]:
 
 
 # The checksums are those of tensorflow/datasets, tensorflow_datasets/url_checksums/kitti.txt.
-KITTI_DISTANCE = Entry(
+KITTI_DISTANCE = DatasetEntry(
     name="kitti_distance",
     title="KITTI-dist",
     classes=len(CLASSES),
     home="https://www.cvlibs.net/datasets/kitti/eval_object.php",
     licence="CC BY-NC-SA 3.0, after registration",
     files=tuple(
-        File(name, f"https://s3.eu-central-1.amazonaws.com/avg-kitti/{name}", sha256=digest, bytes=size)
+        PublishedFile(
+            name, f"https://s3.eu-central-1.amazonaws.com/avg-kitti/{name}", sha256=digest, bytes=size
+        )
         for name, digest, size in (
             (
                 "data_object_image_2.zip",
@@ -122,5 +126,5 @@ KITTI_DISTANCE = Entry(
     read=read,
     group="structured",
     aliases=("kitti", "kitti_closest_vehicle_distance"),
-    signs=signs("training/image_2"),
+    markers=search_patterns("training/image_2"),
 )

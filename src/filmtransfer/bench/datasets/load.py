@@ -7,14 +7,14 @@ from typing import Literal
 
 from ...errors import invalid_choice
 from ...seeding import make_generator, permutation
-from .base import DataSet, Entry, Part, Raw
-from .cuts import CUTS, PUBLISHED, whole_parts
-from .find import Found, entry_of, find
+from .dataset import Dataset, DatasetEntry, ImageSplit, RawDataset
+from .location import DatasetLocation, find_entry, locate_dataset
+from .vtab_splits import PUBLISHED, VTAB_SLICES, full_splits
 
 SetSplit = Literal["official", "random"]
 
 
-def load_set(name: str, root: str | Path, *, split: SetSplit = "official", seed: int = 0) -> DataSet:
+def load_dataset(name: str, root: str | Path, *, split: SetSplit = "official", seed: int = 0) -> Dataset:
     """The whole set: its publisher's training and test images, or both mixed and parted anew by ``seed``.
 
     The publisher's validation images, where there are any, belong to neither part; of vtab-1k lists,
@@ -22,29 +22,31 @@ def load_set(name: str, root: str | Path, *, split: SetSplit = "official", seed:
     """
     if split not in ("official", "random"):
         raise invalid_choice("split", split, ("official", "random"))
-    found = find(name, root)
+    found = locate_dataset(name, root)
     raw = found.read()
-    entry = entry_of(name)
-    notes = notes_on(raw, entry, found)
-    train, test = whole_parts(raw, CUTS.get(entry.name) if entry else None, seed, notes)
+    entry = find_entry(name)
+    notes = dataset_notes(raw, entry, found)
+    train, test = full_splits(raw, VTAB_SLICES.get(entry.name) if entry else None, seed, notes)
     if found.form == "lists" and raw.val:
         train = train.join(raw.val)
     if split == "random":
         everything = train.join(test)
         order = permutation(len(everything), make_generator(seed, "split")).numpy()
-        train, test = everything.pick(order[: len(train)]), everything.pick(order[len(train) :])
+        train, test = everything.select(order[: len(train)]), everything.select(order[len(train) :])
         notes.append(f"Training and test images were mixed and parted anew with seed {seed}.")
-    return made(name, raw, found, train, test, notes)
+    return build_dataset(name, raw, found, train, test, notes)
 
 
-def made(name: str, raw: Raw, found: Found, train: Part, test: Part, notes: list[str]) -> DataSet:
+def build_dataset(
+    name: str, raw: RawDataset, found: DatasetLocation, train: ImageSplit, test: ImageSplit, notes: list[str]
+) -> Dataset:
     """The data set under its own name, whichever name it was asked for by."""
-    entry = entry_of(name)
+    entry = find_entry(name)
     title = entry.title if entry else name
-    return DataSet(entry.name if entry else name, title, raw.classes, train, test, str(found.place), notes)
+    return Dataset(entry.name if entry else name, title, raw.classes, train, test, str(found.place), notes)
 
 
-def notes_on(raw: Raw, entry: Entry | None, found: Found) -> list[str]:
+def dataset_notes(raw: RawDataset, entry: DatasetEntry | None, found: DatasetLocation) -> list[str]:
     """What the reader of a result has to know about the images."""
     notes = list(found.notes)
     if entry and found.form == "published" and entry.note:

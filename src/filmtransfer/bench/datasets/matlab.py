@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .layout import damaged
-from .sources import short
+from .plain_formats import one_line
+from .unpacked import damaged_file
 
 HEADER = 128
 MATRIX, COMPRESSED = 14, 15
@@ -40,10 +40,10 @@ def read_matlab(file: Path, name: str) -> np.ndarray:
             if matrix is not None:
                 return matrix
     except KeyError:
-        raise damaged(file, "it is no MATLAB file of version 5") from None
+        raise damaged_file(file, "it is no MATLAB file of version 5") from None
     except (OSError, ValueError, StopIteration, struct.error, zlib.error) as error:
-        raise damaged(file, short(error)) from None
-    raise damaged(file, f"it has no matrix {name}")
+        raise damaged_file(file, one_line(error)) from None
+    raise damaged_file(file, f"it has no matrix {name}")
 
 
 def _elements(data: memoryview, order: str) -> Iterator[Element]:

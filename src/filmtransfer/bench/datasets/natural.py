@@ -1,7 +1,7 @@
 """Readers of the natural images of VTAB, and CIFAR-10, from the files their publishers offer.
 
-``Part.keys`` are the keys under which TensorFlow Datasets stores the images, because VTAB's 1000 training
-images are slices of its order (order.py); each reader says where the form of its keys is from. Sizes and
+``ImageSplit.keys`` are the keys under which TensorFlow Datasets stores the images, because VTAB's 1000 training
+images are slices of its order (tfds_order.py); each reader says where the form of its keys is from. Sizes and
 checksums of the files are those that TensorFlow Datasets (url_checksums) and torchvision publish.
 """
 
@@ -16,24 +16,24 @@ import numpy as np
 from ...data.images import find_images
 from ...errors import InputError
 from ...seeding import make_generator, permutation
-from .base import Entry, File, Part, Raw
 from .cifar import read_cifar
+from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
 from .flowers import FLOWERS
-from .layout import checked, damaged, find, read_text, signs
 from .matlab import read_matlab
-from .sources import need_files, read_lines
+from .plain_formats import read_lines, require_files
+from .unpacked import check_labels, damaged_file, find_path, read_text, search_patterns
 
 DRAWN_PER_CLASS = 30  # training images of a Caltech-101 class
 
 
-def read_caltech101(folder: Path) -> Raw:
+def read_caltech101(folder: Path) -> RawDataset:
     """101_ObjectCategories/<class>/image_0001.jpg, with the background class: 102 classes.
 
     Caltech publishes no split. VTAB's is that of TensorFlow Datasets, 30 of each class drawn with NumPy in
     the order in which a file system happens to list the folders (tensorflow_datasets/image_classification/
     caltech.py): it cannot be had without its files. Ours draws 30 of each class too.
     """
-    home = find(folder, "101_ObjectCategories", "101_ObjectCategories.tar.gz")
+    home = find_path(folder, "101_ObjectCategories", "101_ObjectCategories.tar.gz")
     classes = sorted((child.name for child in home.iterdir() if child.is_dir()), key=str.lower)
     train: list[tuple[Path, int]] = []
     test: list[tuple[Path, int]] = []
@@ -46,40 +46,42 @@ def read_caltech101(folder: Path) -> Raw:
     if not train:
         raise InputError(f"There are no images in {home}.", "Unpack 101_ObjectCategories.tar.gz again.")
 
-    def part(images: list[tuple[Path, int]]) -> Part:
-        return Part([path for path, _ in images], checked([y for _, y in images], len(classes), home))
+    def part(images: list[tuple[Path, int]]) -> ImageSplit:
+        return ImageSplit(
+            [path for path, _ in images], check_labels([y for _, y in images], len(classes), home)
+        )
 
-    return Raw([name.lower() for name in classes], part(train), part(test))
+    return RawDataset([name.lower() for name in classes], part(train), part(test))
 
 
-def read_flowers102(folder: Path) -> Raw:
+def read_flowers102(folder: Path) -> RawDataset:
     """jpg/image_00001.jpg, the labels in imagelabels.mat, the published split in setid.mat.
 
     Keys: the file name (tensorflow_datasets/image_classification/oxford_flowers102.py).
     """
-    labels_file, split_file = find(folder, "imagelabels.mat"), find(folder, "setid.mat")
+    labels_file, split_file = find_path(folder, "imagelabels.mat"), find_path(folder, "setid.mat")
     labels = read_matlab(labels_file, "labels").ravel().astype(np.int64) - 1
-    images = find(folder, "jpg", "102flowers.tgz")
+    images = find_path(folder, "jpg", "102flowers.tgz")
 
-    def part(ids: str) -> Part:
+    def part(ids: str) -> ImageSplit:
         numbers = read_matlab(split_file, ids).ravel().astype(np.int64)
         if len(numbers) == 0 or numbers.min() < 1 or numbers.max() > len(labels):
-            raise damaged(split_file, f"{ids} does not fit the {len(labels)} labels")
+            raise damaged_file(split_file, f"{ids} does not fit the {len(labels)} labels")
         names = [f"image_{n:05d}.jpg" for n in numbers]
         paths = [images / name for name in names]
-        need_files(paths, split_file)
-        return Part(paths, checked(labels[numbers - 1], len(FLOWERS), labels_file), names)
+        require_files(paths, split_file)
+        return ImageSplit(paths, check_labels(labels[numbers - 1], len(FLOWERS), labels_file), names)
 
-    return Raw(list(FLOWERS), part("trnid"), part("tstid"), part("valid"))
+    return RawDataset(list(FLOWERS), part("trnid"), part("tstid"), part("valid"))
 
 
-def read_oxford_pets(folder: Path) -> Raw:
+def read_oxford_pets(folder: Path) -> RawDataset:
     """images/Abyssinian_1.jpg, and annotations/trainval.txt and test.txt: name, class from 1, two more.
 
     Keys: the file name (tensorflow_datasets/image_classification/oxford_iiit_pet.py).
     """
-    images = find(folder, "images", "images.tar.gz")
-    lists = {s: find(folder, f"annotations/{s}.txt", "annotations.tar.gz") for s in ("trainval", "test")}
+    images = find_path(folder, "images", "images.tar.gz")
+    lists = {s: find_path(folder, f"annotations/{s}.txt", "annotations.tar.gz") for s in ("trainval", "test")}
     rows: dict[str, list[tuple[str, int]]] = {}
     names: dict[int, str] = {}
     for split, file in lists.items():
@@ -87,67 +89,71 @@ def read_oxford_pets(folder: Path) -> Raw:
         for line in read_lines(file):
             words = line.split()
             if len(words) < 2 or not words[1].isdecimal():
-                raise damaged(file, f"{line[:40]!r} is not a name and a class")
+                raise damaged_file(file, f"{line[:40]!r} is not a name and a class")
             rows[split].append((words[0], int(words[1]) - 1))
             names.setdefault(int(words[1]) - 1, words[0].rpartition("_")[0])
     if sorted(names) != list(range(len(names))):
-        raise damaged(lists["trainval"], "its classes are not numbered from 1 on")
+        raise damaged_file(lists["trainval"], "its classes are not numbered from 1 on")
 
-    def part(split: str) -> Part:
+    def part(split: str) -> ImageSplit:
         keys = [f"{name}.jpg" for name, _ in rows[split]]
         paths = [images / key for key in keys]
-        need_files(paths, lists[split])
-        return Part(paths, checked([y for _, y in rows[split]], len(names), lists[split]), keys)
+        require_files(paths, lists[split])
+        return ImageSplit(paths, check_labels([y for _, y in rows[split]], len(names), lists[split]), keys)
 
-    return Raw([names[i] for i in range(len(names))], part("trainval"), part("test"))
+    return RawDataset([names[i] for i in range(len(names))], part("trainval"), part("test"))
 
 
-def read_sun397(folder: Path) -> Raw:
+def read_sun397(folder: Path) -> RawDataset:
     """SUN397/a/abbey/sun_….jpg, parted by the lists of TensorFlow Datasets, or else by the first of SUN's own.
 
     VTAB uses the former (sun397_tfds_tr.txt, _va.txt, _te.txt in tensorflow_datasets/image_classification);
     they are not in SUN's archive but can be put beside it. Keys: the path from /a/ on (sun.py there).
     """
-    home = find(folder, "SUN397", "SUN397.tar.gz")
+    home = find_path(folder, "SUN397", "SUN397.tar.gz")
     try:
-        lists = [find(folder, f"sun397_tfds_{split}.txt") for split in ("tr", "te", "va")]
+        lists = [find_path(folder, f"sun397_tfds_{split}.txt") for split in ("tr", "te", "va")]
     except InputError:
-        lists = [find(folder, f"{name}_01.txt", "Partitions.zip") for name in ("Training", "Testing")]
+        lists = [find_path(folder, f"{name}_01.txt", "Partitions.zip") for name in ("Training", "Testing")]
     rows = [read_lines(file) for file in lists]
     classes = sorted({line.rpartition("/")[0] for lines in rows for line in lines})
     number = {name: i for i, name in enumerate(classes)}
     parts = []
     for file, lines in zip(lists, rows, strict=True):
         paths = [home / line.lstrip("/") for line in lines]
-        need_files(paths, file)
-        labels = checked([number[line.rpartition("/")[0]] for line in lines], len(classes), file)
-        parts.append(Part(paths, labels, lines if len(lists) == 3 else ()))
-    return Raw(classes, *parts)
+        require_files(paths, file)
+        labels = check_labels([number[line.rpartition("/")[0]] for line in lines], len(classes), file)
+        parts.append(ImageSplit(paths, labels, lines if len(lists) == 3 else ()))
+    return RawDataset(classes, *parts)
 
 
-def read_svhn(folder: Path) -> Raw:
+def read_svhn(folder: Path) -> RawDataset:
     """train_32x32.mat and test_32x32.mat: X (32, 32, 3, N), y from 1 to 10, where 10 is the digit 0.
 
     Keys: the position in the file (tensorflow_datasets/image_classification/svhn.py).
     """
 
-    def part(name: str) -> Part:
-        file = find(folder, name)
+    def part(name: str) -> ImageSplit:
+        file = find_path(folder, name)
         images, labels = read_matlab(file, "X"), read_matlab(file, "y").ravel().astype(np.int64)
         if images.ndim != 4 or images.dtype != np.uint8 or images.shape[3] != len(labels):
-            raise damaged(file, f"X is {images.dtype} {images.shape} for {len(labels)} labels")
+            raise damaged_file(file, f"X is {images.dtype} {images.shape} for {len(labels)} labels")
         keys = [str(i) for i in range(len(labels))]
-        return Part(np.ascontiguousarray(images.transpose(3, 0, 1, 2)), checked(labels % 10, 10, file), keys)
+        return ImageSplit(
+            np.ascontiguousarray(images.transpose(3, 0, 1, 2)), check_labels(labels % 10, 10, file), keys
+        )
 
-    return Raw([str(digit) for digit in range(10)], part("train_32x32.mat"), part("test_32x32.mat"))
+    return RawDataset([str(digit) for digit in range(10)], part("train_32x32.mat"), part("test_32x32.mat"))
 
 
-def read_dtd(folder: Path) -> Raw:
+def read_dtd(folder: Path) -> RawDataset:
     """images/banded/banded_0002.jpg, and the first published split: labels/train1.txt, val1.txt, test1.txt.
 
     Keys: the line of the list (tensorflow_datasets/image_classification/dtd.py).
     """
-    lists = [find(folder, f"labels/{name}1.txt", "dtd-r1.0.1.tar.gz") for name in ("train", "test", "val")]
+    lists = [
+        find_path(folder, f"labels/{name}1.txt", "dtd-r1.0.1.tar.gz") for name in ("train", "test", "val")
+    ]
     home = lists[0].parent.parent / "images"
     rows = [read_text(file).split() for file in lists]
     classes = sorted({line.partition("/")[0] for lines in rows for line in lines})
@@ -155,11 +161,13 @@ def read_dtd(folder: Path) -> Raw:
     parts = []
     for file, lines in zip(lists, rows, strict=True):
         paths = [home / line for line in lines]
-        need_files(paths, file)
+        require_files(paths, file)
         parts.append(
-            Part(paths, checked([number[x.partition("/")[0]] for x in lines], len(classes), file), lines)
+            ImageSplit(
+                paths, check_labels([number[x.partition("/")[0]] for x in lines], len(classes), file), lines
+            )
         )
-    return Raw(classes, *parts)
+    return RawDataset(classes, *parts)
 
 
 CIFAR_HOME = "https://www.cs.toronto.edu/~kriz/cifar.html"
@@ -174,14 +182,14 @@ DTD_HOME = "https://www.robots.ox.ac.uk/~vgg/data/dtd/"
 def _cifar_files(classes: int, python: dict[str, Any], binary: dict[str, Any]) -> dict[str, Any]:
     folder = CIFAR_HOME.rpartition("/")[0]
 
-    def one(form: str, about: dict[str, Any]) -> tuple[File]:
+    def one(form: str, about: dict[str, Any]) -> tuple[PublishedFile]:
         name = f"cifar-{classes}-{form}.tar.gz"
-        return (File(name, f"{folder}/{name}", **about),)
+        return (PublishedFile(name, f"{folder}/{name}", **about),)
 
     return {"files": one("python", python), "instead": one("binary", binary)}
 
 
-CIFAR10 = Entry(
+CIFAR10 = DatasetEntry(
     name="cifar10",
     title="CIFAR10",
     classes=10,
@@ -189,7 +197,7 @@ CIFAR10 = Entry(
     licence="none stated; cite Krizhevsky (2009)",
     read=partial(read_cifar, classes=10),
     free=True,
-    signs=signs("cifar-10-batches-py", "cifar-10-batches-bin"),
+    markers=search_patterns("cifar-10-batches-py", "cifar-10-batches-bin"),
     **_cifar_files(
         10,
         {"md5": "c58f30108f718f92721af3b95e74349a", "bytes": 170498071},
@@ -201,14 +209,14 @@ CIFAR10 = Entry(
 )
 
 NATURAL = (
-    Entry(
+    DatasetEntry(
         name="caltech101",
         title="Caltech101",
         classes=102,
         home=CALTECH_HOME,
         licence="CC BY 4.0",
         files=(
-            File(
+            PublishedFile(
                 "caltech-101.zip",
                 f"{CALTECH_HOME}/files/caltech-101.zip?download=1",
                 sha256="331234750fc7f77520e50d9565e8b6907b03565e30320da1401130db08c61f91",
@@ -217,7 +225,7 @@ NATURAL = (
             ),
         ),
         instead=(
-            File(
+            PublishedFile(
                 "101_ObjectCategories.tar.gz",
                 sha256="af6ece2f339791ca20f855943d8b55dd60892c0a25105fcd631ee3d6430f9926",
                 md5="b224c7392d521a49829488ab0f1120d9",
@@ -228,9 +236,9 @@ NATURAL = (
         group="natural",
         free=True,
         note="Its training images, 30 of each class, are drawn by us: Caltech publishes no split.",
-        signs=signs("101_ObjectCategories"),
+        markers=search_patterns("101_ObjectCategories"),
     ),
-    Entry(
+    DatasetEntry(
         name="cifar100",
         title="CIFAR100",
         classes=100,
@@ -240,7 +248,7 @@ NATURAL = (
         group="natural",
         free=True,
         aliases=("cifar", "cifar_100", "cifar-100"),
-        signs=signs("cifar-100-python", "cifar-100-binary"),
+        markers=search_patterns("cifar-100-python", "cifar-100-binary"),
         **_cifar_files(
             100,
             {"md5": "eb9058c3a382ffc7106e4002c42a8d85", "bytes": 169001437},
@@ -250,28 +258,28 @@ NATURAL = (
             },
         ),
     ),
-    Entry(
+    DatasetEntry(
         name="flowers102",
         title="Flowers102",
         classes=102,
         home=FLOWERS_HOME,
         licence="none stated; images from the web, for research",
         files=(
-            File(
+            PublishedFile(
                 "102flowers.tgz",
                 f"{FLOWERS_HOME}102flowers.tgz",
                 sha256="2d01ecc807db462958cfe3d92f57a8c252b4abd240eb955770201e45f783b246",
                 md5="52808999861908f626f3c1f4e79d11fa",
                 bytes=344862509,
             ),
-            File(
+            PublishedFile(
                 "imagelabels.mat",
                 f"{FLOWERS_HOME}imagelabels.mat",
                 sha256="4903e94206bac23bf772aadf06451916df56b58fc483a62db32a97b82656651d",
                 md5="e0620be6f572b9609742df49c70aed4d",
                 bytes=502,
             ),
-            File(
+            PublishedFile(
                 "setid.mat",
                 f"{FLOWERS_HOME}setid.mat",
                 sha256="46b8678f91fd95d3c8f4feab80d271a6c834a1dd896fe29fd3e6ad9ce5c8dccd",
@@ -283,23 +291,23 @@ NATURAL = (
         group="natural",
         free=True,
         aliases=("oxford_flowers102", "flowers", "flowers-102"),
-        signs=signs("jpg"),
+        markers=search_patterns("jpg"),
     ),
-    Entry(
+    DatasetEntry(
         name="oxford_pets",
         title="Pets",
         classes=37,
         home=PETS_HOME,
         licence="CC BY-SA 4.0",
         files=(
-            File(
+            PublishedFile(
                 "images.tar.gz",
                 f"{PETS_HOME}data/images.tar.gz",
                 sha256="67195c5e1c01f1ab5f9b6a5d22b8c27a580d896ece458917e61d459337fa318d",
                 md5="5c4f3ee8e5d25df40f4fd59a7f44e54c",
                 bytes=791918971,
             ),
-            File(
+            PublishedFile(
                 "annotations.tar.gz",
                 f"{PETS_HOME}data/annotations.tar.gz",
                 sha256="52425fb6de5c424942b7626b428656fcbd798db970a937df61750c0f1d358e91",
@@ -311,22 +319,22 @@ NATURAL = (
         group="natural",
         free=True,
         aliases=("oxford_iiit_pet", "pets", "oxford-iiit-pet"),
-        signs=signs("annotations/trainval.txt"),
+        markers=search_patterns("annotations/trainval.txt"),
     ),
-    Entry(
+    DatasetEntry(
         name="sun397",
         title="Sun397",
         classes=397,
         home=SUN_HOME,
         licence="none stated; images from the web, for research",
         files=(
-            File(
+            PublishedFile(
                 "SUN397.tar.gz",
                 f"{SUN_HOME}SUN397.tar.gz",
                 sha256="f404130965a7ad77bed5ececc71e720ab50f3cc1e1bb257257610d38f3b928ec",
                 bytes=39077296924,
             ),
-            File(
+            PublishedFile(
                 "Partitions.zip",
                 f"{SUN_HOME}download/Partitions.zip",
                 sha256="e3311ea5f812d4cc6faef194688343d1111f6cd6f70f2c62f393c2b8d6ba1ec9",
@@ -337,22 +345,22 @@ NATURAL = (
         group="natural",
         note="VTAB's parts of SUN397 are in the lists sun397_tfds_tr.txt, _va.txt and _te.txt of TensorFlow "
         "Datasets; without them beside the images, SUN's own first partition is used.",
-        signs=signs("SUN397"),
+        markers=search_patterns("SUN397"),
     ),
-    Entry(
+    DatasetEntry(
         name="svhn",
         title="SVHN",
         classes=10,
         home=SVHN_HOME,
         licence="non-commercial use only",
         files=(
-            File(
+            PublishedFile(
                 "train_32x32.mat",
                 f"{SVHN_HOME}train_32x32.mat",
                 sha256="435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
                 bytes=182040794,
             ),
-            File(
+            PublishedFile(
                 "test_32x32.mat",
                 f"{SVHN_HOME}test_32x32.mat",
                 sha256="cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
@@ -364,14 +372,14 @@ NATURAL = (
         free=True,
         aliases=("svhn_cropped",),
     ),
-    Entry(
+    DatasetEntry(
         name="dtd",
         title="DTD",
         classes=47,
         home=DTD_HOME,
         licence="for research",
         files=(
-            File(
+            PublishedFile(
                 "dtd-r1.0.1.tar.gz",
                 f"{DTD_HOME}download/dtd-r1.0.1.tar.gz",
                 sha256="e42855a52a4950a3b59612834602aa253914755c95b0cff9ead6d07395f8e205",
@@ -381,6 +389,6 @@ NATURAL = (
         read=read_dtd,
         group="natural",
         free=True,
-        signs=signs("labels/train1.txt"),
+        markers=search_patterns("labels/train1.txt"),
     ),
 )

@@ -16,9 +16,9 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from ...errors import InputError, MissingExtraError
-from .base import Part, Raw
-from .layout import checked, damaged
-from .sources import short
+from .dataset import ImageSplit, RawDataset
+from .plain_formats import one_line
+from .unpacked import check_labels, damaged_file
 
 SPLITS = {"train": "train", "test": "test", "validation": "val", "valid": "val", "val": "val"}
 LABELS = ("label", "fine_label", "labels", "label_id")  # in this order, where a set has several
@@ -48,7 +48,7 @@ def _parquet_files(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def read_parquet(folder: Path) -> Raw:
+def read_parquet(folder: Path) -> RawDataset:
     """The splits below ``folder``; class names from the hub's own notes in the files."""
     try:
         import pyarrow.parquet
@@ -63,18 +63,18 @@ def read_parquet(folder: Path) -> Raw:
             )
     image, label, classes = _columns(files["train"][0])
 
-    def one(split: str) -> Part:
+    def one(split: str) -> ImageSplit:
         labels: list[np.ndarray] = []
         for file in files[split]:
             try:
                 column = pyarrow.parquet.read_table(file, columns=[label]).column(label)
                 labels.append(np.asarray(column.to_numpy(), dtype=np.int64))
             except (OSError, ValueError, KeyError, pyarrow.ArrowException) as error:
-                raise damaged(file, short(error)) from None
-        numbers = checked(np.concatenate(labels), len(classes), files[split][0])
-        return Part(ParquetImages(files[split], image), numbers)
+                raise damaged_file(file, one_line(error)) from None
+        numbers = check_labels(np.concatenate(labels), len(classes), files[split][0])
+        return ImageSplit(ParquetImages(files[split], image), numbers)
 
-    return Raw(classes, one("train"), one("test"), one("val") if "val" in files else None)
+    return RawDataset(classes, one("train"), one("test"), one("val") if "val" in files else None)
 
 
 def _columns(file: Path) -> tuple[str, str, list[str]]:
@@ -86,7 +86,7 @@ def _columns(file: Path) -> tuple[str, str, list[str]]:
         schema = pyarrow.parquet.read_schema(file)
         notes = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
     except (OSError, ValueError, pyarrow.ArrowException) as error:
-        raise damaged(file, short(error)) from None
+        raise damaged_file(file, one_line(error)) from None
     features = notes.get("info", {}).get("features", {})
     images = [
         f.name for f in schema if pyarrow.types.is_struct(f.type) and f.type.get_field_index("bytes") >= 0
@@ -118,7 +118,7 @@ class ParquetImages(Sequence[Any]):
             try:
                 about = pyarrow.parquet.read_metadata(file)
             except (OSError, pyarrow.ArrowException) as error:
-                raise damaged(file, short(error)) from None
+                raise damaged_file(file, one_line(error)) from None
             for group in range(about.num_row_groups):
                 self._groups.append((file, group))
                 self._starts.append(self._count)
@@ -150,7 +150,7 @@ class ParquetImages(Sequence[Any]):
                 try:
                     table = pyarrow.parquet.ParquetFile(file).read_row_group(number, columns=[self.column])
                 except (OSError, pyarrow.ArrowException) as error:
-                    raise damaged(file, short(error)) from None
+                    raise damaged_file(file, one_line(error)) from None
                 self._kept[group] = [row["bytes"] or b"" for row in table.column(0).to_pylist()]
                 if len(self._kept) > KEPT:
                     self._kept.popitem(last=False)

@@ -13,45 +13,47 @@ from pathlib import Path
 import numpy as np
 
 from ...data.pixels import decode
-from .base import Entry, File, Part, Raw
-from .fundus import prepare
-from .layout import checked, damaged, find, read_text, signs
-from .lazy import Lazy
-from .sources import need_files, short
+from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
+from .fundus import preprocess_fundus
+from .lazy_sequence import LazySequence
+from .plain_formats import one_line, require_files
+from .unpacked import check_labels, damaged_file, find_path, read_text, search_patterns
 
 CLASSES = ["none", "mild", "moderate", "severe", "proliferative"]
 
 
-def read(root: Path) -> Raw:
+def read(root: Path) -> RawDataset:
     """From Kaggle's folders train and test, trainLabels.csv, and the solution published later.
 
     The images of the competition's public leaderboard are the validation split, those of the private one
     the test split.
     """
-    train = _read_split(root, "train", find(root, "trainLabels.csv", "trainLabels.csv.zip"), "")
-    solution = find(root, "retinopathy_solution.csv")
+    train = _read_split(root, "train", find_path(root, "trainLabels.csv", "trainLabels.csv.zip"), "")
+    solution = find_path(root, "retinopathy_solution.csv")
     val, test = (_read_split(root, "test", solution, usage) for usage in ("Public", "Private"))
-    return Raw(list(CLASSES), train, test, val)
+    return RawDataset(list(CLASSES), train, test, val)
 
 
-def _read_split(root: Path, folder: str, table: Path, usage: str) -> Part:
+def _read_split(root: Path, folder: str, table: Path, usage: str) -> ImageSplit:
     """Rows of a table: image, level and, in the solution, Usage."""
     try:
         rows = list(csv.DictReader(io.StringIO(read_text(table), newline="")))
     except csv.Error as error:
-        raise damaged(table, short(error)) from None
+        raise damaged_file(table, one_line(error)) from None
     needed = {"image", "level", "Usage"} if usage else {"image", "level"}
     if not rows or not needed <= set(rows[0]):
-        raise damaged(table, f"it lacks the columns {', '.join(sorted(needed))}")
+        raise damaged_file(table, f"it lacks the columns {', '.join(sorted(needed))}")
     rows = [row for row in rows if not usage or row["Usage"] == usage]
     if not all(row["image"] and (row["level"] or "").strip().isdecimal() for row in rows):
-        raise damaged(table, "a row has no image or no level")
-    labels = checked((int(row["level"]) for row in rows), len(CLASSES), table)
+        raise damaged_file(table, "a row has no image or no level")
+    labels = check_labels((int(row["level"]) for row in rows), len(CLASSES), table)
     names = [row["image"] for row in rows]  # the keys of TFDS
-    photos = find(root, folder, f"{folder}.zip")
+    photos = find_path(root, folder, f"{folder}.zip")
     paths = [photos / f"{name}.jpeg" for name in names]
-    need_files(paths, table)
-    return Part(Lazy(len(paths), lambda i: prepare(np.asarray(decode(paths[i])))), labels, names)
+    require_files(paths, table)
+    return ImageSplit(
+        LazySequence(len(paths), lambda i: preprocess_fundus(np.asarray(decode(paths[i])))), labels, names
+    )
 
 
 # Kaggle gives the photos to those who accept the rules of the competition. The checksum is that of
@@ -59,17 +61,17 @@ def _read_split(root: Path, folder: str, table: Path, usage: str) -> Part:
 SOLUTION = (
     "https://storage.googleapis.com/kaggle-forum-message-attachments/90528/2877/retinopathy_solution.csv"
 )
-DIABETIC_RETINOPATHY = Entry(
+DIABETIC_RETINOPATHY = DatasetEntry(
     name="diabetic_retinopathy",
     title="Retinopathy",
     classes=len(CLASSES),
     home="https://www.kaggle.com/c/diabetic-retinopathy-detection/data",
     licence="Kaggle competition rules",
     files=(
-        File("train.zip"),
-        File("test.zip"),
-        File("trainLabels.csv.zip"),
-        File(
+        PublishedFile("train.zip"),
+        PublishedFile("test.zip"),
+        PublishedFile("trainLabels.csv.zip"),
+        PublishedFile(
             "retinopathy_solution.csv",
             SOLUTION,
             sha256="a6af3d66804e81887da89b9261bcfb7da4f5bacedb070f1b5db83fa879ab60c9",
@@ -80,5 +82,5 @@ DIABETIC_RETINOPATHY = Entry(
     group="specialized",
     aliases=("retinopathy", "diabetic_retinopathy_detection"),
     note="Photos are prepared as btgraham-300 of TensorFlow Datasets, up to rounding.",
-    signs=signs("trainLabels.csv"),
+    markers=search_patterns("trainLabels.csv"),
 )

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import InputError
-from .base import Entry, File, Part, Raw
-from .layout import checked, damaged, find_unzipped, signs
-from .lazy import Lazy
+from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
+from .lazy_sequence import LazySequence
+from .unpacked import check_labels, damaged_file, find_unzipped, search_patterns
 
 HOME = "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/"
 TRAINING = "smallnorb-5x46789x9x18x6x2x96x96-training"
@@ -31,23 +31,23 @@ ELEVATIONS = [f"{30 + 5 * e}°" for e in range(9)]
 AZIMUTHS = [f"{20 * a}°" for a in range(18)]
 
 
-def read(root: Path, column: int, step: int, classes: list[str]) -> Raw:
+def read(root: Path, column: int, step: int, classes: list[str]) -> RawDataset:
     """From the .mat files, which are unpacked from .mat.gz if need be."""
     train, test = (_read_split(root, stem, column, step, classes) for stem in (TRAINING, TESTING))
-    return Raw(list(classes), train, test)
+    return RawDataset(list(classes), train, test)
 
 
-def _read_split(root: Path, stem: str, column: int, step: int, classes: list[str]) -> Part:
+def _read_split(root: Path, stem: str, column: int, step: int, classes: list[str]) -> ImageSplit:
     images_file = find_unzipped(root, f"{stem}-dat.mat")
     info_file = find_unzipped(root, f"{stem}-info.mat")
     pairs, info = read_matrix(images_file), read_matrix(info_file)
     if pairs.ndim != 4 or pairs.shape[1] != 2 or pairs.dtype != np.uint8:
-        raise damaged(images_file, f"it has shape {pairs.shape}, not that of pairs of images")
+        raise damaged_file(images_file, f"it has shape {pairs.shape}, not that of pairs of images")
     if info.shape != (len(pairs), 4):
-        raise damaged(info_file, f"it has shape {info.shape} for {len(pairs)} pairs of images")
+        raise damaged_file(info_file, f"it has shape {info.shape} for {len(pairs)} pairs of images")
     count = len(pairs)
-    labels = checked(info[:, column] // step, len(classes), info_file)
-    return Part(Lazy(count, lambda i: np.array(pairs[i, 0])), labels, Lazy(count, str))
+    labels = check_labels(info[:, column] // step, len(classes), info_file)
+    return ImageSplit(LazySequence(count, lambda i: np.array(pairs[i, 0])), labels, LazySequence(count, str))
 
 
 def read_matrix(file: Path) -> np.ndarray:
@@ -58,12 +58,12 @@ def read_matrix(file: Path) -> np.ndarray:
     try:
         start = np.fromfile(file, "<i4", count=2)
         if len(start) < 2 or int(start[0]) not in KINDS or not 1 <= start[1] <= 8:
-            raise damaged(file, "it does not begin like a NORB matrix")
+            raise damaged_file(file, "it does not begin like a NORB matrix")
         sizes = np.fromfile(file, "<i4", count=max(3, int(start[1])), offset=8)
         shape = tuple(int(size) for size in sizes[: start[1]])
         kind, offset = KINDS[int(start[0])], 8 + 4 * max(3, int(start[1]))
         if min(shape, default=0) < 1 or file.stat().st_size != offset + np.prod(shape) * kind.itemsize:
-            raise damaged(file, f"its size does not fit a matrix of {shape}")
+            raise damaged_file(file, f"its size does not fit a matrix of {shape}")
         return np.memmap(file, kind, mode="r", offset=offset, shape=shape)
     except OSError as error:
         raise InputError(f"{file} cannot be read ({error.strerror}).", "Get it again.") from None
@@ -72,7 +72,7 @@ def read_matrix(file: Path) -> np.ndarray:
 # The checksums are those of tensorflow/datasets, tensorflow_datasets/url_checksums/smallnorb.txt.
 # The -cat files hold which toy it is, which neither task asks.
 FILES = tuple(
-    File(f"{stem}-{kind}.mat.gz", f"{HOME}{stem}-{kind}.mat.gz", sha256=digest, bytes=size)
+    PublishedFile(f"{stem}-{kind}.mat.gz", f"{HOME}{stem}-{kind}.mat.gz", sha256=digest, bytes=size)
     for stem, kind, digest, size in (
         (TRAINING, "dat", "5ffd6272a07d32695ee1082a26a41a93a37aab8c28da047f8c34ed348d214873", 131896188),
         (TRAINING, "info", "de7eb932ebe7a4ee16217fead60660d0eb3d23632c2f4d1c51f88c501c17bf32", 71052),
@@ -82,9 +82,9 @@ FILES = tuple(
 )
 
 
-def _entry(name: str, title: str, factor: tuple[int, int], classes: list[str], alias: str) -> Entry:
+def _entry(name: str, title: str, factor: tuple[int, int], classes: list[str], alias: str) -> DatasetEntry:
     column, step = factor
-    return Entry(
+    return DatasetEntry(
         name=name,
         title=title,
         classes=len(classes),
@@ -95,7 +95,7 @@ def _entry(name: str, title: str, factor: tuple[int, int], classes: list[str], a
         group="structured",
         free=True,
         aliases=(alias,),
-        signs=signs(f"{TRAINING}-dat.mat", f"{TRAINING}-dat.mat.gz"),
+        markers=search_patterns(f"{TRAINING}-dat.mat", f"{TRAINING}-dat.mat.gz"),
     )
 
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from ...data.images import find_images
 from ...errors import InputError
-from .base import Entry, File, Part, Raw
 from .camelyon import PATCH_CAMELYON
-from .layout import find, signs
+from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
 from .retinopathy import DIABETIC_RETINOPATHY
+from .unpacked import find_path, search_patterns
 
 # fmt: off
 LAND_USE = [
@@ -39,7 +39,7 @@ KEYS_CHANGED = (
 )
 
 
-def read_class_folders(root: Path, classes: list[str], archive: str) -> Raw:
+def read_class_folders(root: Path, classes: list[str], archive: str) -> RawDataset:
     """A folder per class, wherever the first class is; all images are training images, in order of name.
 
     The keys are those of tensorflow/datasets (tensorflow_datasets/image_classification/eurosat.py and
@@ -47,7 +47,7 @@ def read_class_folders(root: Path, classes: list[str], archive: str) -> Raw:
     version numbers, a key was the file's path on the machine that stored the set (tensorflow_datasets/
     image/eurosat.py and resisc45.py), so that the members of the earliest results cannot be known.
     """
-    top = find(root, classes[0], archive).parent
+    top = find_path(root, classes[0], archive).parent
     paths: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(classes):
@@ -57,18 +57,22 @@ def read_class_folders(root: Path, classes: list[str], archive: str) -> Raw:
         paths += images
         labels += [label] * len(images)
     keys = [f"{classes[label]}_{path.name}" for path, label in zip(paths, labels, strict=True)]
-    return Raw(list(classes), Part(paths, np.array(labels, np.int64), keys), Part((), np.zeros(0, np.int64)))
+    return RawDataset(
+        list(classes),
+        ImageSplit(paths, np.array(labels, np.int64), keys),
+        ImageSplit((), np.zeros(0, np.int64)),
+    )
 
 
 # The checksum is that of tensorflow/datasets, tensorflow_datasets/url_checksums/eurosat.txt.
-EUROSAT = Entry(
+EUROSAT = DatasetEntry(
     name="eurosat",
     title="EuroSAT",
     classes=len(LAND_USE),
     home="https://github.com/phelber/eurosat",
     licence="MIT",
     files=(
-        File(
+        PublishedFile(
             "EuroSAT.zip",
             "https://madm.dfki.de/files/sentinel/EuroSAT.zip",
             sha256="8ebea626349354c5328b142b96d0430e647051f26efc2dc974c843f25ecf70bd",
@@ -80,21 +84,21 @@ EUROSAT = Entry(
     free=True,
     aliases=("eurosat_rgb",),
     note=KEYS_CHANGED,
-    signs=signs(LAND_USE[0]),
+    markers=search_patterns(LAND_USE[0]),
 )
 
-RESISC45 = Entry(
+RESISC45 = DatasetEntry(
     name="resisc45",
     title="Resics45",
     classes=len(SCENES),
     home="https://1drv.ms/u/s!AmgKYzARBl5ca3HNaHIlzp_IXjs",
     licence="none stated",
-    files=(File("NWPU-RESISC45.rar"),),
+    files=(PublishedFile("NWPU-RESISC45.rar"),),
     read=partial(read_class_folders, classes=SCENES, archive="NWPU-RESISC45.rar"),
     group="specialized",
     aliases=("nwpu_resisc45",),
     note=KEYS_CHANGED,
-    signs=signs(SCENES[0]),
+    markers=search_patterns(SCENES[0]),
 )
 
-SPECIALISED: tuple[Entry, ...] = (EUROSAT, RESISC45, PATCH_CAMELYON, DIABETIC_RETINOPATHY)
+SPECIALISED: tuple[DatasetEntry, ...] = (EUROSAT, RESISC45, PATCH_CAMELYON, DIABETIC_RETINOPATHY)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import InputError
-from .layout import damaged
+from .unpacked import damaged_file
 
 BLOCK = 1024  # bytes whose checksum is taken in one numpy expression
 POLYNOMIAL = 0x82F63B78  # Castagnoli's, bits reversed
@@ -40,15 +40,15 @@ def spans(path: Path) -> Iterator[tuple[int, memoryview]]:
     place = 0
     while place < size:
         if place + 12 > size:
-            raise damaged(path, "it is cut off")
+            raise damaged_file(path, "it is cut off")
         header = bytes(view[place : place + 8])
         if _masked(header) != struct.unpack("<I", view[place + 8 : place + 12])[0]:
-            raise damaged(path, f"the record at byte {place} has a wrong checksum")
+            raise damaged_file(path, f"the record at byte {place} has a wrong checksum")
         (length,) = struct.unpack("<Q", header)
         start = place + 12
         place = start + length + 4
         if place > size:
-            raise damaged(path, "it is cut off")
+            raise damaged_file(path, "it is cut off")
         yield start, view[start : start + length]
 
 
@@ -61,9 +61,9 @@ def read(path: Path, start: int, length: int) -> bytes:
     except OSError as error:
         raise _unreadable(path, error) from None
     if len(data) < length or len(checksum) < 4:
-        raise damaged(path, "it is cut off")
+        raise damaged_file(path, "it is cut off")
     if _masked(data) != struct.unpack("<I", checksum)[0]:
-        raise damaged(path, f"the record at byte {start - 12} has a wrong checksum")
+        raise damaged_file(path, f"the record at byte {start - 12} has a wrong checksum")
     return data
 
 
@@ -77,7 +77,7 @@ def parse_example(data: Content, path: Path) -> dict[str, Values]:
             for key, values in [_feature(entry)]
         }
     except (ValueError, IndexError, struct.error):
-        raise damaged(path, "a record is not a tf.train.Example") from None
+        raise damaged_file(path, "a record is not a tf.train.Example") from None
 
 
 def crc32c(data: Content) -> int:

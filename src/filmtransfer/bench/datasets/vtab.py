@@ -1,6 +1,6 @@
 """VTAB-1k: 1000 images of a set to learn from, and those it is tested on.
 
-Which 1000 these are is known from image lists, or computed (cuts.py); otherwise they can only be drawn.
+Which 1000 these are is known from image lists, or computed (vtab_splits.py); otherwise they can only be drawn.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 
 from ...errors import InputError, invalid_choice
 from ...seeding import make_generator, permutation
-from .base import DataSet, Part, Raw
-from .cuts import COUNT, CUTS, Cut, complete, cut, whole_parts
-from .find import entry_of, find
-from .load import made, notes_on
-from .order import stored_order
+from .dataset import Dataset, ImageSplit, RawDataset
+from .load import build_dataset, dataset_notes
+from .location import find_entry, locate_dataset
+from .tfds_order import tfds_order
+from .vtab_splits import COUNT, VTAB_SLICES, VtabSlices, full_splits, is_complete, vtab_parts
 
 VtabSplit = Literal["official", "random", "released"]
 SPLITS = ("official", "random", "released")
@@ -24,7 +24,7 @@ LISTED = "Its 1000 training images are those of the image lists, train800 and va
 COMPUTED = "Its 1000 training images are VTAB's, computed from the order in which TensorFlow Datasets stores the set."
 
 
-def load_vtab(name: str, root: str | Path, *, split: VtabSplit = "official", seed: int = 0) -> DataSet:
+def load_vtab(name: str, root: str | Path, *, split: VtabSplit = "official", seed: int = 0) -> Dataset:
     """1000 training images and the test images. ``notes`` says which members these are.
 
     ``official``: the benchmark's, or, where they cannot be known, as ``random`` and with a note.
@@ -33,17 +33,17 @@ def load_vtab(name: str, root: str | Path, *, split: VtabSplit = "official", see
     """
     if split not in SPLITS:
         raise invalid_choice("split", split, SPLITS)
-    entry, found = entry_of(name), find(name, root)
+    entry, found = find_entry(name), locate_dataset(name, root)
     raw = found.read()
-    notes = notes_on(raw, entry, found)
-    rule = CUTS.get(entry.name) if entry and found.form == "published" else None
+    notes = dataset_notes(raw, entry, found)
+    rule = VTAB_SLICES.get(entry.name) if entry and found.form == "published" else None
     if found.form == "lists":
         train, test = raw.train.join(raw.val) if raw.val else raw.train, raw.test
         notes.append(LISTED + ("" if split == "official" else f" There are no others to take for {split!r}."))
     elif split == "released":
         train, test = _first(raw, rule, notes)
     else:
-        parts = cut(raw, rule) if rule and split == "official" else None
+        parts = vtab_parts(raw, rule) if rule and split == "official" else None
         if parts:
             train, test = parts
             notes.append(COMPUTED)
@@ -51,27 +51,29 @@ def load_vtab(name: str, root: str | Path, *, split: VtabSplit = "official", see
             train, test = _drawn(raw, rule, seed, notes)
             if split == "official":
                 notes.append("The benchmark's own 1000 cannot be known from these files: results may differ.")
-    return made(name, raw, found, train, test, notes)
+    return build_dataset(name, raw, found, train, test, notes)
 
 
-def _drawn(raw: Raw, rule: Cut | None, seed: int, notes: list[str]) -> tuple[Part, Part]:
-    train, test = whole_parts(raw, rule, seed, notes)
+def _drawn(
+    raw: RawDataset, rule: VtabSlices | None, seed: int, notes: list[str]
+) -> tuple[ImageSplit, ImageSplit]:
+    train, test = full_splits(raw, rule, seed, notes)
     if len(train) <= COUNT:
         notes.append(f"All {len(train)} training images were taken.")
         return train, test
     order = permutation(len(train), make_generator(seed, "vtab")).numpy()[:COUNT]
     notes.append(f"Its {COUNT} training images were drawn with seed {seed}.")
-    return train.pick(np.sort(order)), test
+    return train.select(np.sort(order)), test
 
 
-def _first(raw: Raw, rule: Cut | None, notes: list[str]) -> tuple[Part, Part]:
-    known = rule is not None and complete(raw.train, rule.images)
-    order = stored_order(raw.train.keys, "train") if known else np.arange(len(raw.train))
+def _first(raw: RawDataset, rule: VtabSlices | None, notes: list[str]) -> tuple[ImageSplit, ImageSplit]:
+    known = rule is not None and is_complete(raw.train, rule.images)
+    order = tfds_order(raw.train.keys, "train") if known else np.arange(len(raw.train))
     where = "as TensorFlow Datasets stores them" if known else "in the order of the files at hand"
     notes.append(f"Its training images are the first {min(COUNT, len(order))} of the training split {where}.")
-    test = raw.test if len(raw.test) else raw.train.pick(order[COUNT:])
+    test = raw.test if len(raw.test) else raw.train.select(order[COUNT:])
     if len(test) == 0:
         raise InputError(
             f"There are only {len(order)} images, and none is left to test on.", "Get the whole set."
         )
-    return raw.train.pick(order[:COUNT]), test
+    return raw.train.select(order[:COUNT]), test

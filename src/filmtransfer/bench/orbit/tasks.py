@@ -17,13 +17,13 @@ from torch import Tensor
 from ...data import PixelSpec
 from ...errors import InputError, UsageError, invalid_choice
 from ...seeding import integer, make_generator, permutation
-from .layout import Thing, User, Video
+from .dataset import OrbitObject, OrbitUser, OrbitVideo
 
-ASKED = ("clean", "clutter")
+QUERY_KINDS = ("clean", "clutter")
 
 
 @dataclass(frozen=True)
-class Protocol:
+class OrbitProtocol:
     """The numbers of the protocol; those of the benchmark's own code (2022), which the paper used."""
 
     clip_length: int = 8
@@ -33,7 +33,7 @@ class Protocol:
     present_only: bool = False  # ask only for frames that are not noted as lacking the object
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Protocol:
+    def of(cls, settings: Mapping[str, Any]) -> OrbitProtocol:
         """With what a run says of it."""
         chosen = {f.name: settings[f.name] for f in fields(cls) if f.name in settings}
         for name, value in chosen.items():
@@ -51,25 +51,27 @@ class Clip:
 
     label: int
     video: int  # a number for each video of the task
-    source: Video
+    source: OrbitVideo
     frames: list[int]
 
 
 @dataclass(frozen=True)
-class Task:
+class OrbitTask:
     """What is learned from, and the videos that are asked for with the label of their object."""
 
     user: str
     classes: list[str]
     clips: list[Clip]
-    asked: list[tuple[int, Video]]
+    asked: list[tuple[int, OrbitVideo]]
 
 
-def sample_task(user: User, asked: str, number: int, seed: int, protocol: Protocol | None = None) -> Task:
+def sample_task(
+    user: OrbitUser, asked: str, number: int, seed: int, protocol: OrbitProtocol | None = None
+) -> OrbitTask:
     """Task ``number`` of a user; the same for every method."""
-    protocol = protocol or Protocol()
-    if asked not in ASKED:
-        raise invalid_choice("The videos asked for", asked, ASKED)
+    protocol = protocol or OrbitProtocol()
+    if asked not in QUERY_KINDS:
+        raise invalid_choice("The videos asked for", asked, QUERY_KINDS)
     if len(user.objects) < 2:
         raise InputError(
             f"{user.name} has {len(user.objects)} object{'s' * (len(user.objects) != 1)} that can be learned.",
@@ -77,7 +79,7 @@ def sample_task(user: User, asked: str, number: int, seed: int, protocol: Protoc
         )
     generator = make_generator(seed, "orbit", user.name, asked, number)
     clips: list[Clip] = []
-    queries: list[tuple[int, Video]] = []
+    queries: list[tuple[int, OrbitVideo]] = []
     count = 0
     for label, thing in enumerate(user.objects):
         learn, ask = divide(thing, asked, protocol)
@@ -93,10 +95,12 @@ def sample_task(user: User, asked: str, number: int, seed: int, protocol: Protoc
             f"{user.name} has no {asked} video to be asked for.",
             "Add clutter videos." if asked == "clutter" else "Add a second clean video of an object.",
         )
-    return Task(user.name, [thing.name for thing in user.objects], clips, queries)
+    return OrbitTask(user.name, [thing.name for thing in user.objects], clips, queries)
 
 
-def divide(thing: Thing, asked: str, protocol: Protocol) -> tuple[list[Video], list[Video]]:
+def divide(
+    thing: OrbitObject, asked: str, protocol: OrbitProtocol
+) -> tuple[list[OrbitVideo], list[OrbitVideo]]:
     """Videos to learn from and to ask for; the only clean video of an object is learned from, and not asked for."""
     if asked == "clutter":
         return thing.clean, thing.clutter
@@ -111,7 +115,7 @@ def cut_clips(frames: int, length: int) -> list[list[int]]:
 
 
 @dataclass
-class Learned:
+class SupportClips:
     """The frames of a task's clips, one clip after the other, and what clip is of which object and video."""
 
     pixels: Tensor
@@ -120,7 +124,7 @@ class Learned:
     notes: list[str] = field(default_factory=list)
 
 
-def read_clips(task: Task, spec: PixelSpec) -> Learned:
+def read_clips(task: OrbitTask, spec: PixelSpec) -> SupportClips:
     """Decode what is learned from; a clip with a frame that cannot be read is left out, and it is said."""
     pixels: list[Tensor] = []
     kept: list[Clip] = []
@@ -141,10 +145,12 @@ def read_clips(task: Task, spec: PixelSpec) -> Learned:
             f"{task.user}: no clip of {', '.join(lost)} can be read" + (f" ({notes[0]})." if notes else "."),
             "Replace its videos, or remove the object.",
         )
-    return Learned(torch.stack(pixels), labels, torch.tensor([clip.video for clip in kept]), notes)
+    return SupportClips(torch.stack(pixels), labels, torch.tensor([clip.video for clip in kept]), notes)
 
 
-def read_video(video: Video, spec: PixelSpec, present_only: bool = False) -> tuple[Tensor | None, list[str]]:
+def read_video(
+    video: OrbitVideo, spec: PixelSpec, present_only: bool = False
+) -> tuple[Tensor | None, list[str]]:
     """The frames of a video that is asked for; those that cannot be read are left out, and it is said."""
     chosen = [i for i, absent in enumerate(video.absent) if not (present_only and absent)]
     squares, skipped = video.read(chosen, spec)
@@ -153,12 +159,12 @@ def read_video(video: Video, spec: PixelSpec, present_only: bool = False) -> tup
     return (torch.stack(found) if found else None), notes
 
 
-def _some(videos: Sequence[Video], cap: int, generator: torch.Generator) -> list[Video]:
+def _some(videos: Sequence[OrbitVideo], cap: int, generator: torch.Generator) -> list[OrbitVideo]:
     """In random order, at most ``cap`` of them."""
     return [videos[i] for i in permutation(len(videos), generator)[:cap].tolist()]
 
 
-def _by_video(clips: Sequence[Clip]) -> list[tuple[Video, list[Clip]]]:
+def _by_video(clips: Sequence[Clip]) -> list[tuple[OrbitVideo, list[Clip]]]:
     found: dict[int, list[Clip]] = {}
     for clip in clips:
         found.setdefault(clip.video, []).append(clip)

@@ -29,7 +29,7 @@ ABSENT = "object_not_present_issue"
 
 
 @dataclass(frozen=True)
-class Video:
+class OrbitVideo:
     """A folder of frames, or a file; ``rate`` frames a second are taken of a file (None: all)."""
 
     path: Path
@@ -74,20 +74,20 @@ class Video:
 
 
 @dataclass(frozen=True)
-class Thing:
+class OrbitObject:
     """An object of a user, with its videos."""
 
     name: str
-    clean: list[Video]
-    clutter: list[Video]
+    clean: list[OrbitVideo]
+    clutter: list[OrbitVideo]
 
 
 @dataclass(frozen=True)
-class User:
+class OrbitUser:
     """Someone with objects to recognise; ``notes`` say what was left out."""
 
     name: str
-    objects: list[Thing]
+    objects: list[OrbitObject]
     notes: list[str] = field(default_factory=list)
 
 
@@ -103,11 +103,11 @@ def user_names(root: str | Path, mode: str = "test") -> list[str]:
     return names
 
 
-def read_user(root: str | Path, name: str, mode: str = "test", rate: float | None = None) -> User:
+def read_user(root: str | Path, name: str, mode: str = "test", rate: float | None = None) -> OrbitUser:
     """A user's objects; videos without a frame, and objects without a clean video, are left out."""
     base = _base(Path(root), mode)
     annotations = base.parent / "annotations" / mode if base.name == mode else base / "annotations"
-    user = User(name, [])
+    user = OrbitUser(name, [])
     if not (base / name).is_dir():
         raise InputError(
             f"There is no user {name} in {base}.", f"Users: {', '.join(user_names(root, mode))}."
@@ -122,7 +122,7 @@ def read_user(root: str | Path, name: str, mode: str = "test", rate: float | Non
             continue
         if not videos["clutter"]:
             user.notes.append(f"{place.name} has no clutter video: it is learned, and not asked for there.")
-        user.objects.append(Thing(place.name, videos["clean"], videos["clutter"]))
+        user.objects.append(OrbitObject(place.name, videos["clean"], videos["clutter"]))
     return user
 
 
@@ -138,7 +138,7 @@ def _base(root: Path, mode: str) -> Path:
     return root
 
 
-def _videos(folder: Path, annotations: Path, rate: float | None, notes: list[str]) -> Iterator[Video]:
+def _videos(folder: Path, annotations: Path, rate: float | None, notes: list[str]) -> Iterator[OrbitVideo]:
     where = f"{folder.parent.name}/{folder.name}"
     if not folder.is_dir():
         return
@@ -147,7 +147,7 @@ def _videos(folder: Path, annotations: Path, rate: float | None, notes: list[str
     for place in _entries(folder):
         if not place.is_dir() and place.suffix.lower() not in VIDEO_SUFFIXES:
             continue
-        video = Video(place, annotations / f"{place.stem if place.is_file() else place.name}.json", rate)
+        video = OrbitVideo(place, annotations / f"{place.stem if place.is_file() else place.name}.json", rate)
         try:
             empty = not video.frames
         except InputError as error:

@@ -3,7 +3,7 @@
 VTAB names its 800 + 200 training images as slices of that order ("train[:800]"), so who knows the order
 knows the members. The order is by the md5 of the split's name followed by the key of the example, read as
 one number (tensorflow/datasets, tensorflow_datasets/core/hashing.py and shuffle.py). What the key of an
-example is differs from set to set; readers put it into ``Part.keys`` where its form is known.
+example is differs from set to set; readers put it into ``ImageSplit.keys`` where its form is known.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def stored_order(keys: Sequence[str], split: str) -> np.ndarray:
+def tfds_order(keys: Sequence[str], split: str) -> np.ndarray:
     """Positions of ``keys`` in the order in which the split named ``split`` is stored."""
     salt = hashlib.md5(split.encode(), usedforsecurity=False)
 

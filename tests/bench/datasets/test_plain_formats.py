@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from filmtransfer.bench.datasets import archives, load_set, load_vtab
+from filmtransfer.bench.datasets import archives, load_dataset, load_vtab
 from filmtransfer.bench.datasets.parquet import KEPT, ParquetImages
 from filmtransfer.data import decode
 from filmtransfer.errors import (
@@ -47,7 +47,7 @@ def folders(root: Path, splits: dict[str, dict[str, int]]) -> None:
 
 def test_an_npz_of_any_name(tmp_path):
     save_npz(tmp_path / "mine.npz")
-    got = load_set("mine", tmp_path)
+    got = load_dataset("mine", tmp_path)
     assert (got.name, got.title, got.classes) == ("mine", "mine", ["ant", "bee", "cat"])
     assert got.train.labels.dtype == np.int64
     assert got.train.sources.shape == (12, 8, 8, 3)
@@ -58,7 +58,7 @@ def test_an_npz_of_any_name(tmp_path):
 
 def test_an_npz_without_names_numbers_its_classes(tmp_path):
     save_npz(tmp_path / "mine.npz", classes=None)
-    assert load_set("mine", tmp_path).classes == ["0", "1", "2"]
+    assert load_dataset("mine", tmp_path).classes == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_an_npz_without_names_numbers_its_classes(tmp_path):
 def test_an_npz_that_does_not_fit_is_named(tmp_path, change, words):
     file = save_npz(tmp_path / "mine.npz", **change)
     with pytest.raises(FitError, match=words) as caught:
-        load_set("mine", tmp_path)
+        load_dataset("mine", tmp_path)
     assert str(file) in caught.value.message
 
 
@@ -88,15 +88,15 @@ def test_a_damaged_npz(tmp_path):
     for content in (b"", b"PK\x03\x04 no", plain, cut, holed):
         file.write_bytes(content)
         with pytest.raises(UpdateFileError, match=r"mine\.npz is damaged"):
-            load_set("mine", tmp_path)
+            load_dataset("mine", tmp_path)
 
 
 def test_a_random_split_parts_all_images_anew(tmp_path):
     save_npz(tmp_path / "mine.npz")
     folders(tmp_path / "other", {"train": {"a": 9, "b": 7}, "test": {"b": 4}})
-    official, first = (load_set("other", tmp_path, split=s) for s in ("official", "random"))  # type: ignore[arg-type]
-    second = load_set("other", tmp_path, split="random", seed=1)
-    same = load_set("other", tmp_path, split="random", seed=0)
+    official, first = (load_dataset("other", tmp_path, split=s) for s in ("official", "random"))  # type: ignore[arg-type]
+    second = load_dataset("other", tmp_path, split="random", seed=1)
+    same = load_dataset("other", tmp_path, split="random", seed=0)
 
     def names(part):
         return [str(source) for source in part.sources]
@@ -111,12 +111,12 @@ def test_a_random_split_parts_all_images_anew(tmp_path):
     )
     assert "seed 1" in second.notes[-1]
     with pytest.raises(UsageError, match="official, random"):
-        load_set("mine", tmp_path, split="half")  # type: ignore[arg-type]
+        load_dataset("mine", tmp_path, split="half")  # type: ignore[arg-type]
 
 
 def test_a_folder_per_class_is_numbered_by_name(tmp_path):
     folders(tmp_path / "mine", {"train": {"zebra": 2, "ant": 3}, "test": {"zebra": 1, "ant": 1}})
-    got = load_set("mine", tmp_path)
+    got = load_dataset("mine", tmp_path)
     assert got.classes == ["ant", "zebra"]
     assert got.train.labels.tolist() == [0, 0, 0, 1, 1]
     assert decode(got.test.sources[1]).size == (8, 8)
@@ -125,7 +125,7 @@ def test_a_folder_per_class_is_numbered_by_name(tmp_path):
 def test_a_test_class_without_training_images_is_an_error(tmp_path):
     folders(tmp_path / "mine", {"train": {"ant": 1}, "test": {"ant": 1, "bee": 1}})
     with pytest.raises(InputError, match="no images of bee"):
-        load_set("mine", tmp_path)
+        load_dataset("mine", tmp_path)
 
 
 def lists(folder: Path, joined: bool = False) -> None:
@@ -146,7 +146,7 @@ def lists(folder: Path, joined: bool = False) -> None:
 @pytest.mark.parametrize("place", ["smallnorb_azimuth", "vtab-1k/smallnorb_azi", "vtab-1k/smallnorb_azimuth"])
 def test_the_image_lists_of_vtab(tmp_path, place, joined):
     lists(tmp_path / place, joined)
-    for got in (load_set("smallnorb_azimuth", tmp_path), load_vtab("smallnorb_azimuth", tmp_path)):
+    for got in (load_dataset("smallnorb_azimuth", tmp_path), load_vtab("smallnorb_azimuth", tmp_path)):
         assert len(got.classes) == 18
         assert got.train.labels.tolist() == [0, 1, 2, 3, 4, 0, 0, 1, 2]
         assert got.test.labels.tolist() == [0, 1, 2, 3]
@@ -193,13 +193,13 @@ def test_parquet_as_the_hub_stores_it(tmp_path):
     parquet(tmp_path / "cifar100" / "data" / "train-00000-of-00002.parquet", [0, 1, 1], "fine_label")
     parquet(tmp_path / "cifar100" / "data" / "train-00001-of-00002.parquet", [1, 0], "fine_label")
     parquet(tmp_path / "cifar100" / "data" / "test-00000-of-00001.parquet", [1], "fine_label")
-    got = load_set("cifar100", tmp_path)
+    got = load_dataset("cifar100", tmp_path)
     assert got.classes == ["ant", "bee"]
     assert got.train.labels.tolist() == [0, 1, 1, 1, 0]
     assert len(got.train.sources) == 5
     expected = [decode(making_file(tmp_path, i)).tobytes() for i in (0, 1, 2, 0, 1)]
     assert [decode(source).tobytes() for source in got.train.sources] == expected
-    assert decode(got.train.pick([4, 2]).sources[0]).tobytes() == expected[4]
+    assert decode(got.train.select([4, 2]).sources[0]).tobytes() == expected[4]
     assert any("2 classes; CIFAR100 has 100" in note for note in got.notes)
 
 
@@ -221,16 +221,16 @@ def test_parquet_keeps_few_groups_and_names_what_is_wrong(tmp_path):
     assert [decode(images[i]).size for i in range(6, 40)] == [(8, 8)] * 34
     assert len(images._kept) == KEPT
     with pytest.raises(InputError, match="No test split"):
-        load_set("mine", tmp_path)
+        load_dataset("mine", tmp_path)
     test = tmp_path / "mine" / "test" / "0000.parquet"
     parquet(test, [0], notes=False)
-    assert len(load_set("mine", tmp_path).test) == 1
+    assert len(load_dataset("mine", tmp_path).test) == 1
     test.write_bytes(test.read_bytes()[:-20])
     with pytest.raises(UpdateFileError, match=r"0000\.parquet is damaged"):
-        load_set("mine", tmp_path)
+        load_dataset("mine", tmp_path)
     parquet(many, [0], notes=False)
     with pytest.raises(InputError, match="no class label column"):
-        load_set("mine", tmp_path)
+        load_dataset("mine", tmp_path)
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
@@ -238,17 +238,17 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(MissingExtraError, match=r"filmtransfer\[bench\]"):
-        load_set("mine", tmp_path)
+        load_dataset("mine", tmp_path)
 
 
 def test_names_that_are_no_names(tmp_path):
     for name in ("../up", "a/b", "", ".hidden"):
         with pytest.raises(UsageError, match="cannot be called"):
-            load_set(name, tmp_path)
+            load_dataset(name, tmp_path)
     with pytest.raises(UnavailableError, match="catalogue does not know"):
-        load_set("unheard_of", tmp_path)
+        load_dataset("unheard_of", tmp_path)
     with pytest.raises(InputError, match="no data folder"):
-        load_set("cifar10", tmp_path / "absent")
+        load_dataset("cifar10", tmp_path / "absent")
 
 
 def left_behind(folder: Path) -> list[str]:
@@ -293,10 +293,10 @@ def test_corrupt_archives_give_one_line_and_leave_nothing(tmp_path):
     ):
         file.write_bytes(content)
         with pytest.raises(UpdateFileError, match=r"cifar-100-python\.tar\.gz cannot be unpacked"):
-            load_set("cifar100", tmp_path)
+            load_dataset("cifar100", tmp_path)
         assert left_behind(root) == ["cifar-100-python.tar.gz"]
     file.write_bytes(whole)
-    assert len(load_set("cifar100", tmp_path).train) == 6
+    assert len(load_dataset("cifar100", tmp_path).train) == 6
 
 
 def test_a_corrupt_zip(tmp_path):
@@ -305,14 +305,14 @@ def test_a_corrupt_zip(tmp_path):
     for content in (whole[:-30], whole[:200] + b"\0" * 40 + whole[240:]):
         file.write_bytes(content)
         with pytest.raises(UpdateFileError, match=r"caltech-101\.zip cannot be unpacked"):
-            load_set("caltech101", tmp_path)
+            load_dataset("caltech101", tmp_path)
 
 
 def test_archives_are_unpacked_once(tmp_path, monkeypatch):
     making.pets(tmp_path, breeds=2)
-    load_set("oxford_pets", tmp_path)
+    load_dataset("oxford_pets", tmp_path)
     monkeypatch.setattr(archives, "_extract", lambda *_: pytest.fail("unpacked again"))
-    assert len(load_set("oxford_pets", tmp_path).classes) == 2
+    assert len(load_dataset("oxford_pets", tmp_path).classes) == 2
     assert sorted(p.name for p in (tmp_path / "oxford_pets").iterdir()) == [
         "annotations.tar.gz",
         "images.tar.gz",
@@ -326,10 +326,10 @@ def test_a_folder_that_cannot_be_written_is_unpacked_elsewhere(tmp_path, monkeyp
     (root / "cifar100").write_text("a file where the folder should be: nothing can be made in it")
     monkeypatch.setenv("FILMTRANSFER_CACHE", str(cache))
     before = left_behind(root)
-    assert len(load_set("cifar100", root).train) == 6
+    assert len(load_dataset("cifar100", root).train) == 6
     assert left_behind(root) == before
     (first,) = cache.iterdir()
-    assert len(load_set("cifar100", root).train) == 6
+    assert len(load_dataset("cifar100", root).train) == 6
     assert list(cache.iterdir()) == [first]
     monkeypatch.delenv("FILMTRANSFER_CACHE")
     assert archives.cache_folder() == Path.home() / ".cache" / "filmtransfer" / "datasets"
@@ -343,7 +343,7 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
 
     monkeypatch.setattr(tarfile.TarFile, "extractall", full)
     with pytest.raises(InputError, match="No space left on device"):
-        load_set("cifar100", tmp_path)
+        load_dataset("cifar100", tmp_path)
     assert left_behind(tmp_path / "cifar100") == ["cifar-100-python.tar.gz"]
 
 
@@ -358,11 +358,11 @@ def test_an_archive_in_an_archive_and_a_file_beside_it(tmp_path):
 
 
 def test_sets_of_ones_own_are_named(tmp_path):
-    from filmtransfer.bench.datasets import own_sets
+    from filmtransfer.bench.datasets import custom_datasets
 
     for part in ("train", "test"):
         (tmp_path / "mine" / part / "cup").mkdir(parents=True)
     (tmp_path / "unfinished" / "train").mkdir(parents=True)
     (tmp_path / "drawings.npz").touch()
     (tmp_path / "svhn.npz").touch()
-    assert own_sets(tmp_path) == ["drawings", "mine"]
+    assert custom_datasets(tmp_path) == ["drawings", "mine"]

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from .layout import NOTHING, Cell, Count, Table, tenths
 from .recipe import Recipe
-from .sweep import Sweep
+from .result_table import EMPTY_CELL, Cell, Count, ResultTable, format_tenths
+from .sweep import SweepResult
 
-WORDS = {
+FIGURE_TITLES = {
     "size": "Accuracy against updateable numbers",
     "shots": "Accuracy against shots per class",
     "curves": "Test accuracy against training step",
@@ -46,7 +46,9 @@ ul { padding-left: 1.2rem; } summary { cursor: pointer; }
 """
 
 
-def page(recipe: Recipe, made: Sweep, tables: Sequence[Table], figures: Mapping[str, bytes]) -> str:
+def render_page(
+    recipe: Recipe, made: SweepResult, tables: Sequence[ResultTable], figures: Mapping[str, bytes]
+) -> str:
     """The whole page."""
     total = len(recipe.runs())
     spent = sum(row["result"].get("seconds_in_all", row["result"].get("seconds", 0)) for row in made.rows)
@@ -69,7 +71,7 @@ def page(recipe: Recipe, made: Sweep, tables: Sequence[Table], figures: Mapping[
     )
 
 
-def _html_table(table: Table, heading: bool) -> str:
+def _html_table(table: ResultTable, heading: bool) -> str:
     """With its title above it, unless that stands above the whole page."""
     heads = "".join(f'<th scope="col" class="row">{escape(name)}</th>' for name in table.row_names)
     heads += "".join(f'<th scope="col">{escape(name)}</th>' for name in table.column_heads)
@@ -90,19 +92,19 @@ def _html_table(table: Table, heading: bool) -> str:
 
 def _html_cell(cell: Cell | Count | None) -> str:
     if cell is None:
-        return f"<td>{NOTHING}</td>"
+        return f"<td>{EMPTY_CELL}</td>"
     if isinstance(cell, Count):
         digits = f"{cell.value:,.{cell.digits}f}"
         beside = f"<small>paper {escape(cell.published.printed)}</small>" if cell.published else ""
         return f"<td>{digits}{beside}</td>"
-    ours = tenths(cell.mean) + ("" if cell.half is None else f" ± {tenths(cell.half)}")
+    ours = format_tenths(cell.mean) + ("" if cell.half is None else f" ± {format_tenths(cell.half)}")
     if cell.published is None:
         return f"<td>{ours}</td>"
     mark = {True: ("inside", "✓"), False: ("outside", "✗"), None: ("", "")}[cell.inside]
     theirs = cell.published.printed + (
         f" ± {cell.published.printed_interval}" if cell.published.printed_interval else ""
     )
-    difference = tenths(cell.difference or 0.0, "+")
+    difference = format_tenths(cell.difference or 0.0, "+")
     return (
         f'<td>{ours}<small>paper {escape(theirs)}; <span class="{mark[0]}">'
         f"{difference} {mark[1]}</span></small></td>"
@@ -111,21 +113,21 @@ def _html_cell(cell: Cell | Count | None) -> str:
 
 def _figure(name: str, picture: bytes) -> str:
     data = base64.b64encode(picture).decode()
-    words = escape(WORDS[name])
+    words = escape(FIGURE_TITLES[name])
     return (
         f'<h2>{words}</h2><figure role="region" aria-label="{words}" tabindex="0"><img alt="{words}. The numbers are in the table." '
         f'src="data:image/png;base64,{data}"></figure>'
     )
 
 
-def _failures(made: Sweep) -> str:
+def _failures(made: SweepResult) -> str:
     if not made.failures:
         return ""
     lines = "".join(f"<li>{escape(name)}: {escape(why)}</li>" for name, why in made.failures.items())
     return f"<h2>Runs that failed</h2><ul>{lines}</ul>"
 
 
-def _runs(made: Sweep) -> str:
+def _runs(made: SweepResult) -> str:
     """Every run, for whoever wants to look closer."""
     shown = (
         "dataset", "clients", "shots", "method", "split", "bound", "algorithm", "compression", "seed",
@@ -152,5 +154,5 @@ def _runs(made: Sweep) -> str:
 
 def _word(value: Any) -> str:
     if value is None:
-        return NOTHING
+        return EMPTY_CELL
     return f"{value:.4f}" if isinstance(value, float) and value < 1 else str(value)

@@ -12,13 +12,13 @@ import numpy as np
 
 from ...data.images import LabelledImages
 from ...errors import InputError
-from .base import Part, Raw
-from .layout import checked, damaged, read_text
+from .dataset import ImageSplit, RawDataset
+from .unpacked import check_labels, damaged_file, read_text
 
 LISTS = ("train800.txt", "val200.txt", "test.txt")  # and train800val200.txt, which is the first two joined
 
 
-def read_npz(file: Path) -> Raw:
+def read_npz(file: Path) -> RawDataset:
     """Keys train_x (N, H, W[, 3]) uint8, train_y, test_x, test_y, and classes, the names by label."""
     try:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as packed:
@@ -34,25 +34,25 @@ def read_npz(file: Path) -> Raw:
     except InputError:
         raise
     except Exception as error:  # numpy and zipfile raise many kinds for damaged files
-        raise damaged(file, short(error)) from None
+        raise damaged_file(file, one_line(error)) from None
     labels = [arrays["train_y"], arrays["test_y"]]
     if any(y.ndim != 1 or not np.issubdtype(y.dtype, np.integer) for y in labels):
         raise InputError(f"The labels of {file} are not whole numbers in a row.", "Use int64 of shape (N,).")
     classes = names or [str(c) for c in range(1 + max(int(y.max(initial=0)) for y in labels))]
     train, test = (_array_part(file, arrays[f"{s}_x"], arrays[f"{s}_y"], classes) for s in ("train", "test"))
-    return Raw(classes, train, test)
+    return RawDataset(classes, train, test)
 
 
-def _array_part(file: Path, images: np.ndarray, labels: np.ndarray, classes: list[str]) -> Part:
+def _array_part(file: Path, images: np.ndarray, labels: np.ndarray, classes: list[str]) -> ImageSplit:
     if images.dtype != np.uint8 or images.ndim not in (3, 4) or len(images) != len(labels):
         raise InputError(
             f"The images of {file} are {images.dtype} of shape {images.shape} with {len(labels)} labels.",
             "Use uint8 of shape (N, H, W) or (N, H, W, 3), and N labels.",
         )
-    return Part(images, checked(labels, len(classes), file))
+    return ImageSplit(images, check_labels(labels, len(classes), file))
 
 
-def read_folders(folder: Path) -> Raw:
+def read_folders(folder: Path) -> RawDataset:
     """``train/<class>/<image>`` and ``test/<class>/<image>``; classes are numbered by folder name."""
     train, test = (LabelledImages.from_folder(folder / split) for split in ("train", "test"))
     classes = sorted({*train.classes, *test.classes})
@@ -63,19 +63,21 @@ def read_folders(folder: Path) -> Raw:
         )
     number = {name: i for i, name in enumerate(classes)}
 
-    def one(images: LabelledImages) -> Part:
-        return Part(images.sources, np.array([number[images.classes[y]] for y in images.labels], np.int64))
+    def one(images: LabelledImages) -> ImageSplit:
+        return ImageSplit(
+            images.sources, np.array([number[images.classes[y]] for y in images.labels], np.int64)
+        )
 
-    return Raw(classes, one(train), one(test))
+    return RawDataset(classes, one(train), one(test))
 
 
-def is_lists(folder: Path) -> bool:
+def has_vtab_lists(folder: Path) -> bool:
     """Whether the folder has the lists of vtab-1k."""
     joined = folder / "train800val200.txt"
     return (folder / "test.txt").is_file() and (joined.is_file() or (folder / "train800.txt").is_file())
 
 
-def read_lists(folder: Path, count: int = 0) -> Raw:
+def read_lists(folder: Path, count: int = 0) -> RawDataset:
     """Image lists of vtab-1k: lines as "images/train/000000.png 3". ``count`` classes, or as many as occur."""
     if (folder / "train800.txt").is_file() and (folder / "val200.txt").is_file():
         lists = [_read_list(folder, name) for name in LISTS]
@@ -83,8 +85,8 @@ def read_lists(folder: Path, count: int = 0) -> Raw:
         lists = [_read_list(folder, "train800val200.txt"), _read_list(folder, "test.txt")]
     count = count or 1 + max(max(labels, default=0) for _, labels in lists)
     classes = [str(c) for c in range(count)]
-    parts = [Part(paths, checked(labels, count, folder)) for paths, labels in lists]
-    return Raw(classes, parts[0], parts[-1], parts[1] if len(parts) == 3 else None)
+    parts = [ImageSplit(paths, check_labels(labels, count, folder)) for paths, labels in lists]
+    return RawDataset(classes, parts[0], parts[-1], parts[1] if len(parts) == 3 else None)
 
 
 def _read_list(folder: Path, name: str) -> tuple[list[Path], list[int]]:
@@ -93,10 +95,10 @@ def _read_list(folder: Path, name: str) -> tuple[list[Path], list[int]]:
     for number, line in enumerate(read_lines(file), 1):
         path, _, label = line.rpartition(" ")
         if not path or not label.isdecimal():
-            raise damaged(file, f"line {number} is not a path and a class number")
+            raise damaged_file(file, f"line {number} is not a path and a class number")
         paths.append(folder / path.strip())
         labels.append(int(label))
-    need_files(paths, file)
+    require_files(paths, file)
     return paths, labels
 
 
@@ -106,7 +108,7 @@ def read_lines(file: Path) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def need_files(paths: Sequence[Path], list_of: Path) -> None:
+def require_files(paths: Sequence[Path], list_of: Path) -> None:
     """Images that a list names have to be there: a half-copied set is no benchmark."""
     missing = [path for path in paths if not path.is_file()]
     if missing:
@@ -116,6 +118,6 @@ def need_files(paths: Sequence[Path], list_of: Path) -> None:
         )
 
 
-def short(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """An error of a library as part of one line."""
     return " ".join(str(error).split())[:100].rstrip(".") or type(error).__name__

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from filmtransfer.bench.recipe import Run
-from filmtransfer.bench.store import read, writing
+from filmtransfer.bench.results import open_results, read_results
 from filmtransfer.errors import InputError
 
 
@@ -24,7 +24,7 @@ def run(seed: int) -> Run:
 def file(tmp_path) -> Path:
     """Two results, made by the writer itself."""
     path = tmp_path / "results.jsonl"
-    with writing(path) as writer:
+    with open_results(path) as writer:
         writer.result(run(0), {"accuracy": 0.5})
         writer.result(run(1), {"accuracy": 1.0, "film": {"a": [0.25] * 5}})
     return path
@@ -38,7 +38,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def test_what_is_written_is_read(file):
-    found = read(file)
+    found = read_results(file)
     assert list(found.rows) == [run(0).key, run(1).key]
     assert found.rows[run(1).key] == {
         "version": 1,
@@ -52,12 +52,12 @@ def test_what_is_written_is_read(file):
 
 
 def test_a_file_that_is_not_there_holds_nothing(tmp_path):
-    assert not read(tmp_path / "no.jsonl").rows
+    assert not read_results(tmp_path / "no.jsonl").rows
 
 
 def test_a_row_is_on_disk_before_the_next_begins(tmp_path):
     path = tmp_path / "new" / "folder" / "results.jsonl"
-    with writing(path) as writer:
+    with open_results(path) as writer:
         for seed in range(3):
             writer.result(run(seed), {"accuracy": 0.5})
             assert len(lines(path)) == seed + 1
@@ -68,20 +68,20 @@ def test_a_line_cut_short_anywhere_is_cut_off_and_nothing_else_is_touched(file):
     first = whole.index(b"\n") + 1
     for end in range(first, len(whole) - 1):
         file.write_bytes(whole[:end])
-        assert list(read(file).rows) == [run(0).key], end
-        assert not read(file).notes, "it is no news that a kill leaves half a line"
-        with writing(file) as writer:
+        assert list(read_results(file).rows) == [run(0).key], end
+        assert not read_results(file).notes, "it is no news that a kill leaves half a line"
+        with open_results(file) as writer:
             writer.result(run(1), {"accuracy": 0.75})
         assert file.read_bytes().startswith(whole[:first])
         assert [line["key"] for line in lines(file)] == [run(0).key, run(1).key], end
-        assert read(file).rows[run(1).key]["result"]["accuracy"] == 0.75
+        assert read_results(file).rows[run(1).key]["result"]["accuracy"] == 0.75
 
 
 def test_a_line_that_lacks_only_its_end_is_kept(file):
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
-    assert len(read(file).rows) == 2
-    with writing(file) as writer:
+    assert len(read_results(file).rows) == 2
+    with open_results(file) as writer:
         writer.result(run(2), {"accuracy": 0.75})
     assert file.read_bytes().startswith(whole)
     assert len(lines(file)) == 3
@@ -89,8 +89,8 @@ def test_a_line_that_lacks_only_its_end_is_kept(file):
 
 def test_the_first_line_of_all_cut_short(file):
     file.write_bytes(file.read_bytes()[:20])
-    assert not read(file).rows
-    with writing(file) as writer:
+    assert not read_results(file).rows
+    with open_results(file) as writer:
         writer.result(run(5), {"accuracy": 0.5})
     assert [line["key"] for line in lines(file)] == [run(5).key]
 
@@ -99,9 +99,9 @@ def test_lines_of_another_version_are_kept_and_not_counted(file):
     theirs = json.dumps({"version": 2, "key": run(7).key, "score": 1}) + "\n"
     file.write_text(theirs + file.read_text() + theirs)
     before = file.read_bytes()
-    with writing(file) as writer:
+    with open_results(file) as writer:
         writer.result(run(2), {"accuracy": 0.5})
-    found = read(file)
+    found = read_results(file)
     assert list(found.rows) == [run(0).key, run(1).key, run(2).key]
     assert found.notes == [
         f"2 lines of {file} were written by another version of the format: kept, not counted."
@@ -126,33 +126,33 @@ def test_lines_nobody_can_read_are_kept_and_not_counted(file):
     first, second = file.read_text().splitlines(keepends=True)
     before = (first + "\n".join(GARBAGE) + "\n\n" + second).encode() + b"\xff\xfe\n"
     file.write_bytes(before)
-    found = read(file)
+    found = read_results(file)
     assert list(found.rows) == [run(0).key, run(1).key]
     assert not found.failures
     assert found.notes == [f"{len(GARBAGE) + 1} lines of {file} cannot be read: kept, not counted."]
-    with writing(file) as writer:
+    with open_results(file) as writer:
         writer.result(run(2), {"accuracy": 0.5})
     assert file.read_bytes().startswith(before)
-    assert len(read(file).rows) == 3
+    assert len(read_results(file).rows) == 3
 
 
 def test_a_result_supersedes_failures_before_and_after_it(file):
-    with writing(file) as writer:
+    with open_results(file) as writer:
         writer.failure(run(0), "late")  # of a run that is done
         writer.failure(run(2), "once")
         writer.failure(run(3), "once")
         writer.failure(run(3), "twice")
         writer.result(run(2), {"accuracy": 0.25})
-    found = read(file)
+    found = read_results(file)
     assert {key: row["error"] for key, row in found.failures.items()} == {run(3).key: "twice"}
     assert [row["result"]["accuracy"] for row in found.rows.values()] == [0.5, 1.0, 0.25]
     assert len(lines(file)) == 7, "all of it stays on file"
 
 
 def test_only_one_writes(file):
-    with writing(file), pytest.raises(InputError, match="Another sweep is writing"), writing(file):
+    with open_results(file), pytest.raises(InputError, match="Another sweep is writing"), open_results(file):
         pass
-    with writing(file) as writer:  # and the next one may
+    with open_results(file) as writer:  # and the next one may
         writer.result(run(2), {"accuracy": 0.5})
 
 
@@ -160,11 +160,11 @@ def test_a_place_that_cannot_be_written(tmp_path):
     (tmp_path / "taken").write_text("a file")
     (tmp_path / "folder.jsonl").mkdir()
     for path in (tmp_path / "taken" / "results.jsonl", tmp_path / "folder.jsonl"):
-        with pytest.raises(InputError, match="cannot be written") as caught, writing(path):
+        with pytest.raises(InputError, match="cannot be written") as caught, open_results(path):
             pass
         assert "--out" in caught.value.hint
     with pytest.raises(InputError, match="cannot be read"):
-        read(tmp_path / "folder.jsonl")
+        read_results(tmp_path / "folder.jsonl")
 
 
 def test_a_full_disk_loses_nothing_that_was_written(file, monkeypatch):
@@ -176,14 +176,14 @@ def test_a_full_disk_loses_nothing_that_was_written(file, monkeypatch):
             return write(handle, content[:30])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with writing(file) as writer:
+    with open_results(file) as writer:
         monkeypatch.setattr(os, "write", full)
         with pytest.raises(InputError, match="No space left"):
             writer.result(run(2), {"accuracy": 0.5})
     monkeypatch.undo()
     assert file.read_bytes().startswith(before)
     assert len(file.read_bytes()) > len(before), "half a line is there"
-    with writing(file) as writer:
+    with open_results(file) as writer:
         writer.result(run(2), {"accuracy": 0.5})
     assert [line["key"] for line in lines(file)] == [run(0).key, run(1).key, run(2).key]
 
@@ -198,6 +198,6 @@ def test_where_files_cannot_be_locked_it_works_too(file, monkeypatch):
         return load(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with writing(file) as writer:
+    with open_results(file) as writer:
         writer.result(run(2), {"accuracy": 0.5})
     assert len(lines(file)) == 3

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from filmtransfer.bench.layout import Cell, Count, Table
-from filmtransfer.bench.page import page
+from filmtransfer.bench.html_page import render_page
 from filmtransfer.bench.published import lookup
-from filmtransfer.bench.recipe import Recipe, parse
+from filmtransfer.bench.recipe import Recipe, parse_recipe
 from filmtransfer.bench.report import write_report
-from filmtransfer.bench.sweep import Sweep
-from filmtransfer.bench.tables import build
+from filmtransfer.bench.result_table import Cell, Count, ResultTable
+from filmtransfer.bench.sweep import SweepResult
+from filmtransfer.bench.tables import build_tables
 from tests.bench.tiny import RECIPE, row
 
 EMPTY = {"meta", "img", "br", "link", "hr", "input"}
@@ -66,13 +66,13 @@ class Reader(HTMLParser):
 
 
 def made_page(rows: list[dict[str, Any]], recipe: Recipe | None = None, **more: Any) -> str:
-    recipe = recipe or parse(RECIPE, "tiny.toml")
-    return page(recipe, Sweep(rows, **more), build(recipe.table, rows, recipe.title), {})
+    recipe = recipe or parse_recipe(RECIPE, "tiny.toml")
+    return render_page(recipe, SweepResult(rows, **more), build_tables(recipe.table, rows, recipe.title), {})
 
 
 def test_the_page_is_whole_and_self_contained(tmp_path):
-    recipe = parse(RECIPE.replace('["shots"]', '["shots", "size", "film"]'), "tiny.toml")
-    files = write_report(recipe, Sweep(ROWS), tmp_path)
+    recipe = parse_recipe(RECIPE.replace('["shots"]', '["shots", "size", "film"]'), "tiny.toml")
+    files = write_report(recipe, SweepResult(ROWS), tmp_path)
     names = {f.name for f in files}
     assert {"table.md", "table.csv", "table.tex", "shots.png", "size.png", "index.html"} <= names
     assert "film.png" not in names, "no row has FiLM"
@@ -101,7 +101,9 @@ def test_the_page_is_whole_and_self_contained(tmp_path):
 
 def test_every_number_of_the_tables_is_on_the_page():
     read = Reader(made_page(ROWS))
-    cells = [c for table in build("few_shot", ROWS) for line in table.cells for c in line if c is not None]
+    cells = [
+        c for table in build_tables("few_shot", ROWS) for line in table.cells for c in line if c is not None
+    ]
     assert len(cells) == 24
     for cell in cells:
         if isinstance(cell, Count):
@@ -122,8 +124,8 @@ def test_cells_of_every_kind():
         Cell(70.0, 0.5, 3, theirs), Cell(90.6, 0.5, 3, theirs), Cell(33.25, None, 1), Cell(44.0, None, 1, theirs),
         Count(1234567.0, 0), None,
     ]  # fmt: skip
-    table = Table("T", "b", ("dataset",), [("cifar10",)], [f"c{i}" for i in range(6)], [cells])
-    read = Reader(page(parse(RECIPE, "x"), Sweep(), [table], {}))
+    table = ResultTable("T", "b", ("dataset",), [("cifar10",)], [f"c{i}" for i in range(6)], [cells])
+    read = Reader(render_page(parse_recipe(RECIPE, "x"), SweepResult(), [table], {}))
     for words in ("70.0 ± 0.5", "✗", "90.6 ± 0.5", "✓", "33.2", "44.0", "1,234,567"):
         assert words in read.text
     assert [a["class"] for a in read.all("span")] == ["outside", "inside", ""]
@@ -135,8 +137,8 @@ def test_no_minus_before_zero_and_a_real_one_elsewhere():
     theirs = lookup("few_shot_results", "cifar10", "FiT-LDA", shots=10)
     assert theirs is not None
     cells = [Cell(-0.04, 0.01, 3), Cell(theirs.value - 0.04, 0.5, 3, theirs), Cell(-3.0, 1.0, 3)]
-    table = Table("T", "b", ("dataset",), [("cifar10",)], ["a", "b", "c"], [cells])
-    text = Reader(page(parse(RECIPE, "x"), Sweep(), [table], {})).text
+    table = ResultTable("T", "b", ("dataset",), [("cifar10",)], ["a", "b", "c"], [cells])
+    text = Reader(render_page(parse_recipe(RECIPE, "x"), SweepResult(), [table], {})).text
     assert "0.0 ± 0.0" in text
     assert "+0.0 ✓" in text
     assert "−3.0 ± 1.0" in text
@@ -182,7 +184,7 @@ def test_the_page_says_what_was_run():
 
 
 def test_without_rows_nothing_is_written(tmp_path):
-    assert write_report(parse(RECIPE, "x"), Sweep(failures={"a": "b"}), tmp_path / "no") == []
+    assert write_report(parse_recipe(RECIPE, "x"), SweepResult(failures={"a": "b"}), tmp_path / "no") == []
     assert not (tmp_path / "no").exists()
 
 
@@ -190,7 +192,7 @@ def test_without_rows_nothing_is_written(tmp_path):
 def test_a_report_of_the_same_rows_is_the_same_file(tmp_path: Path, suffix):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        write_report(parse(RECIPE, "x"), Sweep(ROWS), tmp_path / name)
+        write_report(parse_recipe(RECIPE, "x"), SweepResult(ROWS), tmp_path / name)
     assert (tmp_path / "a" / f"table.{suffix}").read_bytes() == (
         tmp_path / "b" / f"table.{suffix}"
     ).read_bytes()

@@ -21,12 +21,12 @@ from ...errors import InputError, UpdateFileError
 DEPTH = 3
 
 
-def signs(*names: str) -> tuple[str, ...]:
-    """Patterns for the places in which ``find`` looks."""
+def search_patterns(*names: str) -> tuple[str, ...]:
+    """Patterns for the places in which ``find_path`` looks."""
     return tuple("*/" * depth + name for name in names for depth in range(DEPTH))
 
 
-def find(root: Path, name: str, archive: str = "") -> Path:
+def find_path(root: Path, name: str, archive: str = "") -> Path:
     """The file or folder ``name``, which may say folders too; ``archive`` is what it is published in."""
     level = [root]
     for _ in range(DEPTH):
@@ -44,9 +44,9 @@ def find_unzipped(root: Path, name: str) -> Path:
     Images are then read from their places in the file; a packed file can only be read from its beginning.
     """
     try:
-        return find(root, name)
+        return find_path(root, name)
     except InputError:
-        packed = find(root, f"{name}.gz")
+        packed = find_path(root, f"{name}.gz")
     try:
         with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=packed.parent) as workshop:
             whole = Path(workshop, name)
@@ -54,7 +54,7 @@ def find_unzipped(root: Path, name: str) -> Path:
                 shutil.copyfileobj(source, out, 1 << 20)
             whole.replace(packed.with_name(name))
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise damaged(packed, "it cannot be unpacked") from None
+        raise damaged_file(packed, "it cannot be unpacked") from None
     except OSError as error:
         raise InputError(
             f"{packed} cannot be unpacked beside itself ({error.strerror}).",
@@ -63,14 +63,14 @@ def find_unzipped(root: Path, name: str) -> Path:
     return packed.with_name(name)
 
 
-def checked(labels: Iterable[int] | np.ndarray, classes: int, file: Path) -> np.ndarray:
+def check_labels(labels: Iterable[int] | np.ndarray, classes: int, file: Path) -> np.ndarray:
     """Labels as int64, all of them below ``classes``; a file that says otherwise is not the published one."""
     array = np.asarray(labels if isinstance(labels, np.ndarray) else list(labels), dtype=np.int64)
     if len(array) == 0:
-        raise damaged(file, "it lists no images")
+        raise damaged_file(file, "it lists no images")
     low, high = int(array.min()), int(array.max())
     if low < 0 or high >= classes:
-        raise damaged(file, f"a label is {low if low < 0 else high}, not one of 0 to {classes - 1}")
+        raise damaged_file(file, f"a label is {low if low < 0 else high}, not one of 0 to {classes - 1}")
     return array
 
 
@@ -79,12 +79,12 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise damaged(path, "it is not text") from None
+        raise damaged_file(path, "it is not text") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}).", "Unpack the archive again.") from None
 
 
-def damaged(file: Path, why: str) -> UpdateFileError:
+def damaged_file(file: Path, why: str) -> UpdateFileError:
     """The error for a file that is there but cannot be what was published."""
     return UpdateFileError(f"{file} is damaged: {why}.", "Get it again from where it is published.")
 

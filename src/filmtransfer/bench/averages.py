@@ -9,23 +9,23 @@ from typing import Any, NamedTuple
 
 from ..errors import InputError
 from ..training.assess.evaluation import mean_interval
-from .layout import Cell, Count
 from .methods import METHODS
 from .published import GROUPS, Published
 from .recipe import Run
+from .result_table import Cell, Count
 
 Row = Mapping[str, Any]  # a line of the results file
-Runs = dict["Place", list[Row]]
+Runs = dict["DatasetShots", list[Row]]
 
 
-class Place(NamedTuple):
+class DatasetShots(NamedTuple):
     """What a run was tried on, or a group of VTAB-1k; VTAB-1k has no shots."""
 
     dataset: str
     shots: str = ""
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Place:
+    def from_settings(cls, settings: Mapping[str, Any]) -> DatasetShots:
         shots = settings.get("shots", "all")
         if shots is None or settings.get("protocol") == "vtab":
             shots = "" if shots in (None, "all") else f"{shots} of 1k"
@@ -37,7 +37,7 @@ def by_method(rows: Iterable[Row], name: Callable[[Row], str]) -> dict[str, Runs
     found: dict[str, Runs] = {}
     for row in rows:
         runs = found.setdefault(name(row), {})
-        runs.setdefault(Place.of(row["settings"]), []).append(row)
+        runs.setdefault(DatasetShots.from_settings(row["settings"]), []).append(row)
     known = {method: i for i, method in enumerate(METHODS)}
     return dict(sorted(found.items(), key=lambda item: (known.get(item[0], len(known)), item[0])))
 
@@ -58,23 +58,23 @@ def only(runs: Runs, wanted: Callable[[Mapping[str, Any]], bool]) -> Runs:
 
 def accuracies(
     runs: Runs, beside: Callable[[Mapping[str, Any]], Published | None]
-) -> dict[Place, Cell | Count]:
+) -> dict[DatasetShots, Cell | Count]:
     """A cell for each place, and for each group of VTAB-1k of which no set is missing."""
     cells = {place: accuracy(same, beside(same[0]["settings"])) for place, same in runs.items()}
     return _with_means(
-        cells, lambda group: beside({**runs[Place(GROUPS[group][0])][0]["settings"], "dataset": group})
+        cells, lambda group: beside({**runs[DatasetShots(GROUPS[group][0])][0]["settings"], "dataset": group})
     )
 
 
 def _with_means(
-    cells: Mapping[Place, Cell], beside: Callable[[str], Published | None]
-) -> dict[Place, Cell | Count]:
+    cells: Mapping[DatasetShots, Cell], beside: Callable[[str], Published | None]
+) -> dict[DatasetShots, Cell | Count]:
     """With the mean of each group of VTAB-1k of which no set is missing."""
-    found: dict[Place, Cell | Count] = {**cells}
+    found: dict[DatasetShots, Cell | Count] = {**cells}
     for group, names in GROUPS.items():
-        members = [cells[Place(name)] for name in names if Place(name) in cells]
+        members = [cells[DatasetShots(name)] for name in names if DatasetShots(name) in cells]
         if len(members) == len(names):
-            found[Place(group)] = mean_over_sets(members, beside(group))
+            found[DatasetShots(group)] = mean_over_sets(members, beside(group))
     return found
 
 
@@ -91,9 +91,9 @@ def mean_over_sets(cells: Sequence[Cell], beside: Published | None = None) -> Ce
     return Cell(mean, half, min(cell.seeds for cell in cells), beside)
 
 
-def differences(ours: Runs, theirs: Runs) -> dict[Place, Cell | Count]:
+def differences(ours: Runs, theirs: Runs) -> dict[DatasetShots, Cell | Count]:
     """Theirs less ours, seed by seed, so that the draw of the images does not count."""
-    cells: dict[Place, Cell] = {}
+    cells: dict[DatasetShots, Cell] = {}
     for place in ours.keys() & theirs.keys():
         if (cell := difference(ours[place], theirs[place])) is not None:
             cells[place] = cell

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from filmtransfer.bench.orbit.layout import read_user, user_names
+from filmtransfer.bench.orbit.dataset import read_user, user_names
 from filmtransfer.bench.orbit.sample import make_sample
 from filmtransfer.data.pixels import PixelSpec
 from filmtransfer.errors import InputError, UsageError

@@ -6,10 +6,16 @@ import shutil
 
 import pytest
 
-from filmtransfer.bench.layout import markdown
-from filmtransfer.bench.orbit.comparison import METHODS, PER_USER, beside_orbit, orbit_runs, orbit_tables
 from filmtransfer.bench.orbit.sample import make_sample
+from filmtransfer.bench.orbit.tables import (
+    METHODS,
+    PER_USER,
+    orbit_runs,
+    orbit_tables,
+    published_orbit_number,
+)
 from filmtransfer.bench.published import published
+from filmtransfer.bench.result_table import to_markdown
 from filmtransfer.errors import InputError, UpdateFileError, UsageError
 
 LITE = "efficientnet_lite0"
@@ -97,21 +103,21 @@ def test_the_table_of_some_users_puts_the_published_in_rows_of_their_own():
         "FiT-LDA",
         "FiT-LDA, published on ORBIT with EfficientNet-B0",
     ]
-    text = markdown(table)
+    text = to_markdown(table)
     assert "80.0 ± 0.0 | 100.0 ± 0.0 | 60.0 ± 0.0 | 100.0 ± 0.0 | 3.371 | 0.030" in text
     assert "81.8 ± 1.8 | 90.6 ± 1.9 | 65.7 ± 1.8 | 70.7 ± 2.3 | 4.01 | 0.03" in text
     assert "cannot be compared" in text
     assert "✗" not in text
     assert "a: a note" in text
     assert "50.0 | 0.0 | – | –" in text
-    assert "| clean | frame | mean of users | 50.0 | 80.0 ± 0.0 |" in markdown(users)
+    assert "| clean | frame | mean of users | 50.0 | 80.0 ± 0.0 |" in to_markdown(users)
 
 
 def test_orbits_own_users_stand_beside_the_published():
     sizes = [9] * 12 + [10] * 5
     rows = [row("FiT-LDA", f"P{i}", "clean", 0.818, True, classes=c) for i, c in enumerate(sizes)]
     table, _ = orbit_tables(rows)
-    text = markdown(table)
+    text = to_markdown(table)
     assert sum(sizes) == 158
     assert "81.8 ± 0.0 (81.8 ± 1.8, +0.0 ✓)" in text
     assert "100.0 ± 0.0 (90.6 ± 1.9, +9.4 ✗)" in text
@@ -125,8 +131,8 @@ def test_every_published_number_of_the_table_is_found():
         if p.table == "orbit_results":
             name = {"EfficientNet-B0": "efficientnet_b0", "BiT-M-R50x1": "bit_m_r50x1"}.get(p.backbone, LITE)
             assert p.method in methods
-            assert beside_orbit(name, p.method, p.metric, **p.settings) == p
-    assert beside_orbit(LITE, "FiT-ProtoNets", "frame_accuracy", videos="clean") is None
+            assert published_orbit_number(name, p.method, p.metric, **p.settings) == p
+    assert published_orbit_number(LITE, "FiT-ProtoNets", "frame_accuracy", videos="clean") is None
 
 
 def test_the_papers_averages_follow_from_its_formulas():
@@ -138,4 +144,4 @@ def test_the_papers_averages_follow_from_its_formulas():
         "ProtoNets": d * c,
         "FiT-LDA": (d + 1) * c + 20544,
     }.items():
-        assert f"{own / 1e6:.2f}" == beside_orbit("efficientnet_b0", method, "parameters_m").printed
+        assert f"{own / 1e6:.2f}" == published_orbit_number("efficientnet_b0", method, "parameters_m").printed

@@ -22,13 +22,13 @@ from ...estimator import versions
 from ...model import AdaptedModel
 from ...training.assess.evaluation import mean_interval
 from ...training.finetune.clips import with_history
-from .layout import User, read_user
-from .learn import learn, prepare
-from .tasks import Protocol, read_clips, read_video, sample_task
+from .dataset import OrbitUser, read_user
+from .personalization import personalize, prepare_method
+from .tasks import OrbitProtocol, read_clips, read_video, sample_task
 
 
 @dataclass(frozen=True)
-class Judged:
+class VideoResult:
     """How a video was recognised."""
 
     name: str
@@ -38,17 +38,19 @@ class Judged:
     right: bool
 
 
-def run(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
+def evaluate_task(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
     """Do a task, and say how it went."""
     user = _user(str(root), str(settings["user"]), str(settings.get("mode", "test")), settings.get("rate"))
-    protocol = Protocol.of(settings)
+    protocol = OrbitProtocol.of(settings)
     seed = int(settings.get("seed", 0))
     task = sample_task(user, str(settings["videos"]), int(settings["task"]), seed, protocol)
-    method = prepare(settings)
+    method = prepare_method(settings)
     began = time.monotonic()
     clips = read_clips(task, replace(method.backbone.pixels, size=method.side))
     read = time.monotonic()
-    personal = learn(method, clips, protocol.clip_length, len(task.classes), seed + int(settings["task"]))
+    personal = personalize(
+        method, clips, protocol.clip_length, len(task.classes), seed + int(settings["task"])
+    )
     trained = time.monotonic()
     spec = replace(method.backbone.pixels, size=method.size)
     judged, notes = [], [*user.notes, *clips.notes]
@@ -58,8 +60,8 @@ def run(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
         if pixels is None:
             notes.append(f"{video.name} has no frame to be asked for: left out.")
             continue
-        found = recognise(personal.model, pixels, protocol.clip_length)
-        judged.append(judge(found, label, video.name, task.classes))
+        found = classify_frames(personal.model, pixels, protocol.clip_length)
+        judged.append(score_video(found, label, video.name, task.classes))
     if not judged:
         raise InputError(f"{user.name}: no video that is asked for can be read.", notes[-1])
     return {
@@ -82,7 +84,7 @@ def run(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
     }
 
 
-def recognise(model: AdaptedModel, frames: Tensor, length: int) -> Tensor:
+def classify_frames(model: AdaptedModel, frames: Tensor, length: int) -> Tensor:
     """The label of each frame of a video (N), told from it and the frames before it."""
     features = with_history(model.features(frames), length)
     assert model.head is not None
@@ -90,11 +92,11 @@ def recognise(model: AdaptedModel, frames: Tensor, length: int) -> Tensor:
     return found
 
 
-def judge(found: Tensor, label: int, name: str, classes: Sequence[str]) -> Judged:
+def score_video(found: Tensor, label: int, name: str, classes: Sequence[str]) -> VideoResult:
     """Frame by frame, and by the label that most frames got (of two as frequent the first)."""
     most = int(torch.bincount(found, minlength=len(classes)).argmax())
     share = float((found == label).double().mean())
-    return Judged(name, classes[label], len(found), share, most == label)
+    return VideoResult(name, classes[label], len(found), share, most == label)
 
 
 @dataclass(frozen=True)
@@ -127,5 +129,5 @@ def _mean(values: Iterable[float]) -> float:
 
 
 @lru_cache(maxsize=4)
-def _user(root: str, name: str, mode: str, rate: float | None) -> User:
+def _user(root: str, name: str, mode: str, rate: float | None) -> OrbitUser:
     return read_user(root, name, mode, rate)

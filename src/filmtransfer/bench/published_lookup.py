@@ -10,17 +10,19 @@ from dataclasses import replace
 from typing import Any
 
 from ..federated.plan import from_settings
-from .cells import Place
+from .averages import DatasetShots
 from .federations import bound_of
 from .published import BACKBONES, PAPERS_BACKBONE, Published, lookup, published
 
 Settings = Mapping[str, Any]
-Beside = Callable[[Settings], Published | None]
+PublishedLookup = Callable[[Settings], Published | None]
 
 
-def beside(settings: Settings, table: str, metric: str = "accuracy", **more: str) -> Published | None:
+def published_number(
+    settings: Settings, table: str, metric: str = "accuracy", **more: str
+) -> Published | None:
     """The number of one table of the paper for this data set, method and shots."""
-    place = Place.of(settings)
+    place = DatasetShots.from_settings(settings)
     backbone = BACKBONES.get(settings["backbone"], PAPERS_BACKBONE)
     if backbone not in _backbones(table):
         backbone = PAPERS_BACKBONE
@@ -29,20 +31,22 @@ def beside(settings: Settings, table: str, metric: str = "accuracy", **more: str
     return lookup(table, place.dataset, str(settings["method"]), metric, backbone, **more)
 
 
-def beside_results(settings: Settings) -> Published | None:
+def published_result(settings: Settings) -> Published | None:
     """Among the few-shot or the VTAB-1k results."""
-    return beside(settings, "few_shot_results" if Place.of(settings).shots else "vtab_results")
+    return published_number(
+        settings, "few_shot_results" if DatasetShots.from_settings(settings).shots else "vtab_results"
+    )
 
 
-def beside_splits(settings: Settings) -> Published | None:
+def published_split(settings: Settings) -> Published | None:
     """Among the ablations of how the data are used."""
-    table = "few_shot_ablation" if Place.of(settings).shots else "vtab_ablation"
-    return beside(settings, table, split=str(settings.get("split")))
+    table = "few_shot_ablation" if DatasetShots.from_settings(settings).shots else "vtab_ablation"
+    return published_number(settings, table, split=str(settings.get("split")))
 
 
-def beside_competitors(settings: Settings, metric: str = "accuracy") -> Published | None:
+def published_competitor(settings: Settings, metric: str = "accuracy") -> Published | None:
     """In the comparison of adapters, where every method has a backbone of its own."""
-    place, method = Place.of(settings), str(settings["method"])
+    place, method = DatasetShots.from_settings(settings), str(settings["method"])
     found, ours = _backbones("vtab_sota", method), BACKBONES.get(settings["backbone"])
     if place.shots or (ours not in found and len(found) != 1):
         return None
@@ -57,7 +61,7 @@ FEDERATED = {
 }
 
 
-def beside_federated(settings: Settings, setting: str) -> Published | None:
+def published_federated(settings: Settings, setting: str) -> Published | None:
     """Among the federated results, ``global`` or ``personalized``: of as many rounds if the paper has them, else of its own."""
     plan, bound = from_settings(settings), bound_of(settings)
     if plan.compression != "none" or plan.privacy is not None or settings.get("classes"):
@@ -79,7 +83,7 @@ def beside_federated(settings: Settings, setting: str) -> Published | None:
     return min(found, key=lambda p: p.settings["rounds"] != str(plan.rounds), default=None)
 
 
-def beside_cost(settings: Settings, metric: str) -> Published | None:
+def published_cost(settings: Settings, metric: str) -> Published | None:
     """Of a federation's ``per_round`` or ``overall`` numbers; with the unit that they are printed in."""
     plan, tables = from_settings(settings), FEDERATED.get(str(settings["dataset"]))
     if tables is None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Lazy(Sequence[T]):
+class LazySequence(Sequence[T]):
     """``length`` elements, the i-th of which is ``make(i)``: images too many to be decoded together."""
 
     def __init__(self, length: int, make: Callable[[int], T]) -> None:
@@ -23,5 +23,5 @@ class Lazy(Sequence[T]):
         span = range(self.length)  # it knows negative indices, slices and where to stop
         if isinstance(index, slice):
             chosen = span[index]
-            return Lazy(len(chosen), lambda i: self.make(chosen[i]))
+            return LazySequence(len(chosen), lambda i: self.make(chosen[i]))
         return self.make(span[operator.index(index)])

@@ -11,13 +11,13 @@ from typing import Any
 
 from ...errors import InputError, UpdateFileError, UsageError, invalid_choice
 from ...files import write_atomically
-from ..cells import Row
-from ..layout import WRITERS, Cell, Count, Table
+from ..averages import Row
 from ..published import BACKBONES, Published, lookup, published
 from ..recipe import Run
-from .evaluate import Summary, summarise
-from .layout import User, read_user, user_names
-from .tasks import ASKED, Protocol, divide
+from ..result_table import WRITERS, Cell, Count, ResultTable
+from .dataset import OrbitUser, read_user, user_names
+from .evaluation import Summary, summarise
+from .tasks import QUERY_KINDS, OrbitProtocol, divide
 
 TABLE = "orbit_results"
 # By the word on the command line: the paper's name, and what it does.
@@ -74,7 +74,7 @@ def orbit_runs(
     for name, value in (("users", users), ("tasks", tasks)):
         if value is not None and value < 1:
             raise UsageError(f"{name} cannot be {value}.", "It is a whole number of at least 1.")
-    protocol = Protocol.of(settings or {})
+    protocol = OrbitProtocol.of(settings or {})
     names = user_names(root, mode)[:users]
     found = [read_user(root, name, mode, rate) for name in names]
     notes = [f"{user.name}: {note}" for user in found for note in user.notes]
@@ -103,22 +103,24 @@ def orbit_runs(
     return made, notes
 
 
-def _asked(user: User, protocol: Protocol, notes: list[str]) -> list[str]:
+def _asked(user: OrbitUser, protocol: OrbitProtocol, notes: list[str]) -> list[str]:
     """The kinds of videos that a user can be asked for."""
     if len(user.objects) < 2:
         notes.append(f"{user.name} has fewer than two objects that can be learned: left out.")
         return []
-    kinds = [kind for kind in ASKED if any(divide(thing, kind, protocol)[1] for thing in user.objects)]
-    notes += [f"{user.name} has no {kind} video to be asked for." for kind in ASKED if kind not in kinds]
+    kinds = [kind for kind in QUERY_KINDS if any(divide(thing, kind, protocol)[1] for thing in user.objects)]
+    notes += [
+        f"{user.name} has no {kind} video to be asked for." for kind in QUERY_KINDS if kind not in kinds
+    ]
     return kinds
 
 
-def _fingerprint(user: User) -> str:
+def _fingerprint(user: OrbitUser) -> str:
     """Another user of the same name, or one with other videos, is another run."""
     seen = [
         [thing.name, kind, video.name, len(video.frames)]
         for thing in user.objects
-        for kind in ASKED
+        for kind in QUERY_KINDS
         for video in getattr(thing, kind)
     ]
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:12]
@@ -133,7 +135,7 @@ def _digest(path: Path) -> str:
         ) from None
 
 
-def orbit_tables(rows: Sequence[Row]) -> list[Table]:
+def orbit_tables(rows: Sequence[Row]) -> list[ResultTable]:
     """The paper's table of the results at hand, and the same by user."""
     backbone = str(rows[0]["settings"]["backbone"])
     titles = {title: i for i, (title, _) in enumerate(METHODS.values())}
@@ -141,7 +143,7 @@ def orbit_tables(rows: Sequence[Row]) -> list[Table]:
     summaries = {
         (method, kind, metric): summarise(own, metric)
         for method in methods
-        for kind in ASKED
+        for kind in QUERY_KINDS
         for metric in ("frame", "video")
         if (own := _of(rows, method, kind))
     }
@@ -151,7 +153,7 @@ def orbit_tables(rows: Sequence[Row]) -> list[Table]:
 _Summaries = Mapping[tuple[str, str, str], Summary]
 
 
-def _table(rows: Sequence[Row], methods: Sequence[str], backbone: str, summaries: _Summaries) -> Table:
+def _table(rows: Sequence[Row], methods: Sequence[str], backbone: str, summaries: _Summaries) -> ResultTable:
     users = {str(row["settings"]["user"]): int(row["result"]["classes"]) for row in rows}
     same = (len(users), sum(users.values())) == ORBIT
     heads: list[tuple[str, str]] = []
@@ -159,17 +161,17 @@ def _table(rows: Sequence[Row], methods: Sequence[str], backbone: str, summaries
     for method in methods:
         line: list[Cell | Count | None] = []
         printed: list[Published | None] = []
-        for kind in ASKED:
+        for kind in QUERY_KINDS:
             for metric in ("frame", "video"):
                 found = summaries.get((method, kind, metric))
-                printed.append(beside_orbit(backbone, method, f"{metric}_accuracy", videos=kind))
+                printed.append(published_orbit_number(backbone, method, f"{metric}_accuracy", videos=kind))
                 theirs = printed[-1] if same else None
                 line.append(None if found is None else _cell(found.mean, found.over_videos, theirs))
         own = _of(rows, method)
         by_user = {row["settings"]["user"]: row["result"]["numbers"] for row in own}
         shared, average = own[0]["result"]["shared"], sum(by_user.values()) / len(by_user)
         for name, value in (("shared_parameters_m", shared), ("parameters_m", average)):
-            printed.append(beside_orbit(backbone, method, name))
+            printed.append(published_orbit_number(backbone, method, name))
             line.append(Count(value / 1e6, 3, printed[-1] if same else None))
         heads.append((method, PER_USER[method]))
         cells.append(line)
@@ -177,7 +179,7 @@ def _table(rows: Sequence[Row], methods: Sequence[str], backbone: str, summaries
             heads.append((f"{method}, published on ORBIT with {printed[0].backbone}", PER_USER[method]))
             cells.append([_printed(p) for p in printed])
     tasks = {(row["settings"]["user"], row["settings"]["task"]) for row in rows}
-    return Table(
+    return ResultTable(
         f"ORBIT, {_count(len(users), 'user')} and {_count(len(tasks), 'task')}",
         backbone,
         ("method", "per user"),
@@ -189,11 +191,11 @@ def _table(rows: Sequence[Row], methods: Sequence[str], backbone: str, summaries
     )
 
 
-def _by_user(methods: Sequence[str], backbone: str, summaries: _Summaries) -> Table:
+def _by_user(methods: Sequence[str], backbone: str, summaries: _Summaries) -> ResultTable:
     heads: list[tuple[str, str, str]] = []
     cells: list[list[Cell | Count | None]] = []
     users = sorted({user for found in summaries.values() for user in found.by_user})
-    for kind in ASKED:
+    for kind in QUERY_KINDS:
         for metric in ("frame", "video"):
             found = {m: summaries[m, kind, metric] for m in methods if (m, kind, metric) in summaries}
             if not found:
@@ -216,12 +218,12 @@ def _by_user(methods: Sequence[str], backbone: str, summaries: _Summaries) -> Ta
                     for m in methods
                 ]
             )
-    return Table(
+    return ResultTable(
         "ORBIT by user", backbone, ("videos", "accuracy", "user"), heads, methods, cells, (), BY_USER
     )
 
 
-def beside_orbit(backbone: str, method: str, metric: str, **setting: str) -> Published | None:
+def published_orbit_number(backbone: str, method: str, metric: str, **setting: str) -> Published | None:
     """The published number: on this backbone if the table has it, else on the first that the method has there."""
     has = list(dict.fromkeys(p.backbone for p in published() if p.table == TABLE and p.method == method))
     if not has:

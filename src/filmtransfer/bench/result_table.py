@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from .published import BACKBONES, Published
 
-NOTHING = "–"
+EMPTY_CELL = "–"
 PUBLISHED_FIELDS = ("published", "published_interval", "published_backbone", "difference", "inside")
 LEGEND = (
     "± is 1.96 standard errors over seeds (the paper's interval), the test images being the same. In brackets: the "
@@ -42,17 +42,17 @@ class Cell:
         return abs(self.mean - self.published.value) <= self.half + (self.published.half or 0.0) + 1e-9
 
     def __str__(self) -> str:
-        ours = tenths(self.mean) + ("" if self.half is None else f" ± {tenths(self.half)}")
+        ours = format_tenths(self.mean) + ("" if self.half is None else f" ± {format_tenths(self.half)}")
         if self.published is None or self.difference is None:
             return ours
         theirs = self.published.printed
         if self.published.printed_interval:
             theirs += f" ± {self.published.printed_interval}"
         mark = {True: " ✓", False: " ✗", None: ""}[self.inside]
-        return f"{ours} ({theirs}, {tenths(self.difference, '+')}{mark})"
+        return f"{ours} ({theirs}, {format_tenths(self.difference, '+')}{mark})"
 
 
-def tenths(value: float, sign: str = "") -> str:
+def format_tenths(value: float, sign: str = "") -> str:
     """One digit, a real minus, and no minus before zero."""
     return f"{round(value, 1) + 0.0:{sign}.1f}".replace("-", "−")
 
@@ -71,7 +71,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """Cells by row and column; None is a place without a run."""
 
     title: str
@@ -109,7 +109,7 @@ class Table:
         return " ".join(parts)
 
 
-def markdown(table: Table) -> str:
+def to_markdown(table: ResultTable) -> str:
     """A pipe table under its caption."""
     heads = [*table.row_names, *table.column_heads]
     lines = [heads, ["---"] * len(heads)]
@@ -122,7 +122,7 @@ def markdown(table: Table) -> str:
     return f"{table.caption}\n\n{body}\n" + (f"\n{notes}" if notes else "")
 
 
-def comma_separated(table: Table) -> str:
+def to_csv(table: ResultTable) -> str:
     """One line for each cell that has a run, so that a program need not take cells apart."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -145,7 +145,7 @@ def _fields(cell: Cell | Count) -> list[str]:
     return [f"{cell.mean:.2f}", half, str(cell.seeds), *theirs, difference, mark]
 
 
-def latex(table: Table) -> str:
+def to_latex(table: ResultTable) -> str:
     r"""A booktabs table; \checkmark is amssymb's."""
     heads, width = [*table.row_names, *table.column_heads], len(table.row_names)
     rows = [
@@ -190,7 +190,7 @@ def _escaped(text: str) -> str:
 
 
 def _text(cell: Cell | Count | None) -> str:
-    return NOTHING if cell is None else str(cell)
+    return EMPTY_CELL if cell is None else str(cell)
 
 
-WRITERS = {"md": markdown, "csv": comma_separated, "tex": latex}
+WRITERS = {"md": to_markdown, "csv": to_csv, "tex": to_latex}

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from filmtransfer.backbones import backbone_facts
-from filmtransfer.bench.orbit.evaluate import judge, recognise, run, summarise
-from filmtransfer.bench.orbit.learn import learn, prepare
+from filmtransfer.bench.orbit.evaluation import classify_frames, evaluate_task, score_video, summarise
+from filmtransfer.bench.orbit.personalization import personalize, prepare_method
 from filmtransfer.bench.orbit.sample import make_sample
-from filmtransfer.bench.orbit.tasks import Learned
+from filmtransfer.bench.orbit.tasks import SupportClips
 from filmtransfer.errors import InputError, UsageError
 
 SETTINGS = {
@@ -28,7 +28,7 @@ def made(tmp_path_factory):
 
 
 def test_fit_moves_film_and_is_the_same_each_time(made):
-    runs = [run({**SETTINGS, "head": "lda", "steps": 2}, made) for _ in range(2)]
+    runs = [evaluate_task({**SETTINGS, "head": "lda", "steps": 2}, made) for _ in range(2)]
     for name in ("accuracy", "videos", "loss", "steps"):
         assert runs[0][name] == runs[1][name]
     result = runs[0]
@@ -37,25 +37,25 @@ def test_fit_moves_film_and_is_the_same_each_time(made):
     assert result["shared"] == backbone_facts("efficientnet_lite0").parameters
     assert len(result["videos"]) == 2
     assert result["accuracy"] == pytest.approx(sum(v[3] for v in result["videos"]) / 2)
-    assert run({**SETTINGS, "head": "lda", "steps": 2, "videos": "clean"}, made)["classes"] == 2
+    assert evaluate_task({**SETTINGS, "head": "lda", "steps": 2, "videos": "clean"}, made)["classes"] == 2
 
 
 def test_the_papers_steps_and_rates():
     for preset, rate in (("orbit_b0", 0.007), ("orbit_bit", 0.003)):
-        method = prepare({"backbone": "efficientnet_lite0", "head": "lda", "preset": preset})
+        method = prepare_method({"backbone": "efficientnet_lite0", "head": "lda", "preset": preset})
         assert (method.settings.steps, method.settings.learning_rate) == (50, rate)
         assert method.size == method.side == 224
 
 
 @pytest.mark.parametrize(("head", "own"), [("linear", 1281 * 2), ("protonets", 1280 * 2), ("lda", 1281 * 2)])
 def test_methods_that_leave_the_backbone_alone(made, head, own):
-    result = run({**SETTINGS, "head": head, "train": "none"}, made)
+    result = evaluate_task({**SETTINGS, "head": head, "train": "none"}, made)
     assert (result["steps"], result["numbers"]) == (0, own)
     assert result["shared"] == backbone_facts("efficientnet_lite0").parameters
 
 
 def test_bit_learns_every_weight(made):
-    result = run(
+    result = evaluate_task(
         {**SETTINGS, "head": "linear", "train": "all", "preset": "bit", "steps": 2, "batch": 4}, made
     )
     assert result["steps"] == 2
@@ -69,32 +69,34 @@ def test_fine_tuning_learns(made):
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 255, (16, 3, 32, 32), generator=generator, dtype=torch.uint8)
     pixels[:8, 0] //= 3
-    task = Learned(pixels, torch.tensor([0] * 4 + [1] * 4), torch.arange(8) // 2)
-    method = prepare({**SETTINGS, "head": "lda", "steps": 6, "split": "split"})
-    personal = learn(method, task, 2, 2, 0)
+    task = SupportClips(pixels, torch.tensor([0] * 4 + [1] * 4), torch.arange(8) // 2)
+    method = prepare_method({**SETTINGS, "head": "lda", "steps": 6, "split": "split"})
+    personal = personalize(method, task, 2, 2, 0)
     losses = personal.history.losses
     assert losses[-1] < losses[0]
     assert any(
         float((p.detach() - float(n.endswith("gamma"))).abs().max()) > 0
         for n, p in personal.model.moving().items()
     )
-    found = recognise(personal.model, pixels[:8], 2)
+    found = classify_frames(personal.model, pixels[:8], 2)
     assert found.tolist() == [0] * 8
 
 
 def test_one_clip_of_each_object_is_a_head_without_fine_tuning():
     pixels = torch.zeros(4, 3, 32, 32, dtype=torch.uint8)
     pixels[2:] = 200
-    task = Learned(pixels, torch.tensor([0, 1]), torch.tensor([0, 1]))
-    personal = learn(prepare({**SETTINGS, "head": "lda", "steps": 3}), task, 2, 2, 0)
+    task = SupportClips(pixels, torch.tensor([0, 1]), torch.tensor([0, 1]))
+    personal = personalize(prepare_method({**SETTINGS, "head": "lda", "steps": 3}), task, 2, 2, 0)
     assert personal.history.stopped == "one-shot"
-    assert recognise(personal.model, pixels, 1).tolist() == [0, 0, 1, 1]
+    assert classify_frames(personal.model, pixels, 1).tolist() == [0, 0, 1, 1]
 
 
 def test_a_video_is_what_most_of_its_frames_are():
-    judged = judge(torch.tensor([1, 1, 0, 2, 1]), 1, "v", ["a", "b", "c"])
+    judged = score_video(torch.tensor([1, 1, 0, 2, 1]), 1, "v", ["a", "b", "c"])
     assert (judged.frame_accuracy, judged.right, judged.frames, judged.thing) == (0.6, True, 5, "b")
-    assert not judge(torch.tensor([0, 0, 1, 1]), 1, "v", ["a", "b"]).right  # of two as frequent the first
+    assert not score_video(
+        torch.tensor([0, 0, 1, 1]), 1, "v", ["a", "b"]
+    ).right  # of two as frequent the first
 
 
 def row(user, *videos):
@@ -117,11 +119,11 @@ def test_intervals_over_videos_and_over_users():
 
 def test_mistakes_are_said(made, tmp_path):
     with pytest.raises(UsageError, match="Simple CNAPs has not been trained"):
-        run({**SETTINGS, "head": "mahalanobis", "train": "none"}, made)
+        evaluate_task({**SETTINGS, "head": "mahalanobis", "train": "none"}, made)
     with pytest.raises(UsageError, match="head cannot be 'lad'"):
-        run({**SETTINGS, "head": "lad"}, made)
+        evaluate_task({**SETTINGS, "head": "lad"}, made)
     root = shutil.copytree(made, tmp_path / "torn")
     for frame in root.glob("test/P001/*/clutter/*/*.jpg"):
         frame.write_bytes(b"torn")
     with pytest.raises(InputError, match="no video that is asked for can be read"):
-        run({**SETTINGS, "head": "protonets", "train": "none"}, root)
+        evaluate_task({**SETTINGS, "head": "protonets", "train": "none"}, root)

@@ -26,8 +26,8 @@ from ...training.finetune.gradient import NonFiniteError
 from ...training.finetune.interpolation import interpolate, snapshot
 from ...training.finetune.loop import History
 from ...training.presets import ALL_WEIGHTS, Settings, preset
-from ..cnaps.adapter import CNAPs
-from .tasks import Learned
+from ..cnaps.film_generator import CNAPs
+from .tasks import SupportClips
 
 OWN = (
     "train", "steps", "learning_rate", "split", "image_size", "support_size", "max_query", "micro_batch",
@@ -36,7 +36,7 @@ OWN = (
 
 
 @dataclass(frozen=True)
-class Method:
+class OrbitMethod:
     """How a run learns: a method's settings, with the backbone it learns on."""
 
     head: str
@@ -58,7 +58,7 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Personal:
+class PersonalModel:
     """A user's model, and the numbers it consists of: shared by all users, and the user's own."""
 
     model: AdaptedModel
@@ -67,7 +67,7 @@ class Personal:
     own: int
 
 
-def prepare(settings: Mapping[str, Any]) -> Method:
+def prepare_method(settings: Mapping[str, Any]) -> OrbitMethod:
     """Look at every choice and load the backbone."""
     chosen = {k: settings[k] for k in OWN if k in settings}
     said = preset(str(settings.get("preset", "orbit_b0")))
@@ -91,10 +91,12 @@ def prepare(settings: Mapping[str, Any]) -> Method:
         make_head(head)
     if found.steps is not None:  # else the HyperRule's, by the number of frames
         found = found.on(backbone)
-    return Method(head, found, backbone, hardware, cnaps)
+    return OrbitMethod(head, found, backbone, hardware, cnaps)
 
 
-def learn(method: Method, task: Learned, length: int, classes: int, seed: int) -> Personal:
+def personalize(
+    method: OrbitMethod, task: SupportClips, length: int, classes: int, seed: int
+) -> PersonalModel:
     """From clips of a user's objects to the user's model."""
     if method.cnaps is not None:
         model, history = _generate(method, method.cnaps, task, length), History()
@@ -102,11 +104,11 @@ def learn(method: Method, task: Learned, length: int, classes: int, seed: int) -
         model, history = _train_batches(method, task, length, seed)
     else:
         model, history = _finetune(method, task, length, seed)
-    shared, own = numbers(method, model, classes)
-    return Personal(model, history, shared, own)
+    shared, own = parameter_counts(method, model, classes)
+    return PersonalModel(model, history, shared, own)
 
 
-def numbers(method: Method, model: AdaptedModel, classes: int) -> tuple[int, int]:
+def parameter_counts(method: OrbitMethod, model: AdaptedModel, classes: int) -> tuple[int, int]:
     """Shared and own numbers by the paper's count (its table of ORBIT)."""
     d, weights = method.backbone.features, backbone_facts(method.backbone.name).parameters
     heads = {
@@ -123,7 +125,9 @@ def numbers(method: Method, model: AdaptedModel, classes: int) -> tuple[int, int
     return weights + generated, heads[method.head] + body
 
 
-def _finetune(method: Method, task: Learned, length: int, seed: int) -> tuple[AdaptedModel, History]:
+def _finetune(
+    method: OrbitMethod, task: SupportClips, length: int, seed: int
+) -> tuple[AdaptedModel, History]:
     """FiT: 50 steps on episodes by Algorithm 3; with nothing to learn (FineTuner, ProtoNets) the head at once."""
     settings = method.settings
     model = _model(method, settings.body(), make_head(method.head), seed)
@@ -159,7 +163,9 @@ def _build(model: AdaptedModel, features: Tensor, labels: Tensor) -> None:
     model.build_head(features, labels)
 
 
-def _train_batches(method: Method, task: Learned, length: int, seed: int) -> tuple[AdaptedModel, History]:
+def _train_batches(
+    method: OrbitMethod, task: SupportClips, length: int, seed: int
+) -> tuple[AdaptedModel, History]:
     """BiT: every weight, on the frames as images. A mean of features has the mean of their logits."""
     settings = method.settings
     labels = task.labels.repeat_interleave(length)
@@ -176,7 +182,7 @@ def _train_batches(method: Method, task: Learned, length: int, seed: int) -> tup
         ) from None
 
 
-def _generate(method: Method, cnaps: CNAPs, task: Learned, length: int) -> AdaptedModel:
+def _generate(method: OrbitMethod, cnaps: CNAPs, task: SupportClips, length: int) -> AdaptedModel:
     """Simple CNAPs: ψ from the clips in one pass."""
     model = _model(method, Body(train="none"), Mahalanobis(), 0)
     clips = Clips(Activations(model, task.pixels, 0), length)
@@ -186,7 +192,7 @@ def _generate(method: Method, cnaps: CNAPs, task: Learned, length: int) -> Adapt
     return model
 
 
-def _model(method: Method, body: Body, head: Any, seed: int) -> AdaptedModel:
+def _model(method: OrbitMethod, body: Body, head: Any, seed: int) -> AdaptedModel:
     return AdaptedModel(method.backbone, head, method.size, body=body, seed=seed, hardware=method.hardware)
 
 

@@ -19,7 +19,7 @@ MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 GRID, INK, MUTED = "#e5e7eb", "#1b1f24", "#6b7280"
 
 
-def order(rows: Sequence[Row], name: str) -> list[Any]:
+def setting_values(rows: Sequence[Row], name: str) -> list[Any]:
     """The values of a setting as they come, numbers before words and in order."""
     found = list(dict.fromkeys(r["settings"][name] for r in rows if name in r["settings"]))
     if name == "method":
@@ -29,31 +29,31 @@ def order(rows: Sequence[Row], name: str) -> list[Any]:
     return found
 
 
-def where(rows: Sequence[Row], **wanted: Any) -> list[Row]:
+def select_rows(rows: Sequence[Row], **wanted: Any) -> list[Row]:
     return [r for r in rows if all(r["settings"].get(k) == v for k, v in wanted.items())]
 
 
-def grouped(rows: Sequence[Row], by: str, **wanted: Any) -> dict[Any, list[Row]]:
-    same = where(rows, **wanted)
-    return {v: part for v in order(rows, by) if (part := where(same, **{by: v}))}
+def group_rows(rows: Sequence[Row], by: str, **wanted: Any) -> dict[Any, list[Row]]:
+    same = select_rows(rows, **wanted)
+    return {v: part for v in setting_values(rows, by) if (part := select_rows(same, **{by: v}))}
 
 
-def interval(rows: Sequence[Row]) -> tuple[float, float]:
+def accuracy_interval(rows: Sequence[Row]) -> tuple[float, float]:
     middle, half = mean_interval([100 * r["result"]["accuracy"] for r in rows])
     return middle, 0.0 if half != half else half
 
 
-def mean(rows: Sequence[Row]) -> float:
-    return interval(rows)[0]
+def mean_accuracy(rows: Sequence[Row]) -> float:
+    return accuracy_interval(rows)[0]
 
 
-def look(among: Sequence[Any], one: Any) -> tuple[str, str]:
+def series_style(among: Sequence[Any], one: Any) -> tuple[str, str]:
     """Its colour and its mark."""
     place = among.index(one) % len(COLOURS)
     return COLOURS[place], MARKS[place]
 
 
-def pyplot() -> Any:
+def load_pyplot() -> Any:
     try:
         import matplotlib
 
@@ -64,22 +64,22 @@ def pyplot() -> Any:
     return found
 
 
-def panels(count: int) -> tuple[Any, list[Any]]:
+def make_panels(count: int) -> tuple[Any, list[Any]]:
     width = 4.4 * count if count > 1 else 6.4
-    figure, axes = pyplot().subplots(1, count, figsize=(width, 3.9), squeeze=False, layout="constrained")
+    figure, axes = load_pyplot().subplots(1, count, figsize=(width, 3.9), squeeze=False, layout="constrained")
     for axis in axes[0]:
-        plain(axis)
+        style_axis(axis)
     return figure, list(axes[0])
 
 
-def plain(axis: Any) -> None:
+def style_axis(axis: Any) -> None:
     axis.grid(axis="y", color=GRID)
     axis.set_axisbelow(True)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
 
 
-def finish(figure: Any, note: str) -> bytes:
+def finish_figure(figure: Any, note: str) -> bytes:
     """With one legend for all panels."""
     drawn: dict[str, Any] = {}  # in any panel: a method may be missing in the first one
     for axis in figure.axes:
@@ -97,7 +97,7 @@ def finish(figure: Any, note: str) -> bytes:
     for handle in legend.legend_handles:
         if hasattr(handle, "set_sizes"):
             handle.set_sizes([40])
-    return save(figure)
+    return figure_png(figure)
 
 
 def _columns(labels: list[str], inches: float) -> int:
@@ -106,8 +106,8 @@ def _columns(labels: list[str], inches: float) -> int:
     return max(1, min(len(labels), 5, int(inches / (0.62 + 0.075 * longest))))
 
 
-def save(figure: Any) -> bytes:
+def figure_png(figure: Any) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=140, facecolor="white")
-    pyplot().close(figure)
+    load_pyplot().close(figure)
     return buffer.getvalue()

@@ -30,7 +30,7 @@ class Results:
     notes: list[str] = field(default_factory=list)
 
 
-def read(path: Path) -> Results:
+def read_results(path: Path) -> Results:
     """All that can be counted of a results file; an absent one holds nothing."""
     found = Results()
     if not path.exists():
@@ -76,7 +76,7 @@ def _has_outcome(row: dict[str, Any]) -> bool:
     return whole and (isinstance(row.get("result"), dict) or isinstance(row.get("error"), str))
 
 
-class Writer:
+class ResultsWriter:
     """Adds lines to a results file; one writer at a time."""
 
     def __init__(self, path: Path, handle: int) -> None:
@@ -105,7 +105,7 @@ class Writer:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[Writer]:
+def open_results(path: Path) -> Iterator[ResultsWriter]:
     """A writer for ``path``, after mending an end that a kill cut short."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def writing(path: Path) -> Iterator[Writer]:
                 f"Another sweep is writing to {path}.", "Wait for it, or choose another place with --out."
             )
         _mend_end(path, handle)
-        yield Writer(path, handle)
+        yield ResultsWriter(path, handle)
     finally:
         os.close(handle)
 

@@ -12,10 +12,10 @@ from ...backbones import Backbone
 from ...data import PixelSpec, read_squares
 from ...errors import InputError
 from ...seeding import make_generator, permutation
-from ..datasets import DataSet
-from ..orbit.layout import read_user, user_names
-from ..orbit.tasks import Protocol, read_clips, sample_task
-from .meta_training import Source
+from ..datasets import Dataset
+from ..orbit.dataset import read_user, user_names
+from ..orbit.tasks import OrbitProtocol, read_clips, sample_task
+from .meta_training import TaskSource
 
 
 def spec_of(backbone: Backbone, size: int) -> PixelSpec:
@@ -23,8 +23,8 @@ def spec_of(backbone: Backbone, size: int) -> PixelSpec:
 
 
 def class_sources(
-    name: str, found: DataSet, spec: PixelSpec, *, classes: int, images: int, held_out: float, seed: int
-) -> tuple[Source, Source]:
+    name: str, found: Dataset, spec: PixelSpec, *, classes: int, images: int, held_out: float, seed: int
+) -> tuple[TaskSource, TaskSource]:
     """Two sources without a class in common: to train on, and to test on (``held_out`` of the classes, at least two)."""
     order = permutation(len(found.classes), make_generator(seed, "meta classes", name)).tolist()[:classes]
     tested = max(2, round(held_out * len(order)))
@@ -39,7 +39,9 @@ def class_sources(
     )
 
 
-def _source(name: str, found: DataSet, classes: list[int], spec: PixelSpec, images: int, seed: int) -> Source:
+def _source(
+    name: str, found: Dataset, classes: list[int], spec: PixelSpec, images: int, seed: int
+) -> TaskSource:
     chosen: list[int] = []
     labels: list[int] = []
     for label, c in enumerate(classes):
@@ -51,7 +53,7 @@ def _source(name: str, found: DataSet, classes: list[int], spec: PixelSpec, imag
     squares, skipped = read_squares(sources, spec, [f"{name} image {i}" for i in chosen])
     if skipped:
         raise InputError(f"{skipped[0].name}: {skipped[0].reason}.", "Remove it, or fetch the set again.")
-    return Source(name, torch.stack([s for s in squares if s is not None]), torch.tensor(labels))
+    return TaskSource(name, torch.stack([s for s in squares if s is not None]), torch.tensor(labels))
 
 
 def user_sources(
@@ -60,11 +62,11 @@ def user_sources(
     *,
     mode: str = "train",
     rate: float | None = None,
-    protocol: Protocol | None = None,
+    protocol: OrbitProtocol | None = None,
     seed: int = 0,
-) -> list[Source]:
+) -> list[TaskSource]:
     """Clips of each user's clean videos; users with one object are left out."""
-    protocol = protocol or Protocol()
+    protocol = protocol or OrbitProtocol()
     found = []
     for name in user_names(root, mode):
         user = read_user(root, name, mode, rate)
@@ -72,7 +74,7 @@ def user_sources(
             continue
         asked = "clutter" if any(thing.clutter for thing in user.objects) else "clean"
         learned = read_clips(sample_task(user, asked, 0, seed, protocol), spec)
-        found.append(Source(name, learned.pixels, learned.labels, protocol.clip_length, learned.videos))
+        found.append(TaskSource(name, learned.pixels, learned.labels, protocol.clip_length, learned.videos))
     if not found:
         raise InputError(f"No user of {root} has two objects.", "Meta-training needs tasks.")
     return found
