@@ -308,7 +308,7 @@ def test_an_expired_certificate_is_refused_by_the_client(keys, photo_folder, cap
 
 
 def test_a_certificate_for_another_host_is_refused(keys, photo_folder, capsys, monkeypatch):
-    monkeypatch.setattr("filmtransfer.federated.certificates.ALWAYS", ("elsewhere.example",))
+    monkeypatch.setattr("filmtransfer.federated.certificates.LOCAL_HOSTS", ("elsewhere.example",))
     make_server_certificate(keys)
     with tls_server(keys) as port:
         code, err = join(capsys, keys, photo_folder(), port)

@@ -173,7 +173,7 @@ def test_damaged_files_are_named(folder, content):
 def test_a_private_key_that_others_can_read_is_refused(folder):
     parcel = folder / "clients" / "anna"
     (parcel / "node.key").chmod(0o644)
-    with pytest.raises(KeysError, match="Others"):
+    with pytest.raises(KeysError, match="Other users"):
         check_client_keys(parcel / "ca.crt", parcel / "node.key")
 
 

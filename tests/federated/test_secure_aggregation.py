@@ -1,4 +1,4 @@
-"""Secure aggregation: the sum is exact, whoever vanishes; one client's numbers stay its own."""
+"""Secure aggregation: the sum is exact whichever clients drop out, and single values are never revealed."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from filmtransfer.errors import InputError, UsageError
+from filmtransfer.errors import UsageError
 from filmtransfer.federated import masking, shamir
-from filmtransfer.federated.fixed_point import decode, encode, largest
+from filmtransfer.federated.fixed_point import to_fixed_point
+from filmtransfer.federated.masking import handle_message
 from filmtransfer.federated.secure_aggregation import (
     SecureAggregationError,
     SecureSum,
-    answer,
     majority,
     secure_sum,
 )
 
-NODES = [2**64 - 5, 17, 2**63 + 1, 4, 900]  # Flower's are any whole numbers of 64 bits
+NODES = [2**64 - 5, 17, 2**63 + 1, 4, 900]  # Flower's are any 64-bit integers
 SHAPES = {"ψ/a": (3, 2), "weight": (1,)}
 
 
@@ -40,16 +40,16 @@ def through_the_wire(content: RecordDict) -> RecordDict:
     return recorddict_from_proto(ProtoRecordDict.FromString(sent))
 
 
-def numbers_of(node: int) -> dict[str, np.ndarray]:
+def values_of(node: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(node)
     return {"ψ/a": rng.normal(size=(3, 2)), "weight": np.array([node % 100])}
 
 
 @dataclass
 class Federation:
-    """Clients that forget all between two messages but their state, and that can be made to vanish or meddled with."""
+    """Clients that keep only their state between two messages; messages can be lost or changed."""
 
-    vectors: Callable[[int], Mapping[str, np.ndarray]] = numbers_of
+    vectors: Callable[[int], Mapping[str, np.ndarray]] = values_of
     lost: Mapping[str, set[int]] = field(default_factory=dict)
     request: Callable[[str, int, RecordDict], RecordDict] = lambda kind, node, content: content
     reply: Callable[[str, int, RecordDict], RecordDict] = lambda kind, node, content: content
@@ -63,7 +63,7 @@ class Federation:
             return self.vectors(node)
 
         state = recorddict_from_proto(ProtoRecordDict.FromString(self.states.get(node, b"")))
-        reply = answer(kind, through_the_wire(content), state, compute, node)
+        reply = handle_message(kind, through_the_wire(content), state, compute, node)
         self.states[node] = recorddict_to_proto(state).SerializeToString()
         return through_the_wire(reply)
 
@@ -96,8 +96,8 @@ class Federation:
         return {k: v for k, v in record.items() if isinstance(v, bytes) and v}
 
 
-def plain_sum(nodes, vectors=numbers_of, shapes=SHAPES, bits=24):
-    """The oracle: Python's own whole numbers."""
+def plain_sum(nodes, vectors=values_of, shapes=SHAPES, bits=24):
+    """The oracle: Python's integers."""
     sums = {}
     for name, shape in shapes.items():
         total = [0] * int(np.prod(shape))
@@ -108,87 +108,9 @@ def plain_sum(nodes, vectors=numbers_of, shapes=SHAPES, bits=24):
     return sums
 
 
-def same(found, expected):
-    assert found.keys() == expected.keys()
-    return all(np.array_equal(found[name], expected[name]) for name in found)
-
-
-# Shamir and the fixed point.
-
-
-def test_the_field_is_a_field():
-    """Miller and Rabin with forty bases; and no smaller number above 2²⁵⁶ would do."""
-
-    def prime(n):
-        odd, twos = n - 1, 0
-        while odd % 2 == 0:
-            odd, twos = odd // 2, twos + 1
-        for base in range(2, 42):
-            x = pow(base, odd, n)
-            if x not in (1, n - 1) and all((x := x * x % n) != n - 1 for _ in range(twos - 1)):
-                return False
-        return True
-
-    assert prime(shamir.PRIME)
-    assert not any(prime(n) for n in range(2**256 + 1, shamir.PRIME, 2))
-
-
-@given(st.binary(min_size=32, max_size=32), st.integers(1, 8), st.integers(0, 4), st.randoms())
-@settings(deadline=None, max_examples=40)
-def test_any_threshold_of_shares_give_the_secret(secret, threshold, more, random):
-    shares = dict(enumerate(shamir.split(secret, threshold, threshold + more), start=1))
-    some = dict(random.sample(sorted(shares.items()), threshold))
-    assert shamir.combine(some) == secret
-    assert shamir.combine(shares) == secret
-    if threshold > 1:
-        some.popitem()
-        try:
-            assert shamir.combine(some) != secret
-        except ValueError:
-            pass
-
-
-def test_secrets_at_the_ends_of_the_field_and_false_shares():
-    for secret in (bytes(32), b"\xff" * 32):
-        assert (
-            shamir.combine({1: shamir.split(secret, 2, 3)[0], 3: (s := shamir.split(secret, 2, 3))[2]}) or s
-        )
-        shares = shamir.split(secret, 2, 3)
-        shares = shamir.split(secret, 2, 3)
-        assert shamir.combine({1: shares[0], 3: shares[2]}) == secret
-    with pytest.raises(ValueError, match="not a share"):
-        shamir.combine({1: b"\xff" * 33, 2: shares[1]})
-    with pytest.raises(ValueError, match="threshold"):
-        shamir.split(bytes(32), 4, 3)
-
-
-def test_shares_below_the_threshold_look_alike_for_all_secrets():
-    """With threshold 2 a single share is uniform: its bits are as often 1 for one secret as for another."""
-    for secret in (bytes(32), b"\xff" * 32):
-        ones = sum(int.from_bytes(shamir.split(secret, 2, 2)[1]).bit_count() for _ in range(400))
-        assert abs(ones / 400 / 256 - 0.5) < 0.01  # 6 standard deviations
-
-
-@given(st.integers(1, 10_000), st.integers(0, 40), st.floats(-1, 1))
-@settings(deadline=None)
-def test_no_sum_within_the_limit_overflows(clients, bits, share):
-    value = share * largest(bits, clients)
-    words = encode({"x": [value]}, {"x": (1,)}, bits, clients)
-    assert abs(int(words.view(np.int64)[0]) * clients) < 2**63
-    assert decode(words, {"x": (1,)}, bits)["x"][0] == pytest.approx(value, abs=2.0 ** -(bits + 1), rel=1e-15)
-
-
-def test_what_cannot_be_summed_is_refused():
-    shapes = {"x": (2,)}
-    assert largest(24, 10_000) > 2e7
-    with pytest.raises(InputError, match="could overflow"):
-        encode({"x": [0, 3e7]}, shapes, 24, 10_000)
-    with pytest.raises(InputError, match="not finite"):
-        encode({"x": [0, np.nan]}, shapes, 24, 2)
-    with pytest.raises(InputError, match="shape"):
-        encode({"x": [0, 1, 2]}, shapes, 24, 2)
-    with pytest.raises(InputError, match="differ from those asked for: y"):
-        encode({"x": [0, 1], "y": [1]}, shapes, 24, 2)
+def same(sums, expected):
+    assert sums.keys() == expected.keys()
+    return all(np.array_equal(sums[name], expected[name]) for name in sums)
 
 
 # Sums.
@@ -203,10 +125,10 @@ def test_the_sum_is_the_plain_sum_exactly(values, bits):
     nodes = NODES[: len(values)]
     vectors = {node: {"x": value} for node, value in zip(nodes, values, strict=True)}
     shapes = {"x": (7,)}
-    found = Federation(vectors.__getitem__).sum(nodes, majority(len(nodes)), shapes=shapes, bits=bits)
-    assert same(found.sums, plain_sum(nodes, vectors.__getitem__, shapes, bits))
-    assert found.contributed == sorted(nodes)
-    assert not found.dropped
+    result = Federation(vectors.__getitem__).sum(nodes, majority(len(nodes)), shapes=shapes, bits=bits)
+    assert same(result.sums, plain_sum(nodes, vectors.__getitem__, shapes, bits))
+    assert result.contributed == sorted(nodes)
+    assert not result.dropped
 
 
 @pytest.mark.parametrize(
@@ -222,15 +144,17 @@ def test_the_sum_is_the_plain_sum_exactly(values, bits):
         ({"masked": {NODES[2]}, "unmask": {17}}, {17, 4, 900, NODES[0]}),
     ],
 )
-def test_clients_may_vanish_at_any_stage(lost, contributed):
-    found = Federation(lost=lost).sum()
-    assert set(found.contributed) == contributed
-    assert same(found.sums, plain_sum(contributed))
-    assert found.dropped == {n: f"did not answer to {stage!r}" for stage, gone in lost.items() for n in gone}
+def test_clients_may_drop_out_at_any_stage(lost, contributed):
+    result = Federation(lost=lost).sum()
+    assert set(result.contributed) == contributed
+    assert same(result.sums, plain_sum(contributed))
+    assert result.dropped == {
+        n: f"did not answer to {stage!r}" for stage, nodes in lost.items() for n in nodes
+    }
 
 
 @pytest.mark.parametrize("stage", masking.STAGES)
-def test_below_the_threshold_nothing_is_known_but_who_is_missing(stage):
+def test_below_the_threshold_only_the_missing_clients_are_reported(stage):
     with pytest.raises(SecureAggregationError, match=f"stopped at '{stage}': 2 clients are left") as error:
         Federation(lost={stage: {17, 4, 900}}).sum()
     assert error.value.stage == stage
@@ -249,18 +173,18 @@ def test_the_work_reaches_the_client_as_it_was():
 
 
 def test_moments_of_many_images():
-    """Σzzᵀ of 1280 features over 5 clients: 1.6 million numbers each."""
+    """Σzzᵀ of 1280 features over 5 clients: 1.6 million values each."""
 
     def moments(node):
         z = np.maximum(np.random.default_rng(node).normal(0.4, 1, (60, 1280)), 0)
         return {"moments": z.T @ z, "sums": z.sum(0), "counts": np.array([60.0])}
 
     shapes = {"moments": (1280, 1280), "sums": (1280,), "counts": (1,)}
-    found = Federation(moments, lost={"masked": {17}}).sum(shapes=shapes)
-    expected = {name: sum(moments(node)[name] for node in found.contributed) for name in shapes}
+    result = Federation(moments, lost={"masked": {17}}).sum(shapes=shapes)
+    expected = {name: sum(moments(node)[name] for node in result.contributed) for name in shapes}
     for name in shapes:
-        np.testing.assert_allclose(found.sums[name], expected[name], rtol=1e-6)
-    assert found.sums["counts"] == 240
+        np.testing.assert_allclose(result.sums[name], expected[name], rtol=1e-6)
+    assert result.sums["counts"] == 240
 
 
 def test_a_federation_goes_on_with_new_sessions():
@@ -274,7 +198,7 @@ def test_a_federation_goes_on_with_new_sessions():
 
 
 @pytest.mark.parametrize("threshold", [1, 2, 6])
-def test_thresholds_that_protect_nobody_are_refused_at_once(threshold):
+def test_thresholds_without_protection_are_refused(threshold):
     with pytest.raises(UsageError, match="does not suit 5 clients"):
         Federation().sum(threshold=threshold)
     with pytest.raises(UsageError, match="twice"):
@@ -303,9 +227,11 @@ def test_what_the_server_sees_of_a_client_looks_uniform():
     federation.sum(shapes={"x": (20_000,)})
     federation.lost = {}
     seen = [federation.seen["masked", n].array_records["masked"]["masked"].numpy() for n in (4, 900)]
-    assert not bytes_look_uniform(encode(vectors(4), {"x": (20_000,)}, 24, 5))  # the test can tell
+    assert not bytes_look_uniform(
+        to_fixed_point(vectors(4), {"x": (20_000,)}, 24, 5)
+    )  # the test detects unmasked values
     assert bytes_look_uniform(seen[0])
-    assert bytes_look_uniform(seen[0] - seen[1])  # the same numbers under other masks
+    assert bytes_look_uniform(seen[0] - seen[1])  # the same values under other masks
 
     federation.sum(session="again", shapes={"x": (20_000,)})
     again = federation.seen["masked", 4].array_records["masked"]["masked"].numpy()
@@ -313,7 +239,7 @@ def test_what_the_server_sees_of_a_client_looks_uniform():
 
 
 def test_a_late_answer_stays_masked():
-    """Its pairs' masks were opened because it seemed gone; its own mask was not."""
+    """The masks of its pairs were revealed because it seemed to have dropped out; its own mask was not."""
     federation = Federation(lambda node: {"x": np.full(20_000, 3.0)})
 
     def exchange(kind, requests):
@@ -325,15 +251,15 @@ def test_a_late_answer_stays_masked():
     secure_sum(exchange, NODES, threshold=3, session="s", work=RecordDict(), shapes={"x": (20_000,)})
     late = federation.seen["masked", 17].array_records["masked"]["masked"].numpy()
     keys = {n: federation.seen["keys", n].config_records["secure"]["keys"] for n in NODES}
-    asked = masking.SessionConfig("s", 3, 24, {"x": (20_000,)})
-    place = {node: i for i, node in enumerate(sorted(NODES), start=1)}
+    config = masking.SessionConfig("s", 3, 24, {"x": (20_000,)})
+    position = {node: i for i, node in enumerate(sorted(NODES), start=1)}
     shares = {
-        place[n]: federation.seen["unmask", n].config_records["shares"]["17"] for n in (4, 900, NODES[0])
+        position[n]: federation.seen["unmask", n].config_records["shares"]["17"] for n in (4, 900, NODES[0])
     }
     mask = shamir.combine(shares)
-    for peer in set(NODES) - {17}:  # all that the server can take away
-        stream = masking.keystream(masking.pair_seed(mask, keys[peer], asked.binding(keys)), 20_000)
-        late = late - stream if peer > 17 else late + stream
+    for peer in set(NODES) - {17}:  # all masks that the server can remove
+        mask_of_pair = masking.keystream(masking.pair_seed(mask, keys[peer], config.binding(keys)), 20_000)
+        late = late - mask_of_pair if peer > 17 else late + mask_of_pair
     assert bytes_look_uniform(late)
     assert ("unmask", 17) not in federation.seen
 
@@ -348,10 +274,10 @@ def test_secrets_are_forgotten():
     assert federation.secrets_left(17) == {}  # … nothing once the next session began
 
 
-# A server that leaves the protocol.
+# A server that deviates from the protocol.
 
 
-def meddle(stage: str, victim: int, change: Callable[[RecordDict], None]):
+def change_request(stage: str, victim: int, change: Callable[[RecordDict], None]):
     def request(kind, node, content):
         if (kind, node) == (stage, victim):
             content = through_the_wire(content)
@@ -384,7 +310,7 @@ def another_twice(content):
 
 def many_invented(content):
     for i in range(1000, 1003):
-        content["keys"][str(i)] = masking.public_keys(bytes([i % 256]) * 32, bytes([i % 255]) * 32)
+        content["keys"][str(i)] = masking.derive_public_keys(bytes([i % 256]) * 32, bytes([i % 255]) * 32)
 
 
 def small_order_point(content):
@@ -412,12 +338,12 @@ def no_list(content):
         (drop_all_but("keys", {17, 4}), "fewer than the threshold of 3"),
     ],
 )
-def test_a_list_of_keys_that_is_not_right_is_refused(change, reason):
-    federation = Federation(request=meddle("shares", 17, change))
-    found = federation.sum()
-    assert reason in found.dropped[17]
-    assert found.contributed == sorted(set(NODES) - {17})
-    assert same(found.sums, plain_sum(found.contributed))
+def test_a_wrong_list_of_keys_is_refused(change, reason):
+    federation = Federation(request=change_request("shares", 17, change))
+    result = federation.sum()
+    assert reason in result.dropped[17]
+    assert result.contributed == sorted(set(NODES) - {17})
+    assert same(result.sums, plain_sum(result.contributed))
     assert federation.secrets_left(17) == {}
 
 
@@ -430,24 +356,24 @@ def test_a_list_of_keys_that_is_not_right_is_refused(change, reason):
         (lambda content: content["shares"].update({"4": content["shares"]["900"]}), "client 4 was changed"),
     ],
 )
-def test_shares_that_are_not_right_are_refused(change, reason):
-    federation = Federation(request=meddle("masked", 17, change))
-    found = federation.sum()
-    assert reason in found.dropped[17]
+def test_wrong_shares_are_refused(change, reason):
+    federation = Federation(request=change_request("masked", 17, change))
+    result = federation.sum()
+    assert reason in result.dropped[17]
     assert not federation.seen["masked", 17].array_records
-    assert same(found.sums, plain_sum(set(NODES) - {17}))
+    assert same(result.sums, plain_sum(set(NODES) - {17}))
 
 
 @pytest.mark.parametrize("at", [0, 12, -1])
-def test_a_ciphertext_changed_on_its_way_is_seen_and_its_sender_named(at):
+def test_a_changed_ciphertext_is_detected_and_its_sender_named(at):
     def flip(content):
         sealed = bytearray(content["shares"]["900"])
         sealed[at] ^= 1
         content["shares"]["900"] = bytes(sealed)
 
-    found = Federation(request=meddle("masked", 17, flip)).sum()
-    assert "The share from the client 900 was changed" in found.dropped[17]
-    assert same(found.sums, plain_sum(set(NODES) - {17}))
+    result = Federation(request=change_request("masked", 17, flip)).sum()
+    assert "The share from the client 900 was changed" in result.dropped[17]
+    assert same(result.sums, plain_sum(set(NODES) - {17}))
 
 
 def test_a_client_that_sends_garbage_to_everyone_is_named_by_everyone():
@@ -463,18 +389,17 @@ def test_a_client_that_sends_garbage_to_everyone_is_named_by_everyone():
     assert all("client 900 was changed" in reason for reason in error.value.dropped.values())
 
 
-def test_clients_that_were_told_different_things_do_not_understand_each_other():
-    """A key list in which the server put its own key in another's place: the ciphertexts do not open."""
+def test_clients_with_different_key_lists_cannot_decrypt_their_shares():
+    """The server replaced a client's key by its own in one list: decryption fails."""
 
     def middle(content):
-        content["keys"]["4"] = masking.public_keys(b"\x01" * 32, b"\x02" * 32)
+        content["keys"]["4"] = masking.derive_public_keys(b"\x01" * 32, b"\x02" * 32)
 
-    found = {}
     try:
-        found = Federation(request=meddle("shares", 17, middle)).sum().dropped
+        dropped = Federation(request=change_request("shares", 17, middle)).sum().dropped
     except SecureAggregationError as error:
-        found = error.dropped
-    assert "client 17 was changed" in " ".join(found.values())
+        dropped = error.dropped
+    assert "client 17 was changed" in " ".join(dropped.values())
 
 
 def take(federation: Federation, until: str) -> dict[str, RecordDict]:
@@ -496,60 +421,60 @@ def refusal(reply: RecordDict) -> str:
 
 
 def test_unmasking_twice_is_refused():
-    """The classical attack: first as if 4 had survived, then as if it had gone."""
+    """The classical attack: first as if 4 had survived, then as if it had dropped out."""
     federation = Federation()
     requests = take(federation, "unmask")
     first = federation.ask("unmask", 17, requests["unmask"])
     assert set(first["shares"]) == {str(n) for n in NODES}
     assert all(len(share) == shamir.SHARE_BYTES for share in first["shares"].values())  # one of the two
     requests["unmask"]["fates"]["4"] = "dropped"
-    assert "out of turn" in refusal(federation.ask("unmask", 17, requests["unmask"]))
+    assert "out of order" in refusal(federation.ask("unmask", 17, requests["unmask"]))
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"4": "both"}, "either there or gone"),
-        ({"5": "dropped"}, "either there or gone"),
-        ({"17": "dropped"}, "its own numbers"),
+        ({"4": "both"}, "either survived or dropped out"),
+        ({"5": "dropped"}, "either survived or dropped out"),
+        ({"17": "dropped"}, "its own values"),
         ({"4": "dropped", "900": "dropped", str(NODES[0]): "dropped"}, "2 clients are fewer"),
     ],
 )
-def test_unmasking_that_would_open_a_client_is_refused(change, reason):
+def test_unmasking_that_would_reveal_a_client_is_refused(change, reason):
     federation = Federation()
     request = take(federation, "unmask")["unmask"]
-    good = through_the_wire(request)
+    valid = through_the_wire(request)
     request["fates"].update(change)
     assert reason in refusal(federation.ask("unmask", 17, request))
     assert federation.secrets_left(17) == {}
-    assert "out of turn" in refusal(federation.ask("unmask", 17, good))  # no second try
+    assert "out of order" in refusal(federation.ask("unmask", 17, valid))  # no second try
 
 
 def test_the_masks_are_used_once():
-    """Two inputs under one mask would show their difference."""
+    """Two inputs under one mask would reveal their difference."""
     federation = Federation()
     requests = take(federation, "unmask")
-    assert "out of turn" in refusal(federation.ask("masked", 17, requests["masked"]))
+    assert "out of order" in refusal(federation.ask("masked", 17, requests["masked"]))
     assert len(federation.work) == len(NODES)
 
 
-def test_messages_out_of_turn_and_unknown_ones_are_refused():
+def test_messages_out_of_order_and_unknown_ones_are_refused():
     federation = Federation()
     requests = take(federation, "masked")
     assert "no session" in refusal(
         federation.ask("masked", 55, requests["masked"])
     )  # a client that was restarted
     assert "no message 'open'" in refusal(federation.ask("open", 4, requests["masked"]))
-    assert "begun before" in refusal(federation.ask("keys", 17, requests["keys"]))
+    assert "started before" in refusal(federation.ask("keys", 17, requests["keys"]))
     assert "cannot be read" in refusal(federation.ask("keys", 55, RecordDict()))
     low = masking.SessionConfig("t", 2, 24, SHAPES).to_record()
     low["threshold"] = 1
-    assert "single clients" in refusal(federation.ask("keys", 55, RecordDict({"secure": low})))
+    assert "reveal single clients" in refusal(federation.ask("keys", 55, RecordDict({"secure": low})))
     low.update({"threshold": 2, "bits": 63})
-    assert "binary places" in refusal(federation.ask("keys", 55, RecordDict({"secure": low})))
+    assert "fractional bits" in refusal(federation.ask("keys", 55, RecordDict({"secure": low})))
 
 
-# A client that is not right.
+# A faulty client.
 
 
 @pytest.mark.parametrize(
@@ -561,13 +486,13 @@ def test_messages_out_of_turn_and_unknown_ones_are_refused():
         ({"ψ/a": np.ones((3, 2))}, "weight"),
     ],
 )
-def test_a_client_that_has_no_numbers_to_give_is_named(vectors, reason):
-    found = Federation(lambda node: vectors if node == 17 else numbers_of(node)).sum()
-    assert reason in found.dropped[17]
-    assert same(found.sums, plain_sum(set(NODES) - {17}))
+def test_a_client_with_unusable_values_is_named(vectors, reason):
+    result = Federation(lambda node: vectors if node == 17 else values_of(node)).sum()
+    assert reason in result.dropped[17]
+    assert same(result.sums, plain_sum(set(NODES) - {17}))
 
 
-def test_a_fault_in_the_clients_own_work_is_not_hidden():
+def test_an_error_in_the_clients_own_computation_is_not_hidden():
     def broken(_):
         raise KeyError("a bug")
 
@@ -576,7 +501,7 @@ def test_a_fault_in_the_clients_own_work_is_not_hidden():
 
 
 @pytest.mark.parametrize("stage", masking.STAGES)
-def test_an_answer_that_cannot_be_read_drops_its_client(stage):
+def test_an_unreadable_reply_drops_its_client(stage):
     def reply(kind, node, content):
         return (
             RecordDict({"secure": ConfigRecord({"session": "round 1"})})
@@ -584,12 +509,12 @@ def test_an_answer_that_cannot_be_read_drops_its_client(stage):
             else content
         )
 
-    found = Federation(reply=reply).sum()
-    assert f"sent an answer to {stage!r} that cannot be read" in found.dropped[17]
-    assert same(found.sums, plain_sum(found.contributed))
+    result = Federation(reply=reply).sum()
+    assert f"sent a reply to {stage!r} that cannot be read" in result.dropped[17]
+    assert same(result.sums, plain_sum(result.contributed))
 
 
-def test_answers_of_another_session_and_unusable_keys_drop_their_client():
+def test_replies_of_another_session_and_unusable_keys_drop_their_client():
     def reply(kind, node, content):
         if (kind, node) == ("shares", 4):
             content["secure"]["session"] = "round 0"
@@ -597,18 +522,18 @@ def test_answers_of_another_session_and_unusable_keys_drop_their_client():
             content["secure"]["keys"] = bytes(64)
         return content
 
-    found = Federation(reply=reply).sum()
-    assert "another session" in found.dropped[4]
-    assert "not usable" in found.dropped[17]
-    assert same(found.sums, plain_sum(found.contributed))
+    result = Federation(reply=reply).sum()
+    assert "another session" in result.dropped[4]
+    assert "not usable" in result.dropped[17]
+    assert same(result.sums, plain_sum(result.contributed))
 
 
 @pytest.mark.parametrize("lost", [{}, {"masked": {4}}])
-def test_false_shares_are_seen(lost):
+def test_false_shares_are_detected(lost):
     def reply(kind, node, content):
         if (kind, node) == ("unmask", 17):
             content["shares"]["4"] = bytes(33)
         return content
 
-    with pytest.raises(SecureAggregationError, match="mask of client 4 cannot be taken away"):
+    with pytest.raises(SecureAggregationError, match="mask of client 4 cannot be removed"):
         Federation(lost=lost, reply=reply).sum()

@@ -1,6 +1,6 @@
-"""Certificates of a federation: an authority of its own, and what the server shows, which it signs.
+"""X.509 certificates of a federation: its certificate authority, and the server certificate that it signs.
 
-A client that holds the authority's ``ca.crt`` knows whom it talks to, and trusts nobody else.
+A client trusts only the server certificates signed by the authority whose ``ca.crt`` it holds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from ..errors import FitError, InputError, MissingExtraError, UsageError
 from ..files import write_atomically
 
-try:  # it comes with flwr
+try:  # installed with flwr
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -29,52 +29,52 @@ try:  # it comes with flwr
 except ImportError:
     raise MissingExtraError("fit federate", "federated") from None
 
-ALWAYS = ("localhost", "127.0.0.1", "::1")  # the server's own processes come in by these
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")  # the server's own processes connect by these
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 365
-CLOCK = timedelta(minutes=5)  # clocks differ: what is signed now is valid from a little before
+CLOCK_SKEW = timedelta(minutes=5)  # certificates are valid from a little before they are signed
 
 
 class KeysError(FitError):
-    """A certificate or key is missing, damaged, out of date or refused."""
+    """Report a certificate or key that is missing, damaged, expired or refused."""
 
     exit_code = 4
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What people want to know of a certificate."""
+    """The hosts and the validity period of a certificate."""
 
     hosts: tuple[str, ...]
     not_before: datetime
     not_after: datetime
 
     def check(self, path: Path, now: datetime | None = None) -> None:
-        """Refuse a certificate that no client would accept today."""
+        """Raise an error if the certificate is expired or not valid yet."""
         now = now or datetime.now(UTC)
         if now > self.not_after:
             raise KeysError(
                 f"The certificate {path} expired on {self.not_after:%Y-%m-%d %H:%M} UTC.",
-                "Make a new one with: fit federate keys FOLDER --renew",
+                "Create a new one with: fit federate keys FOLDER --renew",
             )
         if now < self.not_before:
             raise KeysError(
                 f"The certificate {path} is valid only from {self.not_before:%Y-%m-%d %H:%M} UTC.",
-                "Is the clock of this machine right?",
+                "Check the clock of this machine.",
             )
 
 
 def make_authority(folder: str | Path, days: int = AUTHORITY_DAYS) -> None:
-    """A key and a certificate that signs itself: the one thing that all of a federation trust."""
-    place = make_folder(folder)
-    if (place / "ca.key").exists() or (place / "ca.crt").exists():
+    """Create the federation's certificate authority: a key and a self-signed certificate."""
+    path = make_folder(folder)
+    if (path / "ca.key").exists() or (path / "ca.crt").exists():
         raise KeysError(
-            f"{place} already has an authority.",
+            f"{path} already has an authority.",
             "Every client trusts it; start a new federation in another folder.",
         )
     key = ec.generate_private_key(ec.SECP384R1())
     now = datetime.now(UTC)
-    # The number in the name keeps two federations' authorities apart.
+    # The number in the name distinguishes the authorities of two federations.
     number = x509.random_serial_number() % 10**8
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"filmtransfer federation {number:08d}")])
     certificate = (
@@ -83,15 +83,15 @@ def make_authority(folder: str | Path, days: int = AUTHORITY_DAYS) -> None:
         .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCK)
+        .not_valid_before(now - CLOCK_SKEW)
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(sign_certificates=True), critical=True)
+        .add_extension(_key_usage(sign_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA384())
     )
-    write_atomically(place / "ca.key", _pem(key), private=True)
-    write_atomically(place / "ca.crt", _certificate_pem(certificate))
+    write_atomically(path / "ca.key", _pem(key), private=True)
+    write_atomically(path / "ca.crt", _certificate_pem(certificate))
 
 
 def make_server_certificate(
@@ -102,16 +102,16 @@ def make_server_certificate(
     not_before: datetime | None = None,
     not_after: datetime | None = None,
 ) -> Certificate:
-    """A new key and certificate for the server, for these names and addresses and this machine's own."""
-    place = Path(folder)
+    """Create the server's key and a certificate for these host names and addresses and for localhost."""
+    path = Path(folder)
     if days < 1:
         raise UsageError(f"A certificate cannot be valid for {days} days.", "Give at least 1.")
-    authority = load_certificate(place / "ca.crt")
-    signer = load_private(place / "ca.key")
+    authority = load_certificate(path / "ca.crt")
+    signer = load_private_key(path / "ca.key")
     key = ec.generate_private_key(ec.SECP384R1())
     now = datetime.now(UTC)
-    names = tuple(dict.fromkeys((*hosts, *ALWAYS)))
-    begin = not_before or now - CLOCK
+    names = tuple(dict.fromkeys((*hosts, *LOCAL_HOSTS)))
+    start = not_before or now - CLOCK_SKEW
     end = not_after or min(now + timedelta(days=days), authority.not_valid_after_utc)
     certificate = (
         x509.CertificateBuilder()
@@ -119,10 +119,10 @@ def make_server_certificate(
         .issuer_name(authority.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(begin)
+        .not_valid_before(start)
         .not_valid_after(end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(sign_certificates=False), critical=True)
+        .add_extension(_key_usage(sign_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(
             x509.SubjectAlternativeName([alternative_name(host) for host in names]), critical=False
@@ -133,12 +133,13 @@ def make_server_certificate(
         )
         .sign(signer, hashes.SHA384())
     )
-    write_atomically(place / "server.key", _pem(key), private=True)
-    write_atomically(place / "server.crt", _certificate_pem(certificate))
-    return Certificate(names, begin, end)
+    write_atomically(path / "server.key", _pem(key), private=True)
+    write_atomically(path / "server.crt", _certificate_pem(certificate))
+    return Certificate(names, start, end)
 
 
 def read_certificate(path: str | Path) -> Certificate:
+    """Read the hosts and the validity period of a certificate file."""
     certificate = load_certificate(Path(path))
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -154,7 +155,7 @@ def read_certificate(path: str | Path) -> Certificate:
     return Certificate(hosts, certificate.not_valid_before_utc, certificate.not_valid_after_utc)
 
 
-def _usage(sign_certificates: bool) -> x509.KeyUsage:
+def _key_usage(sign_certificates: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=not sign_certificates,
         content_commitment=False,
@@ -169,50 +170,59 @@ def _usage(sign_certificates: bool) -> x509.KeyUsage:
 
 
 def alternative_name(host: str) -> x509.GeneralName:
+    """Return a host name or IP address as a subject alternative name."""
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         pass
     if not re.fullmatch(r"(\*\.)?[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9-]+)*\.?", host):
         raise UsageError(
-            f"{host!r} is not the name of a machine.",
-            "Give a name or an address, without a port or https://.",
+            f"{host!r} is not a host name.",
+            "Give a host name or an address, without a port or https://.",
         )
     return x509.DNSName(host)
 
 
 def make_folder(path: str | Path) -> Path:
-    place = Path(path)
+    """Create a folder that only its owner can read."""
+    folder = Path(path)
     try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{place} cannot be made ({error.strerror}).", "Choose another folder.") from None
-    return place
+        raise InputError(
+            f"{folder} cannot be created ({error.strerror}).", "Choose another folder."
+        ) from None
+    return folder
 
 
 def read_file(path: Path) -> bytes:
+    """Read a key or certificate file."""
     try:
         return path.read_bytes()
     except OSError as error:
         raise KeysError(
-            f"{path} cannot be read ({error.strerror}).", "Make keys with: fit federate keys FOLDER"
+            f"{path} cannot be read ({error.strerror}).", "Create keys with: fit federate keys FOLDER"
         ) from None
 
 
 def load_certificate(path: Path) -> x509.Certificate:
+    """Load a certificate in PEM format."""
     try:
         return x509.load_pem_x509_certificate(read_file(path))
     except ValueError:
-        raise KeysError(f"{path} is not a certificate.", "Make one with: fit federate keys FOLDER") from None
+        raise KeysError(
+            f"{path} is not a certificate.", "Create one with: fit federate keys FOLDER"
+        ) from None
 
 
-def load_private(path: Path) -> ec.EllipticCurvePrivateKey:
+def load_private_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """Load a private elliptic-curve key in PEM format."""
     try:
         key = load_pem_private_key(read_file(path), password=None)
     except (ValueError, TypeError):
         key = None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise KeysError(f"{path} is not a private key.", "Make one with: fit federate keys FOLDER")
+        raise KeysError(f"{path} is not a private key.", "Create one with: fit federate keys FOLDER")
     return key
 
 

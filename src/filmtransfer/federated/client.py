@@ -30,7 +30,7 @@ from ..training.finetune.episodic import finetune
 from . import messages
 from .compression import decode, encode
 from .global_classifier import describe
-from .masking import answer as answer_securely
+from .masking import handle_message
 from .parameters import layout_of, read, write
 from .plan import Plan
 from .privacy import clip
@@ -90,7 +90,7 @@ class Client:
             return messages.reply(self.name, saved=self.keep(plan))
         if kind.startswith(messages.SECURE):
             stage = kind.removeprefix(messages.SECURE)
-            made = answer_securely(stage, content, memory, self.compute, node)
+            made = handle_message(stage, content, memory, self.compute, node)
             made["about"] = messages.reply(self.name)["about"]
             return made
         raise InputError(f"{self.name} does not know what to do with {kind}.", "Is it of an older version?")
@@ -169,7 +169,7 @@ class Client:
         step = read(self.model).astype(np.float64) - sent
         if plan.privacy is None:
             return {"psi": count * step, "weight": np.array([float(count)])}
-        return {"psi": clip({"psi": step}, plan.privacy.clip)[0]["psi"], "weight": np.ones(1)}
+        return {"psi": clip(step, plan.privacy.clip)[0], "weight": np.ones(1)}
 
     # Classifying
 

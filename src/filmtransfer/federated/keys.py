@@ -1,12 +1,12 @@
-"""Keys of a federation: an authority of its own, a certificate for the server, a key pair for every client.
+"""Keys of a federation: a certificate authority, a server certificate and a key pair for every client.
 
-The authority signs the server's certificate, so a client that holds ``ca.crt`` knows whom it talks to. A client
-signs each of its requests with its own key, and the server lets in those whose public half lies in ``nodes/``.
+The authority signs the server's certificate, so a client that holds ``ca.crt`` can authenticate the server. A client
+signs each of its requests with its own key, and the server accepts the clients whose public keys are in ``nodes/``.
 
-    ca.crt ca.key                      the authority; ca.key is needed only to make certificates
-    server.crt server.key              what the server shows
-    nodes/anna.pub                     who may take part
-    clients/anna/ca.crt, node.key      what anna gets, and nobody else
+    ca.crt ca.key                      the authority; ca.key is needed only to sign certificates
+    server.crt server.key              the server's certificate and private key
+    nodes/anna.pub                     the public keys of the clients that may take part
+    clients/anna/ca.crt, node.key      the files to give to anna, and to nobody else
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from ..errors import MissingExtraError, UsageError
 from ..files import write_atomically
 
-try:  # it comes with flwr
+try:  # installed with flwr
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import (
@@ -40,7 +40,7 @@ from .certificates import (
     KeysError,
     alternative_name,
     load_certificate,
-    load_private,
+    load_private_key,
     make_authority,
     make_folder,
     make_server_certificate,
@@ -53,7 +53,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class CreatedKeys:
-    """What one call of :func:`make_keys` changed."""
+    """What one call of :func:`make_keys` created."""
 
     authority: bool
     server: bool
@@ -69,63 +69,63 @@ def make_keys(
     renew: bool = False,
     force: bool = False,
 ) -> CreatedKeys:
-    """Make what is missing; run again it adds clients, and with ``renew`` a new server certificate.
+    """Create the keys that are missing; ``renew`` replaces the server's certificate.
 
-    The authority is made once and never replaced: every client would have to get the new one.
+    The authority is created once and never replaced: every client would need the new one.
     """
-    place = Path(folder)
+    path = Path(folder)
     for name in clients:
         check_name(name)
     for host in hosts:
         alternative_name(host)
-    taken = [name for name in clients if _client_exists(place, name)]
-    if taken and not force:
+    existing = [name for name in clients if _client_exists(path, name)]
+    if existing and not force:
         raise KeysError(
-            f"{', '.join(taken)} already {'has a key' if len(taken) == 1 else 'have keys'} in {place}.",
-            "Leave them out, or make new ones with --force: the server then refuses the old ones.",
+            f"{', '.join(existing)} already {'has a key' if len(existing) == 1 else 'have keys'} in {path}.",
+            "Omit them, or replace their keys with --force: the server then refuses the old ones.",
         )
-    new_authority = not (place / "ca.crt").exists()
+    new_authority = not (path / "ca.crt").exists()
     if new_authority:
-        make_authority(place)
-    new_server = not (place / "server.crt").exists() or renew
-    before = () if not (place / "server.crt").exists() else read_certificate(place / "server.crt").hosts
-    lacking = [host for host in hosts if host not in before]
-    if before and lacking and not renew:
+        make_authority(path)
+    new_server = not (path / "server.crt").exists() or renew
+    hosts_before = () if not (path / "server.crt").exists() else read_certificate(path / "server.crt").hosts
+    missing = [host for host in hosts if host not in hosts_before]
+    if hosts_before and missing and not renew:
         raise KeysError(
-            f"The certificate of the server is not for {', '.join(lacking)}.",
-            "Add --renew to make a new one that is; the clients need nothing new.",
+            f"The certificate of the server is not for {', '.join(missing)}.",
+            "Add --renew to create one that is; the clients need nothing new.",
         )
     if new_server:
-        make_server_certificate(place, (*before, *hosts), days=SERVER_DAYS if days is None else days)
+        make_server_certificate(path, (*hosts_before, *hosts), days=SERVER_DAYS if days is None else days)
     for name in clients:
-        make_client_key(place, name, force=force)
+        make_client_key(path, name, force=force)
     return CreatedKeys(new_authority, new_server, tuple(clients))
 
 
 def make_client_key(folder: str | Path, name: str, *, force: bool = False) -> Path:
-    """A key pair for a client; returns the folder to hand to it."""
-    place = Path(folder)
+    """Create a key pair for a client and return the folder to give to it."""
+    path = Path(folder)
     check_name(name)
-    if _client_exists(place, name) and not force:
+    if _client_exists(path, name) and not force:
         raise KeysError(
-            f"{name} already has a key in {place}.",
-            "Make a new one with --force: the server then refuses the old one.",
+            f"{name} already has a key in {path}.",
+            "Create a new one with --force: the server then refuses the old one.",
         )
     key = ec.generate_private_key(ec.SECP384R1())
-    parcel = make_folder(make_folder(place / "clients") / name)
-    make_folder(place / "nodes")
-    # The format that flwr reads: OpenSSH, without a password.
+    client_folder = make_folder(make_folder(path / "clients") / name)
+    make_folder(path / "nodes")
+    # flwr reads OpenSSH keys without a password.
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    write_atomically(parcel / "ca.crt", read_file(place / "ca.crt"))
-    write_atomically(parcel / "node.key", private, private=True)
-    write_atomically(place / "nodes" / f"{name}.pub", public + f" {name}\n".encode())
-    return parcel
+    write_atomically(client_folder / "ca.crt", read_file(path / "ca.crt"))
+    write_atomically(client_folder / "node.key", private, private=True)
+    write_atomically(path / "nodes" / f"{name}.pub", public + f" {name}\n".encode())
+    return client_folder
 
 
 def public_keys(folder: str | Path) -> dict[str, bytes]:
-    """Who may take part: name → public key, as flwr's server wants it."""
-    found: dict[str, bytes] = {}
+    """Return the public key of each client that may take part, by name, in the format of flwr's server."""
+    keys: dict[str, bytes] = {}
     for file in sorted((Path(folder) / "nodes").glob("*.pub")):
         check_name(file.stem)
         try:
@@ -135,49 +135,48 @@ def public_keys(folder: str | Path) -> dict[str, bytes]:
         if not isinstance(key, ec.EllipticCurvePublicKey):
             raise KeysError(
                 f"{file} is not a public key on a NIST curve.",
-                "Make it with: fit federate keys FOLDER --client NAME",
+                "Create it with: fit federate keys FOLDER --client NAME",
             )
-        found[file.stem] = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    twins = len(found) - len(set(found.values()))
-    if twins:
+        keys[file.stem] = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    if len(set(keys.values())) < len(keys):
         raise KeysError(
             f"{Path(folder) / 'nodes'} holds the same key under two names.", "Give every client its own key."
         )
-    return found
+    return keys
 
 
 def check_server_keys(folder: str | Path) -> Certificate:
-    """All that a server needs is there, belongs together and is valid today."""
-    place = Path(folder)
-    if not place.is_dir():
+    """Check that the server's keys and certificates exist, match and are valid now."""
+    path = Path(folder)
+    if not path.is_dir():
         raise KeysError(
-            f"There is no folder {place} with keys.",
-            f"Make them with: fit federate keys {place} --client NAME",
+            f"There is no folder {path} with keys.",
+            f"Create them with: fit federate keys {path} --client NAME",
         )
     for file in ("ca.crt", "server.crt", "server.key"):
-        if not (place / file).is_file():
-            raise KeysError(f"{place} has no {file}.", f"Make it with: fit federate keys {place}")
-    read_certificate(place / "ca.crt").check(place / "ca.crt")
-    certificate = load_certificate(place / "server.crt")
-    found = read_certificate(place / "server.crt")
-    found.check(place / "server.crt")
-    if load_private(place / "server.key").public_key() != certificate.public_key():
+        if not (path / file).is_file():
+            raise KeysError(f"{path} has no {file}.", f"Create it with: fit federate keys {path}")
+    read_certificate(path / "ca.crt").check(path / "ca.crt")
+    loaded = load_certificate(path / "server.crt")
+    certificate = read_certificate(path / "server.crt")
+    certificate.check(path / "server.crt")
+    if load_private_key(path / "server.key").public_key() != loaded.public_key():
         raise KeysError(
-            f"{place / 'server.key'} does not belong to server.crt.",
-            f"Make both new with: fit federate keys {place} --renew",
+            f"{path / 'server.key'} does not belong to server.crt.",
+            f"Replace both with: fit federate keys {path} --renew",
         )
     try:
-        certificate.verify_directly_issued_by(load_certificate(place / "ca.crt"))
+        loaded.verify_directly_issued_by(load_certificate(path / "ca.crt"))
     except (ValueError, TypeError, InvalidSignature):
         raise KeysError(
-            f"{place / 'server.crt'} is not signed by {place / 'ca.crt'}.",
-            f"Make a new one with: fit federate keys {place} --renew",
+            f"{path / 'server.crt'} is not signed by {path / 'ca.crt'}.",
+            f"Create a new one with: fit federate keys {path} --renew",
         ) from None
-    return found
+    return certificate
 
 
 def check_client_keys(authority: str | Path, key: str | Path) -> None:
-    """The two files that a client needs can be read, and the key is the client's own."""
+    """Check that a client's two files can be read and that its private key is private."""
     read_certificate(authority).check(Path(authority))
     path = Path(key)
     try:
@@ -187,15 +186,16 @@ def check_client_keys(authority: str | Path, key: str | Path) -> None:
     if not isinstance(loaded, ec.EllipticCurvePrivateKey):
         raise KeysError(
             f"{path} is not a private key of a client.",
-            "It is the file node.key that 'fit federate keys --client NAME' made for this client.",
+            "Use the file node.key that 'fit federate keys --client NAME' created for this client.",
         )
     if os.name == "posix" and path.stat().st_mode & 0o077:
         raise KeysError(
-            f"Others on this machine can read the private key {path}.", f"Forbid it: chmod 600 {path}"
+            f"Other users of this machine can read the private key {path}.", f"Run: chmod 600 {path}"
         )
 
 
 def check_name(name: str) -> None:
+    """Raise an error if a client's name is not a plain file name."""
     if not NAME.fullmatch(name):
         raise UsageError(
             f"A client cannot be called {name!r}.",
@@ -203,5 +203,5 @@ def check_name(name: str) -> None:
         )
 
 
-def _client_exists(place: Path, name: str) -> bool:
-    return (place / "nodes" / f"{name}.pub").exists() or (place / "clients" / name / "node.key").exists()
+def _client_exists(path: Path, name: str) -> bool:
+    return (path / "nodes" / f"{name}.pub").exists() or (path / "clients" / name / "node.key").exists()

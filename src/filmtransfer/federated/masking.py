@@ -1,22 +1,23 @@
-"""Secure aggregation, the client's part: the server learns a sum and no one's numbers.
+"""The client's part of secure aggregation: the server learns a sum, not the values of single clients.
 
-The protocol is that of Bonawitz et al. (2017), four messages long:
+The protocol is that of Bonawitz et al. (2017). It has four stages, one message to each client per stage:
 
-1. ``keys``: the client makes two key pairs and shows their public halves: one to encrypt, one for masks;
-2. ``shares``: it is told everybody's keys, and splits two secrets of its own among them, encrypted: its mask key
-   and the seed of a mask of its own;
-3. ``masked``: it does the work and answers with its numbers + its own mask ± a mask for each pair of clients;
-   those of a pair cancel in the sum;
-4. ``unmask``: it is told who answered and who did not, and hands out its share of the own mask of each who did,
-   or of the mask key of each who did not. Never both of the same client: together they would open its numbers.
+1. ``keys``: the client generates two key pairs, one for encryption and one for masks, and sends their public keys;
+2. ``shares``: it receives the public keys of all clients, and splits two secrets among them, encrypted: its private
+   mask key and the seed of its own mask;
+3. ``masked``: it computes its values and sends values + its own mask ± one mask for each pair of clients; the masks
+   of a pair cancel in the sum;
+4. ``unmask``: it receives the list of clients that answered and that dropped out, and reveals its share of the mask
+   seed of each survivor or of the mask key of each dropout, never both for the same client: together they would
+   reveal that client's values.
 
-Each message may be handled by a new process, so what is to be remembered lies in ``state``, one record, of one
-session: keys and seed are forgotten once the numbers are masked, the shares once they are handed out, and
-whatever is left of a broken session when the next one begins. The client refuses, and forgets, when the server
-leaves the protocol: fewer clients than the threshold, a threshold not above half of them, its own key missing
-or changed, a message out of turn or a second time.
+Each message may be handled by a new process, so the session is stored in ``state`` as one record: keys and seed are
+deleted once the values are masked, the shares once they are revealed, and the rest of an interrupted session when the
+next one starts. The client refuses, and deletes its secrets, when the server deviates from the protocol: fewer clients
+than the threshold, a threshold that is not above half of them, the client's own key missing or changed, a message out
+of order or sent twice.
 
-What the numbers are protected against is said in ``secure_aggregation.py``.
+``secure_aggregation.py`` describes which attacks this protects against.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,86 +41,93 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from ..errors import FitError
 from . import shamir
-from .fixed_point import MOST_BITS, Shapes, Words, encode, size
+from .fixed_point import MAX_FRACTIONAL_BITS, IntegerArray, Shapes, to_fixed_point, total_size
 
 STAGES = ("keys", "shares", "masked", "unmask")
-RECORD = "secure"  # of every message: its session
-WORK = "work."  # before the names of the records that the client's own work needs
-STATE = "secure/"  # before the session's name, in the client's state
-LEAST = 2  # clients of a sum: that of one is no secret
+RECORD = "secure"  # the record of every message that names its session
+WORK = "work."  # prefix of the records that the client's own computation needs
+STATE = "secure/"  # prefix of the session's name in the client's state
+MIN_CLIENTS = 2  # of a sum: the sum over one client would be its values
 SURVIVED, DROPPED = "survived", "dropped"
 KEY_BYTES = 32
 NONCE_BYTES = 12
 
 
 class ProtocolError(FitError):
-    """A client does not go on: the server asked for something that is not in the protocol."""
+    """Report a request that is not part of the protocol; the client ends the session."""
 
 
 @dataclass(frozen=True)
 class SessionConfig:
-    """What a session is about; every client sees the same, or their masks do not cancel."""
+    """The parameters of a session. They must be the same for every client, or the masks do not cancel."""
 
     session: str
-    threshold: int  # clients that have to stay to the end, and whose shares open a secret
-    bits: int  # binary places
+    threshold: int  # clients that must stay to the end, and whose shares reveal a secret
+    bits: int  # fractional bits of the fixed-point encoding
     shapes: Shapes
 
     def __post_init__(self) -> None:
         if not self.session:
             raise ProtocolError("A session needs a name.")
-        if self.threshold < LEAST:
+        if self.threshold < MIN_CLIENTS:
             raise ProtocolError(
-                f"A threshold of {self.threshold} would show single clients.", f"Use {LEAST} or more."
+                f"A threshold of {self.threshold} would reveal single clients.",
+                f"Use at least {MIN_CLIENTS}.",
             )
-        if not 0 <= self.bits <= MOST_BITS:
-            raise ProtocolError(f"{self.bits} binary places are not possible.", f"Use 0 to {MOST_BITS}.")
+        if not 0 <= self.bits <= MAX_FRACTIONAL_BITS:
+            raise ProtocolError(
+                f"{self.bits} fractional bits are not possible.", f"Use 0 to {MAX_FRACTIONAL_BITS}."
+            )
 
     def to_record(self) -> ConfigRecord:
+        """Return the parameters as a record of a message."""
         shapes = json.dumps({name: list(shape) for name, shape in self.shapes.items()}, sort_keys=True)
         return ConfigRecord(
             {"session": self.session, "threshold": self.threshold, "bits": self.bits, "shapes": shapes}
         )
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> SessionConfig:
-        shapes = {name: tuple(map(int, shape)) for name, shape in json.loads(record["shapes"]).items()}
-        return cls(str(record["session"]), int(record["threshold"]), int(record["bits"]), shapes)
+    def from_record(cls, record: Mapping[str, object]) -> SessionConfig:
+        """Read the parameters from a record of a message."""
+        shapes = {name: tuple(map(int, shape)) for name, shape in json.loads(str(record["shapes"])).items()}
+        return cls(str(record["session"]), as_int(record["threshold"]), as_int(record["bits"]), shapes)
 
     def binding(self, keys: Mapping[int, bytes]) -> bytes:
-        """A digest of the session and of everybody's keys; all that is encrypted or derived is bound to it."""
-        said = {str(node): key.hex() for node, key in keys.items()}
-        text = json.dumps([dict(self.to_record()), said], sort_keys=True)
+        """Return a digest of the session and all public keys; all derived keys and ciphertexts depend on it."""
+        public = {str(node): key.hex() for node, key in keys.items()}
+        text = json.dumps([dict(self.to_record()), public], sort_keys=True)
         return hashlib.sha256(text.encode()).digest()
 
 
 @dataclass(frozen=True)
-class Session:
-    """What a client remembers between two messages."""
+class ClientSession:
+    """What a client stores between two messages."""
 
-    asked: SessionConfig
-    stage: str  # the last that was answered; "ended" when nothing is left to be told
+    config: SessionConfig
+    stage: str  # the last one completed; "ended" once all secrets are deleted
     encryption: bytes = b""  # private key
     mask: bytes = b""  # private key
     seed: bytes = b""  # of the client's own mask
-    keys: Mapping[int, bytes] = field(default_factory=dict)  # everybody's public ones
-    held: Mapping[int, bytes] = field(default_factory=dict)  # this client's shares of everybody's secrets
+    keys: Mapping[int, bytes] = field(default_factory=dict)  # public keys of all clients
+    held: Mapping[int, bytes] = field(default_factory=dict)  # this client's shares of all clients' secrets
 
-    def ended(self) -> Session:
-        """The same session with all secrets forgotten."""
-        return Session(self.asked, "ended")
+    def ended(self) -> ClientSession:
+        """Return the same session without its secrets."""
+        return ClientSession(self.config, "ended")
 
     def to_record(self) -> ConfigRecord:
+        """Return the session as a record of the client's state."""
         secret = {"encryption": self.encryption, "mask": self.mask, "seed": self.seed}
         keys = {f"keys/{node}": key for node, key in self.keys.items()}
         held = {f"held/{node}": share for node, share in self.held.items()}
-        return ConfigRecord({**self.asked.to_record(), "stage": self.stage, **secret, **keys, **held})
+        return ConfigRecord({**self.config.to_record(), "stage": self.stage, **secret, **keys, **held})
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Session:
-        encryption, mask, seed = (bytes(record[name]) for name in ("encryption", "mask", "seed"))
+    def from_record(cls, record: Mapping[str, object]) -> ClientSession:
+        """Read the session from a record of the client's state."""
+        encryption, mask, seed = (as_bytes(record[name]) for name in ("encryption", "mask", "seed"))
         keys, held = (
-            {int(k.removeprefix(p)): bytes(v) for k, v in record.items() if k.startswith(p)}
+            {int(k.removeprefix(p)): as_bytes(v) for k, v in record.items() if k.startswith(p)}
             for p in ("keys/", "held/")
         )
         return cls(
@@ -131,105 +138,120 @@ class Session:
 Compute = Callable[[RecordDict], Mapping[str, npt.ArrayLike]]
 
 
-def answer(kind: str, content: RecordDict, state: RecordDict, compute: Compute, node: int) -> RecordDict:
-    """Answer one message of the protocol; ``state`` is changed, ``compute(work)`` gives what is to be summed.
+def handle_message(
+    stage: str, content: RecordDict, state: RecordDict, compute: Compute, node: int
+) -> RecordDict:
+    """Return the reply to a message of the protocol; ``compute(work)`` returns the arrays to be summed.
 
-    A refusal is an answer too, so that the server can name its reason; it ends the session on this client.
+    ``state`` is updated in place. A refusal is a reply as well, so that the server can report its reason; it ends the
+    session on this client.
     """
     name = "?"
     try:
-        with _reading(kind):
+        with _reading(stage):
             name = str(content.config_records[RECORD]["session"])
-        session, reply = _step(kind, name, content, state, compute, node)
+        session, reply = _handle_stage(stage, name, content, state, compute, node)
     except FitError as error:
-        if (found := _find(state, name)) is not None:
-            state[STATE + name] = found.ended().to_record()
+        if (broken := _load_session(state, name)) is not None:
+            state[STATE + name] = broken.ended().to_record()
         return RecordDict({RECORD: ConfigRecord({"session": name, "refused": str(error)})})
     for other in [key for key in state if key.startswith(STATE) and key != STATE + name]:
-        del state[other]  # a server runs one session at a time: what is left of others was broken off
+        del state[other]  # a server runs one session at a time: other sessions were interrupted
     state[STATE + name] = session.to_record()
     reply[RECORD] = ConfigRecord({**reply.config_records.get(RECORD, {}), "session": name})
     return reply
 
 
-def _step(
-    kind: str, name: str, content: RecordDict, state: RecordDict, compute: Compute, node: int
-) -> tuple[Session, RecordDict]:
-    session = _find(state, name)
-    if kind == "keys":
+def _handle_stage(
+    stage: str, name: str, content: RecordDict, state: RecordDict, compute: Compute, node: int
+) -> tuple[ClientSession, RecordDict]:
+    session = _load_session(state, name)
+    if stage == "keys":
         if session is not None:
-            raise ProtocolError(f"The session {name!r} was begun before.", "Give each a name of its own.")
-        with _reading(kind):
-            asked = SessionConfig.from_record(content.config_records[RECORD])
-        return make_keys(asked)
-    if kind not in STAGES:
-        raise ProtocolError(f"There is no message {kind!r} in the protocol.")
+            raise ProtocolError(
+                f"The session {name!r} was started before.", "Use a new name for each session."
+            )
+        with _reading(stage):
+            config = SessionConfig.from_record(content.config_records[RECORD])
+        return generate_keys(config)
+    if stage not in STAGES:
+        raise ProtocolError(f"There is no message {stage!r} in the protocol.")
     if session is None:
         raise ProtocolError(
-            f"There is no session {name!r} here.", "This client did not take part, or was started anew."
+            f"There is no session {name!r} here.", "This client did not take part, or it was restarted."
         )
-    if session.stage != STAGES[STAGES.index(kind) - 1]:
+    if session.stage != STAGES[STAGES.index(stage) - 1]:
         raise ProtocolError(
-            f"The message {kind!r} comes out of turn: the session {name!r} is at {session.stage!r}."
+            f"The message {stage!r} is out of order: the session {name!r} is at {session.stage!r}."
         )
-    if kind == "shares":
-        with _reading(kind):
+    if stage == "shares":
+        with _reading(stage):
             keys = {int(peer): as_bytes(key) for peer, key in content.config_records["keys"].items()}
         return share_secrets(session, keys, node)
-    if kind == "masked":
-        with _reading(kind):
-            letters = {
-                int(peer): as_bytes(sealed) for peer, sealed in content.config_records["shares"].items()
-            }
+    if stage == "masked":
+        with _reading(stage):
+            shares = {int(peer): as_bytes(share) for peer, share in content.config_records["shares"].items()}
         work = RecordDict({key.removeprefix(WORK): content[key] for key in content if key.startswith(WORK)})
-        return mask_numbers(session, letters, lambda: compute(work), node)
-    with _reading(kind):
+        return mask_values(session, shares, lambda: compute(work), node)
+    with _reading(stage):
         fates = {int(peer): str(fate) for peer, fate in content.config_records["fates"].items()}
-    return hand_out(session, fates, node)
+    return reveal_shares(session, fates, node)
 
 
-def _find(state: RecordDict, name: str) -> Session | None:
+def _load_session(state: RecordDict, name: str) -> ClientSession | None:
     record = state.config_records.get(STATE + name)
-    return None if record is None else Session.from_record(record)
+    return None if record is None else ClientSession.from_record(record)
 
 
 @contextmanager
-def _reading(kind: str) -> Iterator[None]:
-    """A message without its parts is refused like one with false parts; the client's own work is not in here."""
+def _reading(stage: str) -> Iterator[None]:
+    """Refuse a message with missing or malformed parts; errors of the client's own computation are not caught here."""
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:
         raise ProtocolError(
-            f"The message {kind!r} cannot be read ({type(error).__name__}: {error})."
+            f"The message {stage!r} cannot be read ({type(error).__name__}: {error})."
         ) from error
 
 
 def as_bytes(value: object) -> bytes:
+    """Return the value if it is bytes, and raise a TypeError otherwise."""
     if not isinstance(value, bytes):
         raise TypeError("bytes were expected")
     return value
 
 
-# The four steps.
+def as_int(value: object) -> int:
+    """Return the value if it is an integer, and raise a TypeError otherwise."""
+    if not isinstance(value, int):
+        raise TypeError("an integer was expected")
+    return value
 
 
-def make_keys(asked: SessionConfig) -> tuple[Session, RecordDict]:
+# The four stages.
+
+
+def generate_keys(config: SessionConfig) -> tuple[ClientSession, RecordDict]:
+    """Stage ``keys``: generate both key pairs and the seed of the client's own mask."""
     encryption, mask = (X25519PrivateKey.generate().private_bytes_raw() for _ in range(2))
-    session = Session(asked, "keys", encryption, mask, secrets.token_bytes(shamir.SECRET_BYTES))
-    return session, RecordDict({RECORD: ConfigRecord({"keys": public_keys(encryption, mask)})})
+    session = ClientSession(config, "keys", encryption, mask, secrets.token_bytes(shamir.SECRET_BYTES))
+    return session, RecordDict({RECORD: ConfigRecord({"keys": derive_public_keys(encryption, mask)})})
 
 
-def share_secrets(session: Session, keys: Mapping[int, bytes], node: int) -> tuple[Session, RecordDict]:
-    threshold = session.asked.threshold
+def share_secrets(
+    session: ClientSession, keys: Mapping[int, bytes], node: int
+) -> tuple[ClientSession, RecordDict]:
+    """Stage ``shares``: split the mask key and the seed among all clients, encrypted for each of them."""
+    threshold = session.config.threshold
     if len(keys) < threshold:
         raise ProtocolError(f"{len(keys)} clients are fewer than the threshold of {threshold}.")
     if 2 * threshold <= len(keys):
         raise ProtocolError(f"A threshold of {threshold} is not above half of {len(keys)} clients.")
-    if keys.get(node) != public_keys(session.encryption, session.mask):
+    if keys.get(node) != derive_public_keys(session.encryption, session.mask):
         raise ProtocolError("This client's own keys are missing from the list, or changed.")
     if len(set(keys.values())) < len(keys) or {len(key) for key in keys.values()} != {2 * KEY_BYTES}:
         raise ProtocolError("The list has keys twice, or of a wrong length.")
-    binding = session.asked.binding(keys)
+    binding = session.config.binding(keys)
     nodes = sorted(keys)
     shares = [
         a + b
@@ -245,7 +267,8 @@ def share_secrets(session: Session, keys: Mapping[int, bytes], node: int) -> tup
             continue
         nonce = secrets.token_bytes(NONCE_BYTES)
         cipher = _cipher(session, keys[peer], binding)
-        encrypted[str(peer)] = nonce + cipher.encrypt(nonce, share, _label(session, node, peer, binding))
+        data = _associated_data(session, node, peer, binding)
+        encrypted[str(peer)] = nonce + cipher.encrypt(nonce, share, data)
     reply = RecordDict(
         {RECORD: ConfigRecord({"commitment": commitment(session.seed, binding)}), "shares": encrypted}
     )
@@ -253,45 +276,48 @@ def share_secrets(session: Session, keys: Mapping[int, bytes], node: int) -> tup
     return replace(session, stage="shares", keys=dict(keys), held=held), reply
 
 
-def mask_numbers(
-    session: Session,
+def mask_values(
+    session: ClientSession,
     encrypted: Mapping[int, bytes],
     compute: Callable[[], Mapping[str, npt.ArrayLike]],
     node: int,
-) -> tuple[Session, RecordDict]:
-    asked, keys = session.asked, session.keys
+) -> tuple[ClientSession, RecordDict]:
+    """Stage ``masked``: compute the values and add the client's own mask and those of its pairs."""
+    config, keys = session.config, session.keys
     if node in encrypted or not encrypted.keys() <= keys.keys():
         raise ProtocolError("The shares come from clients that are not in the list of keys.")
-    if len(encrypted) + 1 < asked.threshold:
+    if len(encrypted) + 1 < config.threshold:
         raise ProtocolError(
-            f"{len(encrypted) + 1} clients are fewer than the threshold of {asked.threshold}."
+            f"{len(encrypted) + 1} clients are fewer than the threshold of {config.threshold}."
         )
-    binding = asked.binding(keys)
+    binding = config.binding(keys)
     held = dict(session.held)
-    for peer, sealed in encrypted.items():
-        held[peer] = _open(session, peer, node, sealed, binding)
-    words = encode(compute(), asked.shapes, asked.bits, len(keys))
-    words += keystream(session.seed, len(words))
+    for peer, ciphertext in encrypted.items():
+        held[peer] = _decrypt_share(session, peer, node, ciphertext, binding)
+    values = to_fixed_point(compute(), config.shapes, config.bits, len(keys))
+    values += keystream(session.seed, len(values))
     for peer in encrypted:
-        stream = keystream(pair_seed(session.mask, keys[peer], binding), len(words))
+        mask = keystream(pair_seed(session.mask, keys[peer], binding), len(values))
         if node < peer:
-            words += stream
+            values += mask
         else:
-            words -= stream
+            values -= mask
     kept = replace(session, stage="masked", encryption=b"", mask=b"", seed=b"", keys={}, held=held)
-    return kept, RecordDict({"masked": ArrayRecord({"masked": Array(words)})})
+    return kept, RecordDict({"masked": ArrayRecord({"masked": Array(values)})})
 
 
-def hand_out(session: Session, fates: Mapping[int, str], node: int) -> tuple[Session, RecordDict]:
-    """The end of the session: a client's fate is one of two, so that one of its two secrets is opened at most."""
+def reveal_shares(
+    session: ClientSession, fates: Mapping[int, str], node: int
+) -> tuple[ClientSession, RecordDict]:
+    """Stage ``unmask``: reveal one share per client, of its seed or of its mask key, and end the session."""
     survived = [peer for peer, fate in fates.items() if fate == SURVIVED]
     if fates.keys() != session.held.keys() or set(fates.values()) - {SURVIVED, DROPPED}:
-        raise ProtocolError("Not every client of the session is either there or gone.")
+        raise ProtocolError("Not every client of the session has either survived or dropped out.")
     if node not in survived:
-        raise ProtocolError("This client is asked to open its own numbers as if it had not sent them.")
-    if len(survived) < session.asked.threshold:
+        raise ProtocolError("This client is asked to reveal its own values as if it had not sent them.")
+    if len(survived) < session.config.threshold:
         raise ProtocolError(
-            f"{len(survived)} clients are fewer than the threshold of {session.asked.threshold}."
+            f"{len(survived)} clients are fewer than the threshold of {session.config.threshold}."
         )
     shares = ConfigRecord()
     for peer, fate in fates.items():
@@ -300,41 +326,41 @@ def hand_out(session: Session, fates: Mapping[int, str], node: int) -> tuple[Ses
     return session.ended(), RecordDict({"shares": shares})
 
 
-# Keys, masks and ciphers; the server needs some of them to take the masks away.
+# Keys, masks and ciphers; the server needs some of them to remove the masks.
 
 
-def public_keys(encryption: bytes, mask: bytes) -> bytes:
-    """The two public halves, one after the other."""
+def derive_public_keys(encryption: bytes, mask: bytes) -> bytes:
+    """Return the public keys of both private keys, concatenated."""
     return b"".join(
         X25519PrivateKey.from_private_bytes(key).public_key().public_bytes_raw() for key in (encryption, mask)
     )
 
 
 def pair_seed(mask: bytes, keys: bytes, binding: bytes) -> bytes:
-    """The seed of the mask of a pair: from the private mask key of one and the public keys of the other."""
-    return _agree(mask, keys[KEY_BYTES:], b"filmtransfer secure mask" + binding)
+    """Derive the seed of a pair's mask from the private mask key of one and the public keys of the other."""
+    return _shared_secret(mask, keys[KEY_BYTES:], b"filmtransfer secure mask" + binding)
 
 
-def keystream(seed: bytes, count: int) -> Words:
-    """A mask: AES-CTR with a key that is never used twice, as whole numbers of 64 bits."""
-    stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor().update(bytes(8 * count))
-    return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
+def keystream(seed: bytes, count: int) -> IntegerArray:
+    """Return a mask of 64-bit integers: the AES-CTR keystream of a key that is used only once."""
+    mask = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor().update(bytes(8 * count))
+    return np.frombuffer(mask, dtype="<u8").astype(np.uint64, copy=False)
 
 
 def commitment(seed: bytes, binding: bytes) -> bytes:
-    """Lets the server see whether the seed it put together is the true one, and tells it nothing before."""
+    """Return a commitment by which the server can verify the reconstructed seed; it reveals nothing before."""
     return hashlib.sha256(b"filmtransfer secure seed" + binding + seed).digest()
 
 
-def numbers(masked: Array, shapes: Shapes) -> Words:
-    """The masked numbers of an answer."""
-    words = masked.numpy()
-    if words.dtype != np.uint64 or words.shape != (size(shapes),):
-        raise ValueError(f"the masked numbers are {words.dtype} of the shape {words.shape}")
-    return words
+def read_masked(masked: Array, shapes: Shapes) -> IntegerArray:
+    """Read the masked values of a reply."""
+    values = masked.numpy()
+    if values.dtype != np.uint64 or values.shape != (total_size(shapes),):
+        raise ValueError(f"the masked values are {values.dtype} of the shape {values.shape}")
+    return values
 
 
-def _agree(private: bytes, public: bytes, purpose: bytes) -> bytes:
+def _shared_secret(private: bytes, public: bytes, purpose: bytes) -> bytes:
     try:
         peer = X25519PublicKey.from_public_bytes(public)
         shared = X25519PrivateKey.from_private_bytes(private).exchange(peer)
@@ -343,22 +369,26 @@ def _agree(private: bytes, public: bytes, purpose: bytes) -> bytes:
     return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=purpose).derive(shared)
 
 
-def _cipher(session: Session, keys: bytes, binding: bytes) -> AESGCM:
-    return AESGCM(_agree(session.encryption, keys[:KEY_BYTES], b"filmtransfer secure shares" + binding))
+def _cipher(session: ClientSession, keys: bytes, binding: bytes) -> AESGCM:
+    return AESGCM(
+        _shared_secret(session.encryption, keys[:KEY_BYTES], b"filmtransfer secure shares" + binding)
+    )
 
 
-def _label(session: Session, sender: int, receiver: int, binding: bytes) -> bytes:
-    """What a ciphertext belongs to: the session, its stage, its keys, from whom and to whom."""
-    return json.dumps([session.asked.session, "shares", str(sender), str(receiver), binding.hex()]).encode()
+def _associated_data(session: ClientSession, sender: int, receiver: int, binding: bytes) -> bytes:
+    """Return what a ciphertext is bound to: session, stage, keys, sender and receiver."""
+    return json.dumps([session.config.session, "shares", str(sender), str(receiver), binding.hex()]).encode()
 
 
-def _open(session: Session, sender: int, receiver: int, sealed: bytes, binding: bytes) -> bytes:
+def _decrypt_share(
+    session: ClientSession, sender: int, receiver: int, ciphertext: bytes, binding: bytes
+) -> bytes:
     cipher = _cipher(session, session.keys[sender], binding)
-    nonce, rest = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
+    nonce, rest = ciphertext[:NONCE_BYTES], ciphertext[NONCE_BYTES:]
     try:
-        share = cipher.decrypt(nonce, rest, _label(session, sender, receiver, binding))
+        share = cipher.decrypt(nonce, rest, _associated_data(session, sender, receiver, binding))
     except (InvalidTag, ValueError) as error:
-        raise ProtocolError(f"The share from the client {sender} was changed on its way.") from error
+        raise ProtocolError(f"The share from the client {sender} was changed in transit.") from error
     if len(share) != 2 * shamir.SHARE_BYTES:
         raise ProtocolError(f"The share from the client {sender} has {len(share)} bytes.")
     return share

@@ -1,25 +1,25 @@
 """User-level differential privacy of ψ (DP-FedAvg, McMahan et al. 2018).
 
-Whether a client took part at all cannot be told from ψ, up to (ε, δ):
+Whether a client took part at all cannot be inferred from ψ, up to (ε, δ):
 
-- each round takes each client with the same probability q, independently (Poisson sampling, ``sample``);
-- a client's step ψ_k − ψ is clipped to the length C over all its tensors jointly (``clip``), and all count alike;
-- the sum of the steps gets Gaussian noise of deviation σC, and is divided by the *expected* number of clients
-  q·N, whoever came (``noisy_mean``);
-- the ``Accountant`` says what ε the rounds so far amount to, and whether one more stays within the budget.
+- each round draws each client independently with the same probability q (Poisson sampling, ``sample``);
+- a client's update ψ_k − ψ is clipped to the Euclidean norm C (``clip``), and all clients have the same weight;
+- the sum of the updates gets Gaussian noise of standard deviation σC, and is divided by the *expected* number of
+  clients q·N, however many were drawn (``noisy_mean``);
+- the ``Accountant`` computes the ε of the rounds so far, and whether one more stays within the budget.
 
-The account is that of Rényi differential privacy for exactly this mechanism (Mironov, Talwar and Zhang 2019, whole
-orders) with the conversion of Canonne, Kamath and Steinke (2020); neighbours differ by one client more or less.
-It is an upper bound: about a tenth above the exact ε where nobody is left out (below ε = 50; looser beyond), and
-more where few are drawn (5 of 500 clients, σ = 1, 60 rounds: 1.15 where the exact one is 0.61).
+The accounting uses Rényi differential privacy for exactly this mechanism (Mironov, Talwar and Zhang 2019, integer
+orders) with the conversion of Canonne, Kamath and Steinke (2020); neighbouring populations differ by one client.
+It is an upper bound: about a tenth above the exact ε for q = 1 (below ε = 50; looser beyond), and more where few
+clients are drawn (5 of 500 clients, σ = 1, 60 rounds: 1.15 where the exact one is 0.61).
 
-It holds for Poisson sampling, and for q = 1; drawing a fixed number of clients is another mechanism. A round whose
-sample is small, or empty, is a round: noise is added to what there is, and it is paid for. To draw again until
-enough clients come would be another mechanism too. Who was drawn is part of the secret.
+It is valid for Poisson sampling and for q = 1; drawing a fixed number of clients is another mechanism. A round whose
+sample is small or empty counts as a round: noise is added to the sum as it is, and its ε is spent. Drawing again until
+enough clients come would be another mechanism as well. The set of drawn clients must stay secret.
 
-The noise is the server's: it protects from everybody who sees ψ afterwards, not from the server itself.
-A known seed is no privacy: ``generator=None`` takes the operating system's entropy, for use in earnest; a seeded
-generator makes a simulation repeatable, and its ε then says what the same run would cost in earnest.
+The server adds the noise: it protects against everybody who sees ψ afterwards, not against the server itself.
+A known seed gives no privacy: ``generator=None`` uses the operating system's entropy, for real use; a seeded
+generator makes a simulation reproducible, and its ε is that of the same run with real entropy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import json
 import math
 import os
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TypeVar
@@ -38,32 +38,30 @@ import numpy.typing as npt
 import torch
 
 from ..errors import FitError, InputError, UsageError
-from .fixed_point import Reals
+from .fixed_point import FloatArray
 
 T = TypeVar("T")
 ORDERS = np.arange(2, 513)
-MANY = 10**9  # rounds, beyond which nobody counts
+MAX_ROUNDS = 10**9  # more are not counted
 
 
 class BudgetError(FitError):
-    """One more round would spend more privacy than was allowed."""
+    """Report that one more round would exceed the privacy budget."""
 
 
-def clip(step: Mapping[str, npt.ArrayLike], limit: float) -> tuple[dict[str, Reals], float]:
-    """The step, shortened to the length ``limit`` where it is longer, and its length before."""
+def clip(update: npt.ArrayLike, limit: float) -> tuple[FloatArray, float]:
+    """Return the update scaled down to the norm ``limit`` where it is longer, and its norm before."""
     if not 0 < limit < math.inf:
-        raise UsageError(f"A step cannot be clipped to the length {limit}.", "It is a number above 0.")
-    values = {name: np.asarray(value, dtype=np.float64) for name, value in step.items()}
-    norm = math.hypot(*(float(np.linalg.norm(value)) for value in values.values()))
+        raise UsageError(f"An update cannot be clipped to the norm {limit}.", "Use a number above 0.")
+    values = np.asarray(update, dtype=np.float64)
+    norm = float(np.linalg.norm(values))
     if not math.isfinite(norm):
-        raise InputError("The step has numbers that are not finite.", "It cannot be clipped; leave it out.")
-    if norm > limit:
-        values = {name: value * (limit / norm) for name, value in values.items()}
-    return values, norm
+        raise InputError("The update has values that are not finite.", "It cannot be clipped; omit it.")
+    return values * (limit / norm) if norm > limit else values, norm
 
 
 def sample(clients: Sequence[T], rate: float, generator: torch.Generator | None) -> list[T]:
-    """The clients of a round: each with probability ``rate``, whatever the others do; perhaps none."""
+    """Draw the clients of a round, each independently with probability ``rate``; there may be none."""
     if generator is None:
         system = random.SystemRandom()
         return [client for client in clients if system.random() < rate]
@@ -72,64 +70,54 @@ def sample(clients: Sequence[T], rate: float, generator: torch.Generator | None)
 
 
 def noisy_mean(
-    total: Mapping[str, npt.ArrayLike],
-    *,
-    limit: float,
-    noise: float,
-    denominator: float,
-    generator: torch.Generator | None,
-) -> dict[str, Reals]:
-    """The mean step from the sum of clipped steps: (Σ + N(0, (σC)²)) / the expected number of clients."""
-    found = {}
-    for name in sorted(total):  # in a fixed order, or a seeded generator would depend on the sender's
-        value = np.asarray(total[name], dtype=np.float64)
-        found[name] = (
-            value + noise * limit * gaussian(value.size, generator).reshape(value.shape)
-        ) / denominator
-    return found
+    total: npt.ArrayLike, *, limit: float, noise: float, denominator: float, generator: torch.Generator | None
+) -> FloatArray:
+    """Return the mean update from the sum of clipped ones: (Σ + N(0, (σC)²)) / expected number of clients."""
+    values = np.asarray(total, dtype=np.float64)
+    return (values + noise * limit * gaussian(values.size, generator).reshape(values.shape)) / denominator
 
 
-def gaussian(count: int, generator: torch.Generator | None) -> Reals:
-    """Standard normal numbers; without a generator from the operating system's entropy (Box and Muller)."""
+def gaussian(count: int, generator: torch.Generator | None) -> FloatArray:
+    """Draw standard normal numbers; without a generator from the operating system's entropy (Box–Muller)."""
     if generator is not None:
         return torch.randn(count, generator=generator, dtype=torch.float64).numpy()
     pairs = (count + 1) // 2
-    words = np.frombuffer(os.urandom(16 * pairs), dtype=np.uint64).reshape(2, pairs)
-    uniform = ((words >> np.uint64(11)) + 0.5) * 2.0**-53  # 53 bits, never 0
+    integers = np.frombuffer(os.urandom(16 * pairs), dtype=np.uint64).reshape(2, pairs)
+    uniform = ((integers >> np.uint64(11)) + 0.5) * 2.0**-53  # 53 bits, never 0
     radius, angle = np.sqrt(-2 * np.log(uniform[0])), 2 * np.pi * uniform[1]
     return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
 
 
 @lru_cache
-def renyi(rate: float, noise: float) -> Reals:
-    """The Rényi divergences of one round, an element an order.
+def renyi(rate: float, noise: float) -> FloatArray:
+    """Return the Rényi divergences of one round, one element per order.
 
     exp((α − 1)·ε_α) = Σ_k (α choose k) (1 − q)^(α − k) q^k exp((k² − k) / 2σ²), summed in logarithms.
     """
     if rate == 1:
         return ORDERS / (2 * noise**2)
     factorial = np.concatenate([[0.0], np.log(np.arange(1, ORDERS[-1] + 1)).cumsum()])
-    found = np.empty(len(ORDERS))
+    divergences = np.empty(len(ORDERS))
     for i, order in enumerate(ORDERS):
         k = np.arange(order + 1)
         terms = factorial[order] - factorial[k] - factorial[order - k]
         terms += (order - k) * math.log1p(-rate) + k * math.log(rate) + (k * k - k) / (2 * noise**2)
-        found[i] = np.logaddexp.reduce(terms) / (order - 1)
-    return np.maximum(found, 0)
+        divergences[i] = np.logaddexp.reduce(terms) / (order - 1)
+    return np.maximum(divergences, 0)
 
 
-def epsilon(divergences: Reals, delta: float) -> float:
-    """ε at δ: the least over the orders of ε_α + log((α − 1)/α) − (log δ + log α)/(α − 1)."""
-    found = divergences + np.log1p(-1 / ORDERS) - (math.log(delta) + np.log(ORDERS)) / (ORDERS - 1)
-    return max(0.0, float(found.min()))
+def epsilon(divergences: FloatArray, delta: float) -> float:
+    """Return ε at δ: the minimum over the orders of ε_α + log((α − 1)/α) − (log δ + log α)/(α − 1)."""
+    bounds = divergences + np.log1p(-1 / ORDERS) - (math.log(delta) + np.log(ORDERS)) / (ORDERS - 1)
+    return max(0.0, float(bounds.min()))
 
 
 @dataclass
 class Accountant:
-    """What the rounds cost; goes into the checkpoint, or a resumed run would forget what it spent."""
+    """The privacy spent so far; it is part of the checkpoint, so that a resumed run continues the account."""
 
     population: int  # N, clients that could be drawn
-    per_round: float  # q·N, clients of a round on average
+    per_round: float  # q·N, expected clients of a round
     noise: float  # σ, in units of the clip
     delta: float
     epsilon: float  # the budget
@@ -140,7 +128,7 @@ class Accountant:
         if not 0 < self.per_round <= self.population:
             raise UsageError(
                 f"{self.per_round} of {self.population} clients cannot be drawn in a round.",
-                "It is above 0 and at most all of them.",
+                "Draw more than 0 and at most all of them.",
             )
         if not 0 < self.noise < math.inf:
             raise UsageError(
@@ -149,7 +137,7 @@ class Accountant:
         if not 0 < self.delta < min(1, 1 / self.population):
             raise UsageError(
                 f"delta cannot be {self.delta} with {self.population} clients.",
-                "It is above 0 and below one over their number, or it would permit to give one of them away.",
+                "It is above 0 and below one over their number, or the data of one client could be revealed.",
             )
         if not 0 < self.epsilon < math.inf:
             raise UsageError(f"epsilon cannot be {self.epsilon}.", "The budget is a number above 0.")
@@ -161,11 +149,11 @@ class Accountant:
 
     @property
     def spent(self) -> float:
-        """ε of the rounds so far."""
+        """The ε of the rounds so far."""
         return self.after(self.rounds)
 
     def after(self, rounds: int) -> float:
-        """ε after so many rounds in all."""
+        """Return the ε after ``rounds`` rounds under the current settings."""
         total = rounds * renyi(self.rate, self.noise)
         for rate, noise, count in self.earlier:
             total = total + count * renyi(rate, noise)
@@ -173,51 +161,52 @@ class Accountant:
             return 0.0
         return epsilon(total, self.delta)
 
-    def may_go_on(self) -> bool:
-        """Whether one more round stays within the budget."""
+    def can_continue(self) -> bool:
+        """Return whether one more round stays within the budget."""
         return self.after(self.rounds + 1) <= self.epsilon
 
     def spend(self) -> float:
-        """Pay for a round, before its mean is used: ε so far. Beyond the budget there is no round."""
-        if not self.may_go_on():
+        """Account for a round, before its mean is used, and return the ε so far; refuse to exceed the budget."""
+        if not self.can_continue():
             raise BudgetError(
-                f"The privacy budget is spent: {self.line()}, and one more round would make it "
+                f"The privacy budget is spent: {self.summary()}, and one more round would make it "
                 f"{self.after(self.rounds + 1):.3f}.",
-                "Use what was learned so far; or begin anew with more noise, fewer clients a round or more of them "
-                "to draw from.",
+                "Use the model as it is; or start again with more noise, fewer clients per round or a larger population.",
             )
         self.rounds += 1
         return self.spent
 
     def rounds_within_budget(self) -> int:
-        """How many rounds the budget allows in all, those spent included."""
+        """Return how many rounds the budget allows in total, including those spent."""
         low, high = self.rounds, self.rounds + 1
         while self.after(high) <= self.epsilon:
             low, high = high, 2 * high
-            if low >= MANY:
-                return MANY
+            if low >= MAX_ROUNDS:
+                return MAX_ROUNDS
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if self.after(middle) <= self.epsilon else (low, middle)
         return low
 
-    def line(self) -> str:
-        """For people."""
+    def summary(self) -> str:
+        """Return the account as one line of text."""
         rounds = self.rounds + sum(count for _, _, count in self.earlier)
         return f"ε = {self.spent:.3f} of {self.epsilon:g} at δ = {self.delta:g} after {rounds} rounds"
 
     def to_json(self) -> str:
+        """Return the account for the checkpoint."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Accountant:
-        found = json.loads(text)
-        found["earlier"] = tuple((float(q), float(s), int(r)) for q, s, r in found["earlier"])
-        return cls(**found)
+        """Read the account of a checkpoint."""
+        stored = json.loads(text)
+        stored["earlier"] = tuple((float(q), float(s), int(r)) for q, s, r in stored["earlier"])
+        return cls(**stored)
 
-    def continued(self, wanted: Accountant) -> Accountant:
-        """A resumed run whose settings are ``wanted``: what was spent under this one's stays spent."""
-        if (self.rate, self.noise) == (wanted.rate, wanted.noise):
-            return replace(wanted, rounds=self.rounds, earlier=self.earlier)
+    def continued(self, settings: Accountant) -> Accountant:
+        """Return the account of a resumed run with new settings; what was spent under the old ones stays spent."""
+        if (self.rate, self.noise) == (settings.rate, settings.noise):
+            return replace(settings, rounds=self.rounds, earlier=self.earlier)
         spent = ((self.rate, self.noise, self.rounds),) if self.rounds else ()
-        return replace(wanted, rounds=0, earlier=self.earlier + spent)
+        return replace(settings, rounds=0, earlier=self.earlier + spent)

@@ -1,23 +1,24 @@
-"""Secure aggregation, the server's part: a sum over clients of whom any may vanish at any time.
+"""The server's part of secure aggregation: a sum over clients, any of which may drop out at any time.
 
-What it gives. A server that keeps to the protocol but looks at all it gets, together with up to threshold − 1 of
-the clients, learns the sum over the others and nothing else of their numbers: each client's message is masked by
-keystreams that it does not know. Late and lost answers do not change that.
+Guarantee: a server that follows the protocol but inspects all it receives, together with up to threshold − 1 of the
+clients, learns the sum over the other clients and nothing else about their values: each client's message is masked by
+keystreams that it does not know. Late and lost replies do not change that.
 
-What it does not give.
+Not guaranteed:
 
-- *Authentic keys.* The server passes on the clients' public keys. A client is whom Flower says it is, and Flower
-  is the server's: a server that lies may invent clients, and with threshold − 1 of them on its side it learns a
-  sum over one. Against that the keys would have to be signed by an authority the server is not; they are not.
-- *Much against a server that tells clients different things.* It cannot collect both secrets of a client: each
-  other client opens one, once, and the threshold is above half (with m colluding it has to be above (n + m)/2).
-  But the paper's further round for such a server, in which clients sign who is left, is not here.
-- *Sound numbers.* Nobody sees a single client's numbers, so nobody can see that they are absurd, and a client
-  that sends false shares can spoil a round (seen and said, but not whose they were).
-- *Secrecy of sums.* A sum tells something, and the difference of two sums over almost the same clients with the
-  same model tells what the one client more had. Differential privacy is for that (``privacy.py``).
+- *Authentic keys.* The server forwards the clients' public keys, and the identity of a client is what Flower, hence
+  the server, reports. A malicious server may invent clients, and with threshold − 1 of them it learns a sum over one.
+  Preventing that would require keys signed by an authority that is not the server; they are not.
+- *Consistency.* A malicious server may send clients different lists. It cannot collect both secrets of a client: each
+  other client reveals one of them, once, and the threshold is above half (with m colluding clients it has to be above
+  (n + m)/2). But the paper's additional round against such a server, in which clients sign the list of survivors, is
+  not implemented.
+- *Robustness.* Nobody sees the values of a single client, so nobody can see that they are implausible, and a client
+  that sends false shares can spoil a round (which is detected and reported, but not attributed).
+- *Privacy of the sum.* A sum reveals something, and the difference of two sums over almost the same clients with the
+  same model reveals the values of the additional client. Differential privacy addresses that (``privacy.py``).
 
-Who takes part, when, and the shapes of what is summed are in the open.
+Which clients take part, when, and the shapes of the summed arrays are public.
 """
 
 from __future__ import annotations
@@ -31,32 +32,29 @@ from flwr.app import ConfigRecord, RecordDict
 
 from ..errors import FitError, UsageError
 from . import shamir
-from .fixed_point import BITS, Reals, Shapes, decode, size
+from .fixed_point import FRACTIONAL_BITS, FloatArray, Shapes, from_fixed_point, total_size
 from .masking import (
     DROPPED,
     KEY_BYTES,
-    LEAST,
+    MIN_CLIENTS,
     RECORD,
     SURVIVED,
     WORK,
     SessionConfig,
-    answer,
     as_bytes,
     commitment,
+    derive_public_keys,
     keystream,
-    numbers,
     pair_seed,
-    public_keys,
+    read_masked,
 )
-
-__all__ = ["SecureAggregationError", "SecureSum", "answer", "majority", "secure_sum"]
 
 Exchange = Callable[[str, Mapping[int, RecordDict]], Mapping[int, RecordDict]]
 T = TypeVar("T")
 
 
 class SecureAggregationError(FitError):
-    """Too few clients stayed, or their answers do not belong together; no sum is known, and no one's numbers."""
+    """Report that too few clients stayed or their replies do not match; neither a sum nor any value is known."""
 
     def __init__(self, message: str, hint: str, stage: str, dropped: Mapping[int, str]) -> None:
         super().__init__(message, hint)
@@ -66,16 +64,16 @@ class SecureAggregationError(FitError):
 
 @dataclass(frozen=True)
 class SecureSum:
-    sums: dict[str, Reals]
-    contributed: list[int]  # whose numbers are in the sums
-    dropped: dict[
-        int, str
-    ]  # who failed and how; one that failed only at "unmask" has contributed all the same
+    """The sums of a session, and which clients contributed to them."""
+
+    sums: dict[str, FloatArray]
+    contributed: list[int]
+    dropped: dict[int, str]  # the reason for each client; one that failed only at "unmask" has contributed
 
 
 def majority(clients: int) -> int:
-    """The lowest threshold that clients accept: it withstands most dropouts, and fewest who collude."""
-    return max(LEAST, clients // 2 + 1)
+    """Return the lowest threshold that clients accept: it tolerates most dropouts, and fewest colluding clients."""
+    return max(MIN_CLIENTS, clients // 2 + 1)
 
 
 def secure_sum(
@@ -86,125 +84,127 @@ def secure_sum(
     session: str,
     work: RecordDict,
     shapes: Shapes,
-    bits: int = BITS,
+    bits: int = FRACTIONAL_BITS,
 ) -> SecureSum:
-    """The sums of what ``compute(work)`` gives on each client: vectors of these names and shapes.
+    """Sum the arrays that ``compute(work)`` returns on each client; they have these names and shapes.
 
-    ``exchange(stage, requests)`` sends one message "query.secure_<stage>" a node and returns the contents of
-    those that answered. ``session`` must be new each time, also when a round is repeated.
+    ``exchange(stage, requests)`` sends one message "query.secure_<stage>" to each node and returns the contents of
+    the replies. ``session`` must be new each time, also when a round is repeated.
     """
     if len(set(nodes)) < len(nodes):
-        raise UsageError("A client is named twice.")
-    if not LEAST <= threshold <= len(nodes) or 2 * threshold <= len(nodes):
+        raise UsageError("A client is listed twice.")
+    if not MIN_CLIENTS <= threshold <= len(nodes) or 2 * threshold <= len(nodes):
         raise UsageError(
             f"A threshold of {threshold} does not suit {len(nodes)} clients.",
-            f"It is at least {LEAST}, above half of the clients, and at most all of them.",
+            f"It is at least {MIN_CLIENTS}, above half of the clients, and at most all of them.",
         )
-    asked = SessionConfig(session, threshold, bits, {name: tuple(shape) for name, shape in shapes.items()})
-    talk = _Talk(exchange, asked, {})
+    config = SessionConfig(session, threshold, bits, {name: tuple(shape) for name, shape in shapes.items()})
+    server = _ServerSession(exchange, config, {})
 
-    keys = talk.ask("keys", {node: RecordDict() for node in nodes}, _read_keys)
-    binding = asked.binding(keys)
+    keys = server.ask("keys", {node: RecordDict() for node in nodes}, _read_keys)
+    binding = config.binding(keys)
 
     listed = ConfigRecord({str(node): key for node, key in keys.items()})
-    shared = talk.ask("shares", {node: RecordDict({"keys": listed}) for node in keys}, _shares_reader(keys))
+    shared = server.ask("shares", {node: RecordDict({"keys": listed}) for node in keys}, _shares_reader(keys))
 
     requests = {}
     for node in shared:
-        letters = ConfigRecord({str(peer): shared[peer].letters[node] for peer in shared if peer != node})
+        shares = ConfigRecord({str(peer): shared[peer].shares[node] for peer in shared if peer != node})
         needed = {WORK + key: record for key, record in work.items()}
-        requests[node] = RecordDict({"shares": letters, **needed})
-    masked = talk.ask(
+        requests[node] = RecordDict({"shares": shares, **needed})
+    masked = server.ask(
         "masked",
         requests,
-        lambda _, content: numbers(content.array_records["masked"]["masked"], asked.shapes),
+        lambda _, content: read_masked(content.array_records["masked"]["masked"], config.shapes),
     )
 
     fates = ConfigRecord({str(node): SURVIVED if node in masked else DROPPED for node in shared})
-    opened = talk.ask(
-        "unmask", {node: RecordDict({"fates": fates}) for node in masked}, _opened_reader(shared)
+    revealed = server.ask(
+        "unmask", {node: RecordDict({"fates": fates}) for node in masked}, _revealed_reader(shared)
     )
 
-    total = np.zeros(size(asked.shapes), np.uint64)
-    for words in masked.values():
-        total += words
-    place = {node: number for number, node in enumerate(sorted(keys), start=1)}
+    total = np.zeros(total_size(config.shapes), np.uint64)
+    for values in masked.values():
+        total += values
+    position = {node: number for number, node in enumerate(sorted(keys), start=1)}
     for node in shared:
-        some = {place[peer]: opened[peer][node] for peer in sorted(opened)[:threshold]}
+        enough = {position[peer]: revealed[peer][node] for peer in sorted(revealed)[:threshold]}
         try:
-            secret = shamir.combine(some)
+            secret = shamir.combine(enough)
         except ValueError:
             secret = b""
         if node in masked:
-            talk.demand(commitment(secret, binding) == shared[node].commitment, node)
+            server.check_secret(commitment(secret, binding) == shared[node].commitment, node)
             total -= keystream(secret, len(total))
         else:
-            talk.demand(len(secret) > 0 and _public(secret) == keys[node][KEY_BYTES:], node)
-            for peer in masked:  # what each of the others had added or taken for its pair with this one
-                stream = keystream(pair_seed(secret, keys[peer], binding), len(total))
+            server.check_secret(len(secret) > 0 and _public_mask_key(secret) == keys[node][KEY_BYTES:], node)
+            for peer in masked:  # what each survivor had added or subtracted for its pair with this one
+                mask = keystream(pair_seed(secret, keys[peer], binding), len(total))
                 if peer < node:
-                    total -= stream
+                    total -= mask
                 else:
-                    total += stream
-    return SecureSum(decode(total, asked.shapes, bits), sorted(masked), talk.dropped)
+                    total += mask
+    return SecureSum(from_fixed_point(total, config.shapes, bits), sorted(masked), server.dropped)
 
 
 @dataclass(frozen=True)
-class _Talk:
-    """One session with the clients: who fell silent, and whether enough are left."""
+class _ServerSession:
+    """One session with the clients: which of them dropped out, and whether enough are left."""
 
     exchange: Exchange
-    asked: SessionConfig
+    config: SessionConfig
     dropped: dict[int, str]
 
     def ask(
         self, stage: str, requests: Mapping[int, RecordDict], read: Callable[[int, RecordDict], T]
     ) -> dict[int, T]:
-        said = self.asked.to_record() if stage == "keys" else ConfigRecord({"session": self.asked.session})
+        """Send the requests of a stage and return what ``read`` finds in the replies, by node."""
+        config = self.config
+        record = config.to_record() if stage == "keys" else ConfigRecord({"session": config.session})
         for request in requests.values():
-            request[RECORD] = said
-        answers = self.exchange(stage, requests)
-        found = {}
+            request[RECORD] = record
+        replies = self.exchange(stage, requests)
+        results = {}
         for node in requests:
-            if node not in answers:
+            if node not in replies:
                 self.dropped[node] = f"did not answer to {stage!r}"
                 continue
             try:
-                about = answers[node].config_records[RECORD]
-                if "refused" in about:
-                    self.dropped[node] = f"refused {stage!r}: {about['refused']!s}"
+                header = replies[node].config_records[RECORD]
+                if "refused" in header:
+                    self.dropped[node] = f"refused {stage!r}: {header['refused']!s}"
                     continue
-                if about["session"] != self.asked.session:
+                if header["session"] != config.session:
                     raise ValueError("it belongs to another session")
-                found[node] = read(node, answers[node])
+                results[node] = read(node, replies[node])
             except (KeyError, TypeError, ValueError, FitError) as error:
-                self.dropped[node] = f"sent an answer to {stage!r} that cannot be read: {error}"
-        if len(found) < self.asked.threshold:
+                self.dropped[node] = f"sent a reply to {stage!r} that cannot be read: {error}"
+        if len(results) < config.threshold:
             raise SecureAggregationError(
-                f"Secure aggregation stopped at {stage!r}: {len(found)} clients are left, and the threshold is "
-                f"{self.asked.threshold}. "
-                + " ".join(f"Client {n} {why}." for n, why in self.dropped.items()),
-                "No numbers were opened; repeat the round as a new session.",
+                f"Secure aggregation stopped at {stage!r}: {len(results)} clients are left, and the threshold is "
+                f"{config.threshold}. " + " ".join(f"Client {n} {why}." for n, why in self.dropped.items()),
+                "No values were revealed; repeat the round as a new session.",
                 stage,
                 self.dropped,
             )
-        return found
+        return results
 
-    def demand(self, true: bool, node: int) -> None:
-        if not true:
+    def check_secret(self, valid: bool, node: int) -> None:
+        """Stop if the reconstructed secret of a client is not the one it committed to."""
+        if not valid:
             raise SecureAggregationError(
-                f"The mask of client {node} cannot be taken away: some shares of it are false.",
-                "No numbers were opened; repeat the round as a new session, with other clients if it recurs.",
+                f"The mask of client {node} cannot be removed: some of its shares are false.",
+                "No values were revealed; repeat the round as a new session, with other clients if it recurs.",
                 "unmask",
                 self.dropped,
             )
 
 
 @dataclass(frozen=True)
-class _Shared:
-    """What a client sent for the others, and what its own mask's seed will be held against."""
+class _SharedSecrets:
+    """The encrypted shares that a client sent for the others, and the commitment to its mask's seed."""
 
-    letters: dict[int, bytes]
+    shares: dict[int, bytes]
     commitment: bytes
 
 
@@ -212,22 +212,24 @@ def _read_keys(_: int, content: RecordDict) -> bytes:
     keys = as_bytes(content.config_records[RECORD]["keys"])
     if len(keys) != 2 * KEY_BYTES:
         raise ValueError(f"its keys have {len(keys)} bytes")
-    for part in (keys, keys[KEY_BYTES:] + keys[:KEY_BYTES]):  # else all who meet this key would refuse
+    for part in (keys, keys[KEY_BYTES:] + keys[:KEY_BYTES]):  # all clients would refuse an unusable key
         pair_seed(bytes(range(32)), part, b"")
     return keys
 
 
-def _shares_reader(keys: Mapping[int, bytes]) -> Callable[[int, RecordDict], _Shared]:
-    def read(node: int, content: RecordDict) -> _Shared:
-        letters = {int(peer): as_bytes(sealed) for peer, sealed in content.config_records["shares"].items()}
-        if letters.keys() != keys.keys() - {node}:
+def _shares_reader(keys: Mapping[int, bytes]) -> Callable[[int, RecordDict], _SharedSecrets]:
+    def read(node: int, content: RecordDict) -> _SharedSecrets:
+        shares = {int(peer): as_bytes(share) for peer, share in content.config_records["shares"].items()}
+        if shares.keys() != keys.keys() - {node}:
             raise ValueError("it does not have one share for each of the others")
-        return _Shared(letters, as_bytes(content.config_records[RECORD]["commitment"]))
+        return _SharedSecrets(shares, as_bytes(content.config_records[RECORD]["commitment"]))
 
     return read
 
 
-def _opened_reader(shared: Mapping[int, _Shared]) -> Callable[[int, RecordDict], dict[int, bytes]]:
+def _revealed_reader(
+    shared: Mapping[int, _SharedSecrets],
+) -> Callable[[int, RecordDict], dict[int, bytes]]:
     def read(_: int, content: RecordDict) -> dict[int, bytes]:
         shares = {int(peer): as_bytes(share) for peer, share in content.config_records["shares"].items()}
         if shares.keys() != shared.keys():
@@ -237,5 +239,5 @@ def _opened_reader(shared: Mapping[int, _Shared]) -> Callable[[int, RecordDict],
     return read
 
 
-def _public(mask: bytes) -> bytes:
-    return public_keys(mask, mask)[KEY_BYTES:]
+def _public_mask_key(mask: bytes) -> bytes:
+    return derive_public_keys(mask, mask)[KEY_BYTES:]

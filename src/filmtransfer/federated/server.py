@@ -80,8 +80,8 @@ class FederatedServer:
             self.say(f"Going on after round {state.done}.")
         budget = self.accountant(state)
         while state.done < plan.rounds:
-            if budget and not budget.may_go_on():
-                self.say(f"No further round: {budget.line()}, and one more would go beyond the budget.")
+            if budget and not budget.can_continue():
+                self.say(f"No further round: {budget.summary()}, and one more would go beyond the budget.")
                 break
             number = state.done + 1
             step, line = self.round(number, state.psi)
@@ -160,7 +160,7 @@ class FederatedServer:
         if plan.privacy:
             total = np.zeros(self.layout.length)
             for name in sorted(steps):
-                total += clip({"psi": steps[name]}, plan.privacy.clip)[0]["psi"]
+                total += clip(steps[name], plan.privacy.clip)[0]
             return self.private(total, number), {}
         if len(steps) < plan.min_clients:
             return None
@@ -211,14 +211,13 @@ class FederatedServer:
         privacy = self.plan.privacy
         assert privacy is not None
         generator = make_generator(self.plan.seed, "privacy noise", number) if self.evaluate else None
-        found = noisy_mean(
-            {"psi": total},
+        return noisy_mean(
+            total,
             limit=privacy.clip,
             noise=privacy.noise,
             denominator=self.per_round,
             generator=generator,
         )
-        return found["psi"]
 
     # Talking
 
