@@ -149,7 +149,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit_folder(self, folder: str | Path) -> Self:
         """Learn from a folder with one subfolder per class, or from a CSV of paths and labels."""
-        return self.fit_images(LabelledImages.from_any(folder))
+        return self.fit_images(LabelledImages.from_path(folder))
 
     def fit_images(
         self,

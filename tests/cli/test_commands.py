@@ -240,7 +240,7 @@ def mistakes(photos: Path, update: Path, tmp: Path) -> dict[str, tuple[list[str]
             "does not know the class zebra",
         ),
         "no image": (["predict", str(update), str(tmp / "no.jpg")], 3, "there is no such file"),
-        "empty image folder": (["predict", str(update), str(empty)], 3, "No images there"),
+        "empty image folder": (["predict", str(update), str(empty)], 3, "There are no images"),
         "show nothing": (["show"], 2, "Give an update file"),
         "show both": (["show", str(update), "--backbone", "resnet18"], 2, "Give an update file"),
         "plot of a backbone": (["show", "--backbone", "resnet18", "--plot", "x.png"], 2, "--plot"),

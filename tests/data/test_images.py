@@ -32,7 +32,7 @@ def test_a_csv_of_paths_and_labels(photo_folder, tmp_path):
     table = tmp_path / "list.csv"
     rows = [f"{p.relative_to(tmp_path)},{p.parent.name}" for p in sorted(root.rglob("*.png"))]
     table.write_text("file,label\n" + "\n".join(rows) + "\n,\n", encoding="utf-8-sig")
-    images = LabelledImages.from_any(table)
+    images = LabelledImages.from_path(table)
     assert images.classes == ["bars", "disc", "plain"]
     assert len(images) == 12
     assert "1 lines" in images.warnings[0]
@@ -132,7 +132,7 @@ def test_memory_takes_any_labels():
     assert loaded.labels.tolist() == [1, 0, 1]
     with pytest.raises(InputError, match="3 images but 2 labels"):
         LabelledImages.from_memory(mixed, [0, 1])
-    with pytest.raises(InputError, match="different kinds"):
+    with pytest.raises(InputError, match="different types"):
         LabelledImages.from_memory(mixed, ["a", 1, "a"])
     with pytest.raises(InputError, match="No images"):
         LabelledImages.from_memory([], [])

@@ -80,8 +80,8 @@ def test_bad_files_end_in_a_clear_line(tmp_path, video):
     bad = tmp_path / "bad.mp4"
     for data, words in (
         (b"", "the file is empty"),
-        (b"not a video at all" * 20, "damaged, or no video"),
-        (content[: len(content) // 2], "damaged, or no video"),
+        (b"not a video at all" * 20, "damaged, or not a video"),
+        (content[: len(content) // 2], "damaged, or not a video"),
     ):
         bad.write_bytes(data)
         with pytest.raises(InputError, match=words):

@@ -45,7 +45,7 @@ def evaluate(
         raise UsageError("--strangers belongs to a report.", "Say where it goes: --report FILE")
     prepare(threads)
     clf = FewShotClassifier.load(file, weights=weights, device=device)
-    images = LabelledImages.from_any(folder)
+    images = LabelledImages.from_path(folder)
     known = {str(name): i for i, name in enumerate(clf.update_.classes)}
     strange = [str(name) for name in images.classes if str(name) not in known]
     if strange:

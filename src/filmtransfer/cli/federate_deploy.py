@@ -124,7 +124,7 @@ def server(
         **read_settings(settings, "steps=5") | {k: v for k, v in chosen.items() if v is not None}
     )
     if test is not None:
-        LabelledImages.from_any(test)
+        LabelledImages.from_path(test)
     door = Endpoint(host or ("127.0.0.1" if insecure else "0.0.0.0"), port, keys)
 
     def tell(line: dict[str, Any]) -> None:

@@ -111,7 +111,7 @@ def train(
         printer = Printer(as_json, quiet=not first)
         with printer.notes(), progress_bar(quiet=not first) as watch:
             look = album.learned if first and page is not None else None
-            clf.fit_images(LabelledImages.from_any(folder), watch, clock, look)
+            clf.fit_images(LabelledImages.from_path(folder), watch, clock, look)
         if first:
             written = clf.save(out)
             if page is not None:

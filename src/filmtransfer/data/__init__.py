@@ -1,4 +1,4 @@
-"""Images and their pixels."""
+"""Images, their labels and their pixels."""
 
 from .images import (
     LabelledImages,

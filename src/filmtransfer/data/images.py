@@ -1,7 +1,6 @@
-"""LabelledImages: where the images of a task come from, and which of them could be read.
+"""Labelled images from a folder with one subfolder per class, from a CSV file, or from memory.
 
-Three doors: a folder with one subfolder per class, a CSV of paths and labels, or images and labels
-already in memory. Nothing is decoded until ``load``.
+Nothing is decoded until ``load``, which lists the images that cannot be read.
 """
 
 from __future__ import annotations
@@ -25,15 +24,16 @@ from PIL import Image
 from torch import Tensor
 
 from ..errors import InputError
-from .pixels import SUFFIXES, PixelSpec, decode, side_of, to_square
+from .pixels import SUFFIXES, ImageSource, PixelSpec, decode, side_of, to_square
 
+Label = Any  # the name of a class: a value of any sortable, hashable type
 PATH_COLUMNS = ("path", "file", "filename", "image")
 LABEL_COLUMNS = ("label", "class", "category")
 
 
 @dataclass(frozen=True)
 class SkippedImage:
-    """An image that could not be used, and why."""
+    """An image that could not be used, and the reason."""
 
     name: str
     reason: str
@@ -41,142 +41,144 @@ class SkippedImage:
 
 @dataclass
 class LabelledImages:
-    """Image sources with a class each; ``classes`` are the names, ``labels`` index them."""
+    """Image sources and their classes; ``labels`` are indices into ``classes``, the names."""
 
-    sources: list[Any]
+    sources: Sequence[ImageSource]
     labels: list[int]
-    classes: list[Any]
+    classes: list[Label]
     warnings: list[str] = field(default_factory=list)
-    titles: list[str] = field(default_factory=list)  # what to call each image, if its owner knows better
+    display_names: list[str] = field(default_factory=list)  # names for messages, instead of the paths
 
     def __len__(self) -> int:
         return len(self.sources)
 
     def names(self) -> list[str]:
-        """What to call each image in a message."""
-        if self.titles:
-            return self.titles
+        """Return a name for each image, to be used in messages."""
+        if self.display_names:
+            return self.display_names
         return [str(s) if isinstance(s, (str, Path)) else f"image {i}" for i, s in enumerate(self.sources)]
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> LabelledImages:
-        """One subfolder per class; images anywhere below it belong to it."""
+        """Read a folder with one subfolder per class; all images below a subfolder belong to its class."""
         root = Path(folder)
         if not root.is_dir():
             raise InputError(
                 f"There is no folder {root}.", "Give a folder with one subfolder of photos per class."
             )
-        sources: list[Any] = []
+        sources: list[Path] = []
         names: list[str] = []
         empty: list[str] = []
-        for entry in _entries(root):
-            if entry.name.startswith(".") or not entry.is_dir():
+        for path in _children(root):
+            if path.name.startswith(".") or not path.is_dir():
                 continue
-            files = find_images(entry)
+            files = find_images(path)
             if not files:
-                empty.append(entry.name)
+                empty.append(path.name)
             sources += files
-            names += [entry.name] * len(files)
-        loose = [p for p in _entries(root) if p.suffix.lower() in SUFFIXES and p.is_file()]
+            names += [path.name] * len(files)
+        unlabelled = [p for p in _children(root) if p.suffix.lower() in SUFFIXES and p.is_file()]
         if not sources:
             raise InputError(
                 f"No images in subfolders of {root}.",
-                "Make one subfolder per class and put its photos there, as in photos/cat/1.jpg.",
+                "Create one subfolder per class and put its photos there, as in photos/cat/1.jpg.",
             )
-        found = cls._named(sources, names)
-        if loose:
-            found.warnings.append(f"{len(loose)} images directly in {root} have no class: left out.")
+        images = cls._from_names(sources, names)
+        if unlabelled:
+            images.warnings.append(f"{len(unlabelled)} images directly in {root} have no class: ignored.")
         if empty:
-            found.warnings.append(f"Folders without images left out: {', '.join(empty)}.")
-        return found
+            images.warnings.append(f"Folders without images ignored: {', '.join(empty)}.")
+        return images
 
     @classmethod
     def from_csv(cls, file: str | Path) -> LabelledImages:
-        """A CSV with a header; a path column (relative to the CSV) and a label column."""
+        """Read a CSV file with a header, a column of paths (relative to the file) and one of labels."""
         path = Path(file)
         try:
-            with path.open(encoding="utf-8-sig", newline="") as lines:
-                rows = list(csv.DictReader(StringIO(lines.read(), newline="")))
+            with path.open(encoding="utf-8-sig", newline="") as content:
+                rows = list(csv.DictReader(StringIO(content.read(), newline="")))
         except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise InputError(f"Cannot read {path}: {error}.", "It has to be a CSV in UTF-8.") from None
+            raise InputError(f"Cannot read {path}: {error}.", "It has to be a CSV file in UTF-8.") from None
         columns = {name.strip().lower(): name for name in (rows[0] if rows else {}) if name}
-        where = next((columns[n] for n in PATH_COLUMNS if n in columns), None)
-        what = next((columns[n] for n in LABEL_COLUMNS if n in columns), None)
-        if where is None or what is None:
+        path_column = next((columns[n] for n in PATH_COLUMNS if n in columns), None)
+        label_column = next((columns[n] for n in LABEL_COLUMNS if n in columns), None)
+        if path_column is None or label_column is None:
             raise InputError(
                 f"{path} needs a header with a path and a label column.",
                 f"Path: one of {', '.join(PATH_COLUMNS)}. Label: one of {', '.join(LABEL_COLUMNS)}.",
             )
-        full = [row for row in rows if row[where] and row[what]]
-        if not full:
+        complete = [row for row in rows if row[path_column] and row[label_column]]
+        if not complete:
             raise InputError(f"{path} lists no images.", "Give one line per image: path,label.")
-        found = cls._named(
-            [path.parent / row[where].strip() for row in full], [row[what].strip() for row in full]
+        images = cls._from_names(
+            [path.parent / row[path_column].strip() for row in complete],
+            [row[label_column].strip() for row in complete],
         )
-        if len(full) < len(rows):
-            found.warnings.append(f"{len(rows) - len(full)} lines of {path} lack a path or a label.")
-        return found
+        if len(complete) < len(rows):
+            images.warnings.append(f"{len(rows) - len(complete)} lines of {path} lack a path or a label.")
+        return images
 
     @classmethod
-    def from_any(cls, place: str | Path) -> LabelledImages:
-        """A folder, or a CSV by its ending."""
-        return cls.from_csv(place) if str(place).lower().endswith(".csv") else cls.from_folder(place)
+    def from_path(cls, path: str | Path) -> LabelledImages:
+        """Read a CSV file if the path ends in .csv, a folder otherwise."""
+        return cls.from_csv(path) if str(path).lower().endswith(".csv") else cls.from_folder(path)
 
     @classmethod
-    def from_memory(cls, images: Sequence[Any], labels: Sequence[Any]) -> LabelledImages:
-        """Images (paths, files' bytes, PIL images, uint8 arrays) and labels of any one sortable kind."""
+    def from_memory(cls, images: Sequence[ImageSource], labels: Sequence[Label]) -> LabelledImages:
+        """Combine images (paths, bytes of files, PIL images, uint8 arrays) with labels of one sortable type."""
         if len(images) != len(labels):
-            raise InputError(f"{len(images)} images but {len(labels)} labels.", "One label per image.")
+            raise InputError(f"{len(images)} images but {len(labels)} labels.", "Give one label per image.")
         if len(images) == 0:
             raise InputError("No images were given.", "Give a few images of each class.")
-        return cls._named(
+        return cls._from_names(
             list(images), [label.item() if hasattr(label, "item") else label for label in labels]
         )
 
     @classmethod
-    def _named(cls, sources: list[Any], names: Sequence[Any]) -> LabelledImages:
+    def _from_names(cls, sources: Sequence[ImageSource], names: Sequence[Label]) -> LabelledImages:
         try:
             classes = sorted(set(names))
         except TypeError:
             raise InputError(
-                "Labels of different kinds cannot be mixed.", "Use all text or all numbers."
+                "Labels of different types cannot be mixed.", "Use only text or only numbers."
             ) from None
         if any(name != name for name in classes):  # only NaN differs from itself
             raise InputError("A label is not a number (NaN).", "Give every image a label.")
         index = {name: i for i, name in enumerate(classes)}
-        return cls(sources, [index[name] for name in names], classes, _alike(classes))
+        return cls(sources, [index[name] for name in names], classes, _similar_names(classes))
 
 
 @dataclass
 class LoadedImages:
-    """Decoded images as uint8 (N, 3, S, S), their labels, and what was left out."""
+    """Decoded images, uint8 (N, 3, S, S), their labels, and the images that were skipped."""
 
     pixels: Tensor
     labels: Tensor
-    classes: list[Any]
+    classes: list[Label]
     skipped: list[SkippedImage]
     warnings: list[str]
-    names: list[str]  # what to call each image in a message
-    sources: list[Any]  # where they came from
+    names: list[str]  # of each image, for messages
+    sources: list[ImageSource]
 
     def counts(self) -> list[int]:
+        """Return the number of images of each class."""
         return torch.bincount(self.labels, minlength=len(self.classes)).tolist()
 
 
 def load(images: LabelledImages, spec: PixelSpec, *, strict: bool = False) -> LoadedImages:
-    """Decode everything once. Unreadable images are skipped and listed, or refused if strict."""
+    """Decode all images once; unreadable ones are skipped and listed, or an error if ``strict``."""
     squares, skipped = read_squares(images.sources, spec, images.names())
     if strict and skipped:
         raise InputError(
             f"{len(skipped)} images cannot be used, the first: {skipped[0].name}: {skipped[0].reason}.",
-            "Remove them, or run without strict to leave them out.",
+            "Remove them, or run without strict to skip them.",
         )
     kept = [i for i, square in enumerate(squares) if square is not None]
     counts = Counter(images.labels[i] for i in kept)
-    lost = [str(name) for c, name in enumerate(images.classes) if counts[c] == 0]
-    if lost:
+    unreadable = [str(name) for c, name in enumerate(images.classes) if counts[c] == 0]
+    if unreadable:
         raise InputError(
-            f"None of the images of {', '.join(lost)} can be read"
+            f"None of the images of {', '.join(unreadable)} can be read"
             + (f" (the first: {skipped[0].name}: {skipped[0].reason})." if skipped else "."),
             "Replace them, or remove the class.",
         )
@@ -187,104 +189,103 @@ def load(images: LabelledImages, spec: PixelSpec, *, strict: bool = False) -> Lo
         )
     pixels = torch.stack([square for square in squares if square is not None])
     labels = torch.tensor([images.labels[i] for i in kept])
-    notes = list(images.warnings)
-    everyone = images.names()
-    names = [everyone[i] for i in kept]
-    notes += _twins(pixels, labels, names, images.classes)
+    all_names = images.names()
+    names = [all_names[i] for i in kept]
+    warned = [*images.warnings, *_conflicting_labels(pixels, labels, names, images.classes)]
     return LoadedImages(
-        pixels, labels, images.classes, skipped, notes, names, [images.sources[i] for i in kept]
+        pixels, labels, images.classes, skipped, warned, names, [images.sources[i] for i in kept]
     )
 
 
 def read_squares(
-    sources: Sequence[Any], spec: PixelSpec, names: Sequence[str]
+    sources: Sequence[ImageSource], spec: PixelSpec, names: Sequence[str]
 ) -> tuple[list[Tensor | None], list[SkippedImage]]:
-    """Squares in order (None where unreadable), and the reasons."""
+    """Return the squares of pixels in order, None where unreadable, and the skipped images."""
 
-    def one(index: int) -> tuple[Tensor | None, str]:
+    def read(index: int) -> tuple[Tensor | None, str]:
         try:
             return to_square(decode(sources[index], near=spec.size), spec), ""
         except InputError as error:
             return None, error.message
 
-    with _without_pillows_remarks(), ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-        results = list(pool.map(one, range(len(sources))))
-    skipped = [SkippedImage(names[i], why) for i, (square, why) in enumerate(results) if square is None]
+    with _without_pillow_warnings(), ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
+        results = list(pool.map(read, range(len(sources))))
+    skipped = [SkippedImage(names[i], reason) for i, (square, reason) in enumerate(results) if square is None]
     return [square for square, _ in results], skipped
 
 
-def largest_side(sources: Sequence[Any]) -> int:
-    """The largest image side among the sources, from their headers."""
-    with _without_pillows_remarks():
+def largest_side(sources: Sequence[ImageSource]) -> int:
+    """Return the largest image side among the sources, read from the file headers."""
+    with _without_pillow_warnings():
         return max((side_of(source) for source in sources), default=0)
 
 
 @contextmanager
-def _without_pillows_remarks() -> Iterator[None]:
-    """Its warnings about sizes and metadata; set outside the threads, which share the filters."""
+def _without_pillow_warnings() -> Iterator[None]:
+    """Silence Pillow's warnings about sizes and metadata; used outside the threads, which share the filters."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="PIL")
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         yield
 
 
-def _entries(folder: Path) -> list[Path]:
+def _children(folder: Path) -> list[Path]:
     try:
         return sorted(folder.iterdir())
     except OSError as error:
         raise InputError(f"{folder} cannot be read ({error.strerror}).") from None
 
 
-def find_images(place: Path) -> list[Path]:
-    """Image files below a folder, sorted; links are followed, but never upwards and never twice."""
-    found: list[Path] = []
-    seen: set[Path] = set()
-    above = set(place.resolve().parents)
-    for folder, below, files in os.walk(place, followlinks=True):
-        real = Path(folder).resolve()
-        if real in seen or real in above:
-            below.clear()
+def find_images(root: Path) -> list[Path]:
+    """Return the image files below a folder, sorted; links are followed, except upwards or a second time."""
+    images: list[Path] = []
+    visited: set[Path] = set()
+    parents = set(root.resolve().parents)
+    for folder, subfolders, files in os.walk(root, followlinks=True):
+        resolved = Path(folder).resolve()
+        if resolved in visited or resolved in parents:
+            subfolders.clear()
             continue
-        seen.add(real)
-        below[:] = sorted(name for name in below if not name.startswith("."))
-        found += [
+        visited.add(resolved)
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        images += [
             Path(folder, name)
             for name in files
             if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
         ]
-    return sorted(found)
+    return sorted(images)
 
 
-def list_images(places: Sequence[Path]) -> list[Path]:
-    """The images that are named, and those in the folders that are named."""
-    found = [path for place in places for path in (find_images(place) if place.is_dir() else [place])]
-    if not found:
-        raise InputError("No images there.", "Name image files, or folders that hold some.")
-    return found
+def list_images(paths: Sequence[Path]) -> list[Path]:
+    """Return the given files and the images below the given folders."""
+    images = [image for path in paths for image in (find_images(path) if path.is_dir() else [path])]
+    if not images:
+        raise InputError("There are no images.", "Name image files, or folders that contain some.")
+    return images
 
 
-def _alike(classes: Sequence[Any]) -> list[str]:
-    """A warning for classes whose names differ only in case or in how accents are written."""
+def _similar_names(classes: Sequence[Label]) -> list[str]:
+    """Return a warning for classes whose names differ only in case or in the encoding of accents."""
     groups: dict[str, list[str]] = {}
     for name in map(str, classes):
         groups.setdefault(unicodedata.normalize("NFC", name).casefold(), []).append(name)
     return [
-        f"Classes {' and '.join(same)} differ only in spelling; they are taken as different classes."
+        f"Classes {' and '.join(same)} differ only in spelling; they are treated as different classes."
         for same in groups.values()
         if len(same) > 1
     ]
 
 
-def _twins(pixels: Tensor, labels: Tensor, names: list[str], classes: list[Any]) -> list[str]:
-    """A warning for each image that stands under two classes."""
+def _conflicting_labels(pixels: Tensor, labels: Tensor, names: list[str], classes: list[Label]) -> list[str]:
+    """Return a warning for each image that has the same pixels as an image of another class."""
     first: dict[bytes, int] = {}
-    notes = []
+    conflicts = []
     for i, square in enumerate(pixels):
         key = hashlib.sha256(square.numpy().tobytes()).digest()
         j = first.setdefault(key, i)
         if labels[i] != labels[j]:
-            notes.append(
-                f"The same image stands under two classes: {names[j]} ({classes[int(labels[j])]}) "
+            conflicts.append(
+                f"The same image is in two classes: {names[j]} ({classes[int(labels[j])]}) "
                 f"and {names[i]} ({classes[int(labels[i])]})."
             )
-    return notes
+    return conflicts

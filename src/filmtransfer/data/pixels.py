@@ -1,7 +1,7 @@
-"""From a file, a PIL image or an array to a square of uint8 pixels.
+"""Decoding of files, PIL images and arrays to squares of uint8 pixels.
 
-Decoding honours EXIF orientation and turns grey, palette, transparent, CMYK and 16-bit images into
-RGB. Normalisation (mean and standard deviation) belongs to the backbone and happens on the tensor.
+Decoding applies the EXIF orientation and converts grey, palette, transparent, CMYK and 16-bit images to
+RGB. Normalisation (mean and standard deviation) belongs to the backbone and is applied to the tensor.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -22,13 +22,15 @@ try:  # HEIC photos from telephones
     from pillow_heif import register_heif_opener
 
     register_heif_opener()
-except ImportError:  # pragma: no cover - a platform without the wheel reads all other formats
+except ImportError:  # pragma: no cover - a platform without the wheel can read all other formats
     pass
 
-# Checked before decoding: a small file can claim a picture that fills the memory.
+ImageSource = str | Path | bytes | Image.Image | np.ndarray | Tensor
+
+# Checked before decoding: a small file can declare an image that does not fit into memory.
 MAX_PIXELS = 100_000_000
 MIN_SIDE = 4
-MAX_SIZE = 4096  # of the squares that a backbone is given
+MAX_SIZE = 4096  # of the input squares of a backbone
 
 SUFFIXES = frozenset(
     [
@@ -57,20 +59,23 @@ INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
 
 @dataclass(frozen=True)
 class PixelSpec:
-    """How a backbone wants its pixels."""
+    """The input format of a backbone: image size, normalisation, interpolation and cropping."""
 
     size: int
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     interpolation: str = "bicubic"
-    fit: Fit = "squash"  # the paper scales the whole image; "crop" is how ImageNet models are tested
+    fit: Fit = (
+        "squash"  # "squash" scales the complete image, as in the paper; "crop" is ImageNet's test protocol
+    )
     crop: float = 0.875
 
 
-def decode(source: Any, near: int = 0) -> Image.Image:
-    """An upright RGB image from a path, a file's bytes, a PIL image or a uint8 array (H, W), (H, W, 3) or (H, W, 4).
+def decode(source: ImageSource, near: int = 0) -> Image.Image:
+    """Return an upright RGB image.
 
-    ``near`` is the side that will be needed: JPEGs are then decoded at a fraction of their size.
+    The source is a path, the bytes of a file, a PIL image or a uint8 array (H, W), (H, W, 3) or (H, W, 4).
+    ``near`` is the side that will be needed; JPEGs are then decoded at a fraction of their size.
     """
     try:
         if isinstance(source, Image.Image):
@@ -81,7 +86,7 @@ def decode(source: Any, near: int = 0) -> Image.Image:
         size = len(source) if isinstance(source, bytes) else Path(source).stat().st_size
         if size == 0:
             raise InputError("the file is empty")
-        with Image.open(_opened(source)) as image:
+        with Image.open(_as_file(source)) as image:
             _check_size(*image.size)
             if near and image.format == "JPEG":
                 image.draft("RGB", (2 * near, 2 * near))
@@ -90,23 +95,24 @@ def decode(source: Any, near: int = 0) -> Image.Image:
         raise
     except FileNotFoundError:
         raise InputError("there is no such file") from None
-    except Image.DecompressionBombError:  # Pillow refuses the largest by itself
+    except Image.DecompressionBombError:  # Pillow itself rejects the largest images
         raise InputError(f"it has more than {MAX_PIXELS // 10**6} megapixels") from None
     except UnidentifiedImageError:
         raise InputError("this is not an image") from None
-    except Exception as error:  # Pillow's decoders raise many kinds for damaged files
-        raise InputError(f"the image is damaged ({_short(error)})") from error
+    except Exception as error:  # Pillow's decoders raise many exception types for damaged files
+        message = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"the image is damaged ({message[:80]})") from error
 
 
 def _check_size(width: int, height: int) -> None:
     if width * height > MAX_PIXELS:
         raise InputError(f"it has more than {MAX_PIXELS // 10**6} megapixels ({width}×{height})")
     if min(width, height) < MIN_SIDE:
-        raise InputError(f"{width}×{height} pixels are too few to show anything")
+        raise InputError(f"{width}×{height} pixels are too few")
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """8-bit RGB; transparency is laid on white."""
+    """Return the image as 8-bit RGB; transparent pixels become white."""
     if image.mode == "RGB" and "transparency" not in image.info:
         image.load()
         return image
@@ -120,29 +126,29 @@ def to_rgb(image: Image.Image) -> Image.Image:
         return _from_array((levels.clip(0, top) * (255.0 / top)).round().astype(np.uint8)).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         rgba = image.convert("RGBA")
-        paper = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
-        return Image.alpha_composite(paper, rgba).convert("RGB")
+        white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, rgba).convert("RGB")
     return image.convert("RGB")
 
 
 def to_square(image: Image.Image, spec: PixelSpec) -> Tensor:
-    """uint8 pixels (3, size, size)."""
-    how = getattr(Image.Resampling, spec.interpolation.upper())
+    """Return an image as uint8 pixels (3, size, size)."""
+    resampling = getattr(Image.Resampling, spec.interpolation.upper())
     if spec.fit == "crop":
         short = round(spec.size / spec.crop)
         scale = short / min(image.size)
         image = image.resize(
-            (max(short, round(image.width * scale)), max(short, round(image.height * scale))), how
+            (max(short, round(image.width * scale)), max(short, round(image.height * scale))), resampling
         )
         left, top = (image.width - spec.size) // 2, (image.height - spec.size) // 2
         image = image.crop((left, top, left + spec.size, top + spec.size))
     elif image.size != (spec.size, spec.size):
-        image = image.resize((spec.size, spec.size), how)
+        image = image.resize((spec.size, spec.size), resampling)
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
 
 
 def resize(pixels: Tensor, size: int, interpolation: str = "bicubic") -> Tensor:
-    """uint8 squares (N, 3, S, S) at another size, antialiased."""
+    """Return uint8 squares (N, 3, S, S) at another size, antialiased."""
     if pixels.shape[-1] == size:
         return pixels
     mode = interpolation if interpolation in ("bilinear", "bicubic") else "bicubic"
@@ -153,28 +159,28 @@ def resize(pixels: Tensor, size: int, interpolation: str = "bicubic") -> Tensor:
     return torch.cat([part.round().clamp(0, 255).to(torch.uint8) for part in parts])
 
 
-def side_of(source: Any) -> int:
-    """The larger side of an image without decoding it; 0 if it cannot be told."""
+def side_of(source: ImageSource) -> int:
+    """Return the larger side of an image without decoding it; 0 if it is not readable."""
     if isinstance(source, Image.Image):
         return max(source.size)
     if isinstance(source, (np.ndarray, torch.Tensor)):
         return max(source.shape[:2], default=0)
     try:
-        with Image.open(_opened(source)) as image:
+        with Image.open(_as_file(source)) as image:
             return max(image.size)
-    except Exception:  # unreadable: reading it later says why
+    except Exception:  # decoding it later reports the reason
         return 0
 
 
 def normalise(pixels: Tensor, spec: PixelSpec) -> Tensor:
-    """uint8 (B, 3, H, W) → float32, with the backbone's mean and standard deviation."""
+    """Convert uint8 pixels (B, 3, H, W) to float32, normalised by the backbone's mean and standard deviation."""
     mean = torch.tensor(spec.mean, device=pixels.device).view(1, 3, 1, 1)
     std = torch.tensor(spec.std, device=pixels.device).view(1, 3, 1, 1)
     return (pixels.float() / 255 - mean) / std
 
 
-def _opened(source: Any) -> Any:
-    """What Pillow opens: a path, or a file's bytes as a file."""
+def _as_file(source: str | Path | bytes) -> str | Path | BytesIO:
+    """Return what Pillow can open: a path, or the bytes of a file as a file object."""
     return BytesIO(source) if isinstance(source, bytes) else source
 
 
@@ -188,16 +194,11 @@ def _upright(image: Image.Image) -> Image.Image:
 def _from_array(array: np.ndarray) -> Image.Image:
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
-    shape_fits = array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))
-    if array.dtype != np.uint8 or not shape_fits or 0 in array.shape:
+    valid_shape = array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))
+    if array.dtype != np.uint8 or not valid_shape or 0 in array.shape:
         raise InputError(
             f"an image array has dtype {array.dtype} and shape {array.shape}",
             "Use uint8 of shape (H, W), (H, W, 3) or (H, W, 4).",
         )
     _check_size(array.shape[1], array.shape[0])
     return Image.fromarray(array)
-
-
-def _short(error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text[:80]

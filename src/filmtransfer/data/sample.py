@@ -1,4 +1,4 @@
-"""The drawings that ship with the package: Quick, Draw! by Google, CC BY 4.0 (see NOTICE)."""
+"""The drawings included in the package: Quick, Draw! by Google, CC BY 4.0 (see NOTICE)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .images import LabelledImages
 
 
 def sample_drawings(shots: int, seed: int) -> tuple[LabelledImages, LabelledImages]:
-    """``shots`` drawings of each of 12 classes to learn from, and all others to be tried on."""
+    """Return ``shots`` drawings of each of 12 classes for training, and all others for testing."""
     with files("filmtransfer.data").joinpath("sample.npz").open("rb") as file:
         packed = np.load(file)
         images, labels, classes = packed["images"], packed["labels"], [str(c) for c in packed["classes"]]
     generator = make_generator(seed, "sample")
-    learn, try_on = [], []
+    train, test = [], []
     for c in range(len(classes)):
         members = torch.from_numpy(np.flatnonzero(labels == c))
         members = members[permutation(len(members), generator)]
-        learn += members[:shots].tolist()
-        try_on += members[shots:].tolist()
+        train += members[:shots].tolist()
+        test += members[shots:].tolist()
 
-    def pick(indices: list[int]) -> LabelledImages:
+    def select(indices: list[int]) -> LabelledImages:
         return LabelledImages([images[i] for i in indices], [int(labels[i]) for i in indices], list(classes))
 
-    return pick(learn), pick(try_on)
+    return select(train), select(test)

@@ -124,7 +124,7 @@ def read_images(folder: str | Path, clf: FewShotClassifier) -> Images:
     known = {str(name): i for i, name in enumerate(clf.update_.classes)}
     labels: list[int] | None = None
     try:
-        found = LabelledImages.from_any(place)
+        found = LabelledImages.from_path(place)
         sources = found.sources
         if all(str(name) in known for name in found.classes):
             labels = [known[str(found.classes[i])] for i in found.labels]

@@ -78,10 +78,10 @@ def _open(name: str, data: str, test: str, state: str, weights: str, plan_text: 
     if plan.head == "linear":
         raise InputError("BiT is federated in simulations only.", "Choose protonets or lda.")
     model = make_model(plan, weights=weights or None)
-    examples = read_examples(LabelledImages.from_any(data), model)
+    examples = read_examples(LabelledImages.from_path(data), model)
     tried = None
     if test:
-        found = LabelledImages.from_any(test)
+        found = LabelledImages.from_path(test)
         place = {name: c for c, name in enumerate(examples.classes)}
         own = [i for i, label in enumerate(found.labels) if str(found.classes[label]) in place]
         tried = read_examples(
@@ -159,7 +159,7 @@ def deploy(
 
 def _try(classifier: FewShotClassifier, test: str) -> dict[str, float]:
     """Accuracy on the test images of classes that the federation has."""
-    tried = LabelledImages.from_any(test)
+    tried = LabelledImages.from_path(test)
     names = [str(tried.classes[label]) for label in tried.labels]
     known = [i for i, name in enumerate(names) if name in set(classifier.classes_)]
     if not known:

@@ -44,7 +44,7 @@ def train_user(
     start = time.monotonic()
     with _notes() as notes:
         images = LabelledImages.from_memory(list(photos), list(labels))
-        images.titles = _titles(labels)
+        images.display_names = _titles(labels)
         classifier = _classifier(backbone, options)
         ready = classifier.prepare(images, backbone)
         untuned = replace(ready, settings=replace(ready.settings, steps=0))

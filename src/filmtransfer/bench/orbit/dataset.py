@@ -62,7 +62,7 @@ class OrbitVideo:
     def read(self, chosen: Sequence[int], spec: PixelSpec) -> tuple[list[Tensor | None], list[SkippedImage]]:
         """Those frames as uint8 (3, S, S), None where one cannot be read; and why not."""
         if self.path.is_dir():
-            paths = [self.frames[i] for i in chosen]
+            paths = [Path(str(self.frames[i])) for i in chosen]
             return read_squares(paths, spec, [str(path) for path in paths])
         places = [int(str(self.frames[i])) for i in chosen]
         try:

@@ -71,7 +71,7 @@ class ClientIdentity:
 
 def check_images(folder: str | Path) -> LabelledImages:
     """The client's images, or a clear line."""
-    found = LabelledImages.from_any(folder)
+    found = LabelledImages.from_path(folder)
     if len(found.classes) < 2:
         raise InputError(
             f"{folder} has images of one class only, {found.classes[0]}.",
@@ -95,7 +95,7 @@ def join(
     membership.check()
     images = check_images(data)
     if test is not None:
-        LabelledImages.from_any(test)
+        LabelledImages.from_path(test)
     place = Path(state).resolve()
     host, port = parse_address(membership.server)
     with interruptible(), exclusive_folder(place, "client"):
