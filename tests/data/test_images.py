@@ -18,7 +18,7 @@ from tests.data.test_pixels import broken
 SPEC = PixelSpec(32, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 
-def test_a_folder_per_class(photo_folder):
+def test_a_folder_with_one_subfolder_per_class(photo_folder):
     images = LabelledImages.from_folder(photo_folder(classes=("zwei Worte", "日本", "émile"), shots=3))
     assert images.classes == ["zwei Worte", "émile", "日本"]
     loaded = load(images, SPEC)
@@ -46,7 +46,7 @@ def test_a_csv_of_paths_and_labels(photo_folder, tmp_path):
         LabelledImages.from_csv(table)
 
 
-def test_broken_images_are_left_out_counted_and_listed(photo_folder, tmp_path):
+def test_broken_images_are_skipped_and_listed(photo_folder, tmp_path):
     root = photo_folder()
     other = tmp_path / "other"
     other.mkdir()
@@ -61,7 +61,7 @@ def test_broken_images_are_left_out_counted_and_listed(photo_folder, tmp_path):
         load(LabelledImages.from_folder(root), SPEC, strict=True)
 
 
-def test_a_class_of_nothing_but_broken_images_is_named(photo_folder):
+def test_a_class_with_only_broken_images_is_an_error(photo_folder):
     root = photo_folder()
     for file in (root / "bars").iterdir():
         file.write_bytes(b"text")
@@ -69,7 +69,7 @@ def test_a_class_of_nothing_but_broken_images_is_named(photo_folder):
         load(LabelledImages.from_folder(root), SPEC)
 
 
-def test_empty_missing_and_lonely_folders(tmp_path, photo_folder):
+def test_missing_and_empty_folders_and_a_single_class(tmp_path, photo_folder):
     with pytest.raises(InputError, match="There is no folder"):
         LabelledImages.from_folder(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
@@ -79,7 +79,7 @@ def test_empty_missing_and_lonely_folders(tmp_path, photo_folder):
         load(LabelledImages.from_folder(photo_folder("lonely", classes=("disc",))), SPEC)
 
 
-def test_loose_images_hidden_files_and_empty_folders_are_mentioned_or_ignored(photo_folder):
+def test_unlabelled_images_and_empty_folders_are_reported_hidden_files_ignored(photo_folder):
     root = photo_folder()
     picture(0, 1).save(root / "loose.png")
     (root / "nothing").mkdir()
@@ -93,7 +93,7 @@ def test_loose_images_hidden_files_and_empty_folders_are_mentioned_or_ignored(ph
     assert any("nothing" in w for w in images.warnings)
 
 
-def test_link_loops_end(photo_folder):
+def test_symbolic_link_loops_end(photo_folder):
     root = photo_folder()
     os.symlink(root / "disc", root / "disc" / "again")
     os.symlink(root, root / "bars" / "up")
@@ -103,19 +103,19 @@ def test_link_loops_end(photo_folder):
     assert len(LabelledImages.from_folder(root)) == 16
 
 
-def test_the_same_image_under_two_classes_is_mentioned(photo_folder):
+def test_the_same_image_in_two_classes_is_reported(photo_folder):
     root = photo_folder()
     (root / "bars" / "copy.png").write_bytes((root / "disc" / "0.png").read_bytes())
     loaded = load(LabelledImages.from_folder(root), SPEC)
     assert any("two classes" in w and "copy.png" in w for w in loaded.warnings)
 
 
-def test_names_that_differ_only_in_spelling_are_mentioned(photo_folder):
+def test_class_names_that_differ_only_in_spelling_are_reported(photo_folder):
     images = LabelledImages.from_folder(photo_folder(classes=("Cat", "cat", "dog")))
     assert any("Cat and cat" in w for w in images.warnings)
 
 
-def test_decoding_threads_leave_the_warning_filters_alone(photo_folder):
+def test_decoding_threads_do_not_change_the_warning_filters(photo_folder):
     import warnings
 
     images = LabelledImages.from_folder(photo_folder(shots=20))
@@ -124,7 +124,7 @@ def test_decoding_threads_leave_the_warning_filters_alone(photo_folder):
     assert warnings.filters == before
 
 
-def test_memory_takes_any_labels():
+def test_images_in_memory_with_labels_of_any_type():
     arrays = [np.asarray(picture(i, i)) for i in range(3)]
     mixed = [arrays[0], Image.fromarray(arrays[1]), arrays[2][:, :, 0]]
     loaded = load(LabelledImages.from_memory(mixed, np.array([30, 10, 30])), SPEC)
@@ -138,15 +138,15 @@ def test_memory_takes_any_labels():
         LabelledImages.from_memory([], [])
 
 
-def test_the_sample_is_what_the_demo_promises():
-    learn, held_out = sample_drawings(10, 0)
-    assert len(learn.classes) >= 10
-    assert len(learn) == 10 * len(learn.classes)
-    assert len(held_out) >= 50 * len(learn.classes)
-    assert not {s.tobytes() for s in learn.sources} & {s.tobytes() for s in held_out.sources}
+def test_the_sample_drawings():
+    train, test = sample_drawings(10, 0)
+    assert len(train.classes) >= 10
+    assert len(train) == 10 * len(train.classes)
+    assert len(test) >= 50 * len(train.classes)
+    assert not {s.tobytes() for s in train.sources} & {s.tobytes() for s in test.sources}
     packaged = Path(__file__).parents[2] / "src/filmtransfer/data/sample.npz"
     assert packaged.stat().st_size < 2_000_000
     again, _ = sample_drawings(10, 0)
     other, _ = sample_drawings(10, 1)
-    assert all(np.array_equal(a, b) for a, b in zip(learn.sources, again.sources, strict=True))
-    assert any(not np.array_equal(a, b) for a, b in zip(learn.sources, other.sources, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(train.sources, again.sources, strict=True))
+    assert any(not np.array_equal(a, b) for a, b in zip(train.sources, other.sources, strict=True))

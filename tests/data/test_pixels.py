@@ -1,4 +1,4 @@
-"""Every kind of image a camera, a browser or a bug can produce."""
+"""Decoding of all image formats and modes, damaged files, resizing and normalisation."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ def test_modes_become_rgb(mode, tmp_path):
         image = gradient().convert(mode)
     file = tmp_path / ("x.tiff" if mode in ("CMYK", "F") else "x.png")
     image.save(file)
-    found = decode(file)
-    assert found.mode == "RGB"
+    decoded = decode(file)
+    assert decoded.mode == "RGB"
     if mode in ("1", "P"):  # few colours: exactly those that were saved
-        want = image.convert("RGB")
+        expected = image.convert("RGB")
     else:
-        want = gradient().convert("L").convert("RGB") if mode in ("L", "LA", "I;16", "F") else gradient()
-    assert np.abs(np.asarray(found, int) - np.asarray(want, int)).mean() < 4
+        expected = gradient().convert("L").convert("RGB") if mode in ("L", "LA", "I;16", "F") else gradient()
+    assert np.abs(np.asarray(decoded, int) - np.asarray(expected, int)).mean() < 4
 
 
-def test_transparency_is_laid_on_white():
+def test_transparency_becomes_white():
     image = Image.new("RGBA", (8, 8), (0, 0, 0, 0))
     assert np.asarray(decode(image)).min() == 255
 
 
-def test_a_colour_that_stands_for_transparent_is_laid_on_white(tmp_path):
+def test_a_transparent_colour_becomes_white(tmp_path):
     file = tmp_path / "x.png"
     Image.new("RGB", (8, 8), (10, 20, 30)).save(file, transparency=(10, 20, 30))
     assert np.asarray(decode(file)).min() == 255
@@ -72,12 +72,12 @@ def test_images_in_memory_are_checked_too():
         decode(np.zeros((1, 1, 3), np.uint8))
 
 
-def test_exif_orientation_is_honoured(tmp_path):
+def test_exif_orientation_is_applied(tmp_path):
     file = tmp_path / "turned.jpg"
     upright = Image.new("RGB", (40, 20), "black")
     upright.paste("white", (0, 0, 20, 20))  # left half white
     exif = Image.Exif()
-    exif[0x0112] = 6  # to be shown turned a quarter clockwise
+    exif[0x0112] = 6  # to be displayed rotated by 90° clockwise
     upright.save(file, exif=exif, quality=95)
     shown = decode(file)
     assert shown.size == (20, 40)
@@ -86,18 +86,18 @@ def test_exif_orientation_is_honoured(tmp_path):
     assert pixels[22:].mean() < 15
 
 
-def test_gif_gives_its_first_frame(tmp_path):
-    file = tmp_path / "moving.gif"
+def test_the_first_frame_of_a_gif_is_used(tmp_path):
+    file = tmp_path / "animated.gif"
     frames = [Image.new("RGB", (10, 10), colour) for colour in ("red", "blue")]
     frames[0].save(file, save_all=True, append_images=frames[1:])
     assert decode(file).getpixel((5, 5)) == (255, 0, 0)
 
 
 def broken(tmp_path: Path) -> dict[str, Path]:
-    whole = BytesIO()
-    Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)).save(whole, "JPEG")
+    complete = BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)).save(complete, "JPEG")
     contents = {
-        "truncated.jpg": whole.getvalue()[: len(whole.getvalue()) // 3],
+        "truncated.jpg": complete.getvalue()[: len(complete.getvalue()) // 3],
         "empty.jpg": b"",
         "text.jpg": b"I am a text file that was renamed.",
         "noise.png": b"\x89PNG\r\n\x1a\n" + b"nonsense" * 9,
@@ -128,7 +128,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("name", REASONS)
-def test_broken_images_say_why(name, tmp_path):
+def test_broken_images_report_the_reason(name, tmp_path):
     with pytest.raises(InputError, match=REASONS[name]):
         decode(broken(tmp_path)[name])
 
@@ -142,12 +142,12 @@ def test_broken_images_say_why(name, tmp_path):
         np.zeros((0, 4, 3), np.uint8),
     ],
 )
-def test_wrong_arrays_are_refused(array):
+def test_invalid_arrays_are_rejected(array):
     with pytest.raises(InputError, match="dtype"):
         decode(array)
 
 
-def test_squash_keeps_the_whole_image_and_crop_its_middle():
+def test_squash_keeps_the_complete_image_and_crop_its_centre():
     image = Image.new("RGB", (80, 40), "black")
     image.paste("white", (0, 0, 10, 40))  # a white edge on the left
     squashed = to_square(image, SPEC)
@@ -159,7 +159,7 @@ def test_squash_keeps_the_whole_image_and_crop_its_middle():
     assert int(cropped.max()) == 0
 
 
-def test_a_draft_decode_is_the_same_picture(tmp_path):
+def test_draft_decoding_gives_the_same_image(tmp_path):
     """JPEGs are decoded at a fraction of their size; the square must not change visibly."""
     file = tmp_path / "large.jpg"
     gradient(1600, 1200).save(file, quality=95)
@@ -167,7 +167,7 @@ def test_a_draft_decode_is_the_same_picture(tmp_path):
     assert (fast.int() - slow.int()).abs().float().mean() < 1.5
 
 
-def test_normalise_is_the_backbones():
+def test_normalise_uses_the_backbones_mean_and_std():
     pixels = torch.tensor([0, 255], dtype=torch.uint8).view(2, 1, 1, 1).expand(2, 3, 2, 2)
     assert normalise(pixels, SPEC).flatten(1).unique(dim=1).flatten().tolist() == [-1.0, 1.0]
 

@@ -1,4 +1,4 @@
-"""Frames of real video files, made here with PyAV: which, when, upright; and one clear line for each bad file."""
+"""Frames of video files written with PyAV: indices, times, orientation, and a clear error for each invalid file."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from filmtransfer.errors import InputError, MissingExtraError
 
 def greys(count: int, size: tuple[int, int] = (64, 32)) -> list[Image.Image]:
     """Frame i has the grey level 10 + 10·i, and its top left corner is white."""
-    pictures = []
+    images = []
     for i in range(count):
         pixels = np.full((size[1], size[0], 3), 10 + 10 * i, np.uint8)
         pixels[:16, :16] = 255
-        pictures.append(Image.fromarray(pixels))
-    return pictures
+        images.append(Image.fromarray(pixels))
+    return images
 
 
 @pytest.fixture
@@ -30,11 +30,11 @@ def video(tmp_path):
     return path
 
 
-def level(picture: Image.Image) -> float:
-    return float(np.asarray(picture)[20:, 20:].mean())
+def level(image: Image.Image) -> float:
+    return float(np.asarray(image)[20:, 20:].mean())
 
 
-def test_frames_are_told_without_decoding_and_read_in_order(video):
+def test_frames_are_listed_without_decoding_and_read_in_order(video):
     times = frame_times(video)
     assert [i for i, _ in times] == list(range(20))
     assert [t for _, t in times] == pytest.approx([i / 10 for i in range(20)])
@@ -44,26 +44,26 @@ def test_frames_are_told_without_decoding_and_read_in_order(video):
     assert [level(frame) for frame in frames] == pytest.approx([10 + 10 * i for i in range(20)], abs=6)
 
 
-def test_only_the_wanted_frames_are_read(video):
+def test_only_the_requested_frames_are_read(video):
     assert [round(level(f) / 10) - 1 for f in read_frames(video, [15, 3, 7])] == [3, 7, 15]
 
 
 @pytest.mark.parametrize(
     ("rate", "expected"), [(5, range(0, 20, 2)), (2.5, range(0, 20, 4)), (100, range(20))]
 )
-def test_so_many_frames_a_second(video, rate, expected):
+def test_frames_at_a_lower_rate(video, rate, expected):
     assert [i for i, _ in frame_times(video, rate)] == list(expected)
 
 
-def test_a_rate_of_nothing(video):
-    with pytest.raises(InputError, match="0 frames a second"):
+def test_a_rate_of_zero_is_an_error(video):
+    with pytest.raises(InputError, match="frame rate cannot be 0"):
         frame_times(video, 0)
 
 
 @pytest.mark.parametrize(
     ("rotation", "corner"), [(0, "top left"), (90, "bottom left"), (180, "bottom right"), (-90, "top right")]
 )
-def test_a_telephone_held_otherwise_is_set_upright(tmp_path, rotation, corner):
+def test_rotated_videos_are_read_upright(tmp_path, rotation, corner):
     path = tmp_path / "turned.mp4"
     write_video(path, greys(3), rotation=rotation)
     frame = read_frames(path, [0])[0]
@@ -75,22 +75,22 @@ def test_a_telephone_held_otherwise_is_set_upright(tmp_path, rotation, corner):
     assert pixels.mean() < 110  # and nowhere else
 
 
-def test_bad_files_end_in_a_clear_line(tmp_path, video):
+def test_invalid_files_raise_a_clear_error(tmp_path, video):
     content = video.read_bytes()
     bad = tmp_path / "bad.mp4"
-    for data, words in (
+    for data, message in (
         (b"", "the file is empty"),
         (b"not a video at all" * 20, "damaged, or not a video"),
         (content[: len(content) // 2], "damaged, or not a video"),
     ):
         bad.write_bytes(data)
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=message):
             frame_times(bad)
     with pytest.raises(InputError, match="no such file"):
         frame_times(tmp_path / "absent.mp4")
 
 
-def test_damage_inside_shows_when_the_frames_are_read(tmp_path, video):
+def test_damaged_frames_are_reported_when_read(tmp_path, video):
     content = bytearray(video.read_bytes())
     content[60:400] = bytes(340)
     bad = tmp_path / "bad.mp4"
@@ -99,12 +99,12 @@ def test_damage_inside_shows_when_the_frames_are_read(tmp_path, video):
         read_frames(bad, range(20))
 
 
-def test_frames_that_are_not_there(video):
+def test_missing_frames_are_an_error(video):
     with pytest.raises(InputError, match="2 of its frames are missing"):
         read_frames(video, [1, 30, 31])
 
 
-def test_without_pyav_the_pip_line_is_said(video, monkeypatch):
+def test_without_pyav_the_error_names_the_extra(video, monkeypatch):
     monkeypatch.setitem(sys.modules, "av", None)
     with pytest.raises(MissingExtraError, match=r"filmtransfer\[video\]"):
         read_frames(video)

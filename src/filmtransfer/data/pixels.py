@@ -65,9 +65,7 @@ class PixelSpec:
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     interpolation: str = "bicubic"
-    fit: Fit = (
-        "squash"  # "squash" scales the complete image, as in the paper; "crop" is ImageNet's test protocol
-    )
+    fit: Fit = "squash"  # scales the complete image, as in the paper; "crop" is ImageNet's test protocol
     crop: float = 0.875
 
 
