@@ -17,6 +17,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,8 @@ from filmtransfer.backbones.catalogue import pixel_spec
 from filmtransfer.data import read_squares
 from filmtransfer.data.pixels import normalise
 from filmtransfer.export import folded, probes, shared_backbone, user_file
-from filmtransfer.export.int8 import measure, quantise
 from filmtransfer.export.parity import answers, compare, difference, run_folded, run_shared, spread
+from filmtransfer.export.quantisation import measure_loss, quantise
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Update
 from lively import liven
@@ -153,8 +154,8 @@ def loss(data: Path, name: str) -> dict[str, Any]:
     small = quantise(whole, [{"pixels": learn[i : i + 16]} for i in range(0, min(len(learn), 128), 16)])
     runs = run_folded(whole), run_folded(small)
     fast, slow = interleaved(lambda: runs[1](held_out[:BATCH]), lambda: runs[0](held_out[:BATCH]))
-    measured = measure(*runs, held_out, np.array(few.held_out.labels), (len(whole), len(small)))
-    return {"set": name, **measured.to_dict(), "float_over_int8": slow / fast}
+    measured = measure_loss(*runs, held_out, np.array(few.held_out.labels), (len(whole), len(small)))
+    return {"set": name, **asdict(measured), "float_over_int8": slow / fast}
 
 
 def page(found: dict[str, Any]) -> str:

@@ -179,7 +179,7 @@ def test_broken_images_are_listed_and_strict_refuses(trained, capsys, tmp_path):
     assert code == 0
     assert len(found["predictions"]) == 1
     assert {Path(s["image"]).name for s in found["skipped"]} == {f.name for f in files}
-    assert err.count("left out") == len(files)
+    assert err.count("skipped: ") == len(files)
     code, _, err = run(capsys, "predict", str(update), str(good), *map(str, files), "--strict")
     assert code == 3
     assert "cannot be used" in err

@@ -70,7 +70,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_work(place, capsy
 def test_evaluation_writes_a_report_with_strangers(place, capsys, tmp_path):
     page = tmp_path / "test.html"
     evaluate = ["evaluate", place / "a.safetensors", place / "photos"]
-    code, out, err = run(capsys, *evaluate, "--report", page, "--strangers", place / "strangers", "--json")
+    code, out, err = run(capsys, *evaluate, "--report", page, "--ood", place / "strangers", "--json")
     assert code == 0, err
     found = json.loads(out)
     assert found["report"] == str(page)
@@ -82,11 +82,11 @@ def test_evaluation_writes_a_report_with_strangers(place, capsys, tmp_path):
 
 def test_strangers_need_a_report_and_images(place, capsys, tmp_path):
     evaluate = ["evaluate", place / "a.safetensors", place / "photos"]
-    code, _, err = run(capsys, *evaluate, "--strangers", place / "strangers")
+    code, _, err = run(capsys, *evaluate, "--ood", place / "strangers")
     assert code == 2
     assert "--report" in err
     (tmp_path / "empty").mkdir()
-    code, _, err = run(capsys, *evaluate, "--report", tmp_path / "r.html", "--strangers", tmp_path / "empty")
+    code, _, err = run(capsys, *evaluate, "--report", tmp_path / "r.html", "--ood", tmp_path / "empty")
     assert code == 3
     assert "No images" in err
 

@@ -106,7 +106,7 @@ def test_a_file_that_is_no_image_is_said_so(page, site):
     bad = site[2] / "notes.txt"
     bad.write_text("not an image")
     page.set_input_files("#files", str(bad))
-    page.wait_for_selector("#status.bad", timeout=30_000)
+    page.wait_for_selector("#status.error", timeout=30_000)
     assert "notes.txt" in page.text_content("#status")
 
 
@@ -168,5 +168,5 @@ def test_the_browser_scales_as_pillow_does(page, interpolation):
 
 
 def test_a_folder_without_the_runtime_is_refused(tmp_path):
-    with pytest.raises(UpdateFileError, match="does not hold onnxruntime-web"):
+    with pytest.raises(UpdateFileError, match="does not contain onnxruntime-web"):
         find_runtime(tmp_path)

@@ -1,14 +1,14 @@
-"""The verbs, and what happens when one fails.
+"""The command ``fit``: its subcommands, and how errors end it.
 
-Exit codes: 0 good, 1 a bug of ours, 2 bad usage, 3 bad input, 4 bad file, 5 not available here,
-130 interrupted.
+Exit codes: 0 success, 1 a bug of ours, 2 wrong usage, 3 unusable input, 4 unusable file, 5 not available on this
+machine, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import click
 import typer
@@ -33,8 +33,8 @@ from . import (
 from .printing import Printer
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"fit (filmtransfer) {__version__}")
         raise typer.Exit
 
@@ -76,19 +76,19 @@ app.add_typer(user.app, name="user")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; a user's mistake ends in one clear line, never in a traceback."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    _wait_politely()
-    for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot show must not end the work
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-    debug = "--debug" in words or os.environ.get("FIT_DEBUG") == "1"
-    words = [word for word in words if word != "--debug"]
-    first = os.environ.get("RANK", "0") == "0"  # of several processes the first one speaks
-    printer = Printer("--json" in words, quiet=not first)
-    command: Any = typer.main.get_command(app)
+    """Run the command; a user's mistake prints one clear line, never a traceback."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    _limit_spinning()
+    for output in (sys.stdout, sys.stderr):  # a name that the terminal cannot show must not end the command
+        if hasattr(output, "reconfigure"):
+            output.reconfigure(errors="backslashreplace")
+    debug = "--debug" in arguments or os.environ.get("FIT_DEBUG") == "1"
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    first = os.environ.get("RANK", "0") == "0"  # of several processes only the first one prints
+    printer = Printer("--json" in arguments, quiet=not first)
+    command = typer.main.get_command(app)
     try:
-        result = command.main(args=words, prog_name="fit", standalone_mode=False)
+        result = command.main(args=arguments, prog_name="fit", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except FitError as error:
         if debug:
@@ -98,13 +98,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(error.format_message(), file=sys.stderr)
         return 2
     except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx else "fit"
-        return printer.failure(error.format_message(), f"See '{where} --help'.", 2)
+        command_path = error.ctx.command_path if error.ctx else "fit"
+        return printer.failure(error.format_message(), f"See '{command_path} --help'.", 2)
     except click.ClickException as error:
         return printer.failure(error.format_message(), "", 2)
     except (KeyboardInterrupt, click.Abort):
         return printer.failure("Interrupted.", "", 130)
-    except BrokenPipeError:  # the reader of our output went away
+    except BrokenPipeError:  # the program that read our output has ended
         sys.stderr.close()
         return 0
     except Exception as error:
@@ -115,23 +115,22 @@ def main(arguments: list[str] | None = None) -> int:
                 "Not enough memory.", "Try a smaller --micro-batch, --support-size or --image-size.", 1
             )
         return printer.failure(
-            f"Something went wrong that should not have: {type(error).__name__}: {error}",
-            "Run again with --debug and report what it prints.",
+            f"Unexpected error: {type(error).__name__}: {error}",
+            "This is a bug in filmtransfer. Run again with --debug and report the output.",
             1,
         )
 
 
-def _wait_politely() -> None:
-    """Let torch's threads sleep soon when they wait for each other; heard only before torch is imported.
+def _limit_spinning() -> None:
+    """Let torch's threads sleep soon when they wait for each other; this has an effect only before torch is imported.
 
-    By default they spin, and on a machine that has other work to do a step takes many times as long
-    (docs/performance.md).
+    By default they spin, and on a busy machine a step takes many times as long (docs/performance.md).
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 
 def _out_of_memory(error: Exception) -> bool:
-    """torch says it in its own ways, on a GPU and on a CPU."""
-    words = str(error).lower()
-    return isinstance(error, MemoryError) or "out of memory" in words or "can't allocate memory" in words
+    """Return whether torch ran out of memory; its messages differ between GPU and CPU."""
+    message = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in message or "can't allocate memory" in message

@@ -12,14 +12,14 @@ def backbones(as_json: Json = False) -> None:
     printer = Printer(as_json)
     rows = list_backbones()
     printer.table(
-        ["name", "numbers", "features", "FiLM", "usable", "licence", "weights from", "note"],
+        ["name", "parameters", "features", "FiLM", "usable", "licence", "weights from", "note"],
         [
             [
                 row.record.name,
                 f"{row.facts.parameters:,}",
                 row.facts.features,
                 f"{row.facts.film_parameters:,}",
-                "now" if row.usable else "not yet",
+                "yes" if row.usable else "not yet",
                 row.record.licence,
                 row.source,
                 row.record.note,
@@ -28,9 +28,7 @@ def backbones(as_json: Json = False) -> None:
         ],
         right=(1, 2, 3),
     )
-    printer.say(
-        "Any other timm model of the families below works by its timm name, with --weights or online:"
-    )
+    printer.say("Any other timm model of these families works by its timm name, with --weights or online:")
     printer.say("resnetv2/BiT, resnet, efficientnet, mobilenetv2/v3, convnext, regnet, vit/deit/dinov2.")
     printer.document(
         {
@@ -39,10 +37,12 @@ def backbones(as_json: Json = False) -> None:
                     "name": row.record.name,
                     "timm": row.record.timm_name,
                     "family": row.facts.family,
-                    "numbers": row.facts.parameters,
+                    "parameters": row.facts.parameters,
+                    "numbers": row.facts.parameters,  # the former key
                     "features": row.facts.features,
                     "film_sites": len(row.facts.site_names),
-                    "film_numbers": row.facts.film_parameters,
+                    "film_parameters": row.facts.film_parameters,
+                    "film_numbers": row.facts.film_parameters,  # the former key
                     "usable": row.usable,
                     "source": row.source,
                     "licence": row.record.licence,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,77 +11,55 @@ from ..errors import InputError
 from ..formatting import file_size, percent
 from .printing import Json, Printer, progress_bar
 
+if TYPE_CHECKING:
+    from ..data import LabelledImages
+    from ..estimator import FewShotClassifier
+    from ..training.assess.evaluation import Evaluation
+
 SHOTS = 10
-SHEET = 40
+SHEET = 40  # drawings in the picture
 
 
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the update and the picture.")] = Path(
         "demo-output"
     ),
-    seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Learn to tell drawings apart, and try it on new ones."""
-    import torch
-
+    """Train a classifier on the drawings that ship with the package, and test it on others."""
     from ..data.sample import sample_drawings
-    from ..estimator import FewShotClassifier
-    from ..files import check_writable, write_atomically
-    from ..report.figures import prediction_sheet
-    from ..training.assess.evaluation import evaluate
+    from ..files import check_writable
     from ..training.torch_settings import prepare
 
     printer = Printer(as_json)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{out} cannot be made ({error.strerror}).", "Choose another folder.") from None
-    check_writable(out / "drawings.safetensors")
-    prepare()
-    learn, held_out = sample_drawings(SHOTS, seed)
-    printer.say(
-        f"Quick, Draw! (Google, CC BY 4.0): {len(learn.classes)} classes, {SHOTS} drawings each to learn from, "
-        f"{len(held_out)} held out."
-    )
-    truth = torch.tensor(held_out.labels)
-    results = {}
-    for moment in ("before", "after"):
-        clf = FewShotClassifier(seed=seed, steps=0 if moment == "before" else "auto")
-        with printer.notes(), progress_bar() as watch:
-            clf.fit_images(learn, watch)
-        chances = clf.predict_proba(held_out.sources)
-        results[moment] = evaluate(torch.from_numpy(chances.argmax(1)), truth, len(learn.classes))
-        words = "before fine-tuning" if moment == "before" else f"after {clf.history_.steps} steps of it"
-        result = results[moment]
-        printer.say(
-            f"accuracy {words}: {percent(result.accuracy)} "
-            f"(95% interval {percent(result.low)} to {percent(result.high)})"
-        )
+        raise InputError(f"{out} cannot be created ({error.strerror}).", "Choose another folder.") from None
     file, picture = out / "drawings.safetensors", out / "predictions.png"
-    written = clf.save(file)
-    stride = max(1, len(held_out) // SHEET)
-    shown = list(range(0, len(held_out), stride))[:SHEET]
-    sheet = prediction_sheet(
-        [held_out.sources[i] for i in shown],
-        [held_out.classes[held_out.labels[i]] for i in shown],
-        [held_out.classes[int(chances[i].argmax())] for i in shown],
-        [float(chances[i].max()) for i in shown],
-        f"{SHOTS} drawings per class learned: {percent(results['after'].accuracy)} right on {len(held_out)} new ones",
+    check_writable(file)
+    prepare()
+    training, test = sample_drawings(SHOTS, seed)
+    printer.say(
+        f"Quick, Draw! (Google, CC BY 4.0): {len(training.classes)} classes, {SHOTS} drawings each for training, "
+        f"{len(test)} held out for testing."
     )
-    write_atomically(picture, sheet)
-    printer.say(f"Wrote {file} ({file_size(written)}, {clf.update_.numbers():,} numbers) and {picture}.")
+    _, before = _train_and_test(printer, training, test, seed, steps=0)
+    clf, after = _train_and_test(printer, training, test, seed, steps="auto")
+    written = clf.save(file)
+    _write_picture(picture, clf, test, after)
+    printer.say(f"Wrote {file} ({file_size(written)}, {clf.update_.numbers():,} parameters) and {picture}.")
     printer.say(
         f"Next: fit show {file}   or, with your own photos:   fit train photos/ --out mine.safetensors"
     )
     printer.document(
         {
-            "classes": learn.classes,
+            "classes": training.classes,
             "shots": SHOTS,
-            "held_out": len(held_out),
-            **{
-                moment: {"accuracy": r.accuracy, "interval": [r.low, r.high]} for moment, r in results.items()
-            },
+            "held_out": len(test),
+            "before": {"accuracy": before.accuracy, "interval": [before.low, before.high]},
+            "after": {"accuracy": after.accuracy, "interval": [after.low, after.high]},
             "steps": clf.history_.steps,
             "seconds": round(clf.history_.seconds, 1),
             "bytes": written,
@@ -89,3 +67,43 @@ def demo(
             "picture": str(picture),
         }
     )
+
+
+def _train_and_test(
+    printer: Printer, training: LabelledImages, test: LabelledImages, seed: int, steps: int | Literal["auto"]
+) -> tuple[FewShotClassifier, Evaluation]:
+    """Train with so many fine-tuning steps, and print the accuracy on the held-out drawings."""
+    import torch
+
+    from ..estimator import FewShotClassifier
+    from ..training.assess.evaluation import evaluate
+
+    clf = FewShotClassifier(seed=seed, steps=steps)
+    with printer.notes(), progress_bar() as on_step:
+        clf.fit_images(training, on_step)
+    predicted = torch.from_numpy(clf.predict_proba(test.sources).argmax(1))
+    result = evaluate(predicted, torch.tensor(test.labels), len(training.classes))
+    when = f"after {clf.history_.steps} steps of it" if clf.history_.steps else "before fine-tuning"
+    printer.say(
+        f"accuracy {when}: {percent(result.accuracy)} "
+        f"(95% interval {percent(result.low)} to {percent(result.high)})"
+    )
+    return clf, result
+
+
+def _write_picture(picture: Path, clf: FewShotClassifier, test: LabelledImages, result: Evaluation) -> None:
+    """Write a sheet of held-out drawings with their predictions."""
+    from ..files import write_atomically
+    from ..report.figures import prediction_sheet
+
+    shown = list(range(0, len(test), max(1, len(test) // SHEET)))[:SHEET]
+    images = [test.sources[i] for i in shown]
+    probabilities = clf.predict_proba(images)
+    sheet = prediction_sheet(
+        images,
+        [test.classes[test.labels[i]] for i in shown],
+        [test.classes[c] for c in probabilities.argmax(1)],
+        probabilities.max(1).tolist(),
+        f"Trained on {SHOTS} drawings per class: {percent(result.accuracy)} of {len(test)} new ones are correct",
+    )
+    write_atomically(picture, sheet)

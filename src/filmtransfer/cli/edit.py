@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..formatting import file_size, percent
+from ..formatting import count, file_size, percent
 from .printing import Device, Json, Printer
+
+if TYPE_CHECKING:
+    from ..estimator import FewShotClassifier
 
 app = typer.Typer(
     help="Change classes and photos of an update file without training it again.",
@@ -28,7 +31,7 @@ Weights = Annotated[str | None, typer.Option(help="Weights file, if the backbone
 @app.command("add")
 def add(
     file: File,
-    name: Annotated[str, typer.Argument(help="The class; a new one is made.", metavar="CLASS")],
+    name: Annotated[str, typer.Argument(help="The class; a new one is created.", metavar="CLASS")],
     photos: Annotated[list[Path], typer.Argument(help="Photos, or folders of photos.")],
     out: Out = None,
     weights: Weights = None,
@@ -39,7 +42,7 @@ def add(
     from ..data import list_images
 
     paths = list_images(photos)
-    _edit(file, out, weights, device, as_json, lambda clf: clf.add(paths, _known(clf, name)))
+    _edit(file, out, weights, device, as_json, lambda clf: clf.add(paths, _class_named(clf, name)))
 
 
 @app.command("remove")
@@ -52,21 +55,21 @@ def remove(
     as_json: Json = False,
 ) -> None:
     """Remove a class and its photos."""
-    _edit(file, out, weights, device, as_json, lambda clf: clf.remove_class(_known(clf, name)))
+    _edit(file, out, weights, device, as_json, lambda clf: clf.remove_class(_class_named(clf, name)))
 
 
 @app.command("forget")
 def forget(
     file: File,
     photos: Annotated[
-        list[str], typer.Argument(help="Photo files, or their names as 'fit show --photos' has them.")
+        list[str], typer.Argument(help="Photo files, or their names as listed by 'fit show --photos'.")
     ],
     out: Out = None,
     weights: Weights = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Forget photos: nothing of them stays in the file."""
+    """Forget photos: nothing of them remains in the file."""
     _edit(file, out, weights, device, as_json, lambda clf: clf.forget(photos))
 
 
@@ -80,10 +83,10 @@ def merge(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Make one class of several."""
+    """Merge several classes into one."""
     _edit(
         file, out, weights, device, as_json,
-        lambda clf: clf.merge_classes([_known(clf, name) for name in names], _known(clf, into)),
+        lambda clf: clf.merge_classes([_class_named(clf, name) for name in names], _class_named(clf, into)),
     )  # fmt: skip
 
 
@@ -97,8 +100,8 @@ def rename(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Give a class another name; this needs no statistics."""
-    _edit(file, out, weights, device, as_json, lambda clf: clf.rename_class(_known(clf, name), to))
+    """Rename a class; this needs no statistics."""
+    _edit(file, out, weights, device, as_json, lambda clf: clf.rename_class(_class_named(clf, name), to))
 
 
 def _edit(
@@ -107,9 +110,9 @@ def _edit(
     weights: str | None,
     device: str,
     as_json: bool,
-    change: Callable[[Any], object],
+    change: Callable[[FewShotClassifier], object],
 ) -> None:
-    """Load, change, and write over the file only when all went well."""
+    """Load the classifier, apply the change, and write the file only if it succeeded."""
     from ..estimator import FewShotClassifier
     from ..files import check_writable
 
@@ -119,10 +122,10 @@ def _edit(
     clf = FewShotClassifier.load(file, weights=weights, device=device)
     start = time.perf_counter()
     change(clf)
-    took = time.perf_counter() - start
+    seconds = time.perf_counter() - start
     written = clf.save(target)
     update = clf.update_
-    printer.say(f"{_told(update.edits[-1])} in {1000 * took:.0f} ms.")
+    printer.say(f"{_describe(update.edits[-1])} in {1000 * seconds:.0f} ms.")
     estimate = update.results.get("estimate")
     if estimate:
         printer.say(
@@ -137,16 +140,16 @@ def _edit(
             "file": str(target),
             "bytes": written,
             "edit": update.edits[-1],
-            "seconds": round(took, 4),
+            "seconds": round(seconds, 4),
             "classes": dict(zip([str(c) for c in update.classes], update.counts, strict=True)),
             "estimate": estimate,
         }
     )
 
 
-def _told(edit: dict[str, Any]) -> str:
-    """An edit in words."""
-    photos = f"{edit.get('photos')} photo{'' if edit.get('photos') == 1 else 's'}"
+def _describe(edit: dict[str, Any]) -> str:
+    """Return a sentence about an edit."""
+    photos = count(edit.get("photos", 0), "photo")
     return {
         "add": f"Added {photos} of {edit.get('class')}",
         "remove": f"Removed a class of {photos}",
@@ -156,6 +159,6 @@ def _told(edit: dict[str, Any]) -> str:
     }[edit["what"]]
 
 
-def _known(clf: Any, text: str) -> Any:
-    """The class that a word on the command line means: labels may be numbers."""
+def _class_named(clf: FewShotClassifier, text: str) -> Any:
+    """Return the class with this name; a class of the update may be a number."""
     return next((name for name in clf.update_.classes if str(name) == text), text)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import InputError, UsageError
 from ..formatting import percent
 from .printing import Device, Json, Printer, Threads
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..estimator import Classified, FewShotClassifier
+    from ..report import Album
+    from ..training.assess.evaluation import Evaluation
 
 
 def evaluate(
@@ -18,11 +25,16 @@ def evaluate(
     weights: Annotated[str | None, typer.Option(help="Weights file, if the backbone needs one.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse unreadable images.")] = False,
     report: Annotated[Path | None, typer.Option(help="Write a report (HTML).")] = None,
-    strangers: Annotated[
+    ood: Annotated[
         Path | None,
         typer.Option(
-            help="A folder of images of none of the classes, to see how many are told; for the report."
+            "--ood",
+            help="With --report: a folder of out-of-distribution images, which show none of the classes, "
+            "to measure how many are rejected.",
         ),
+    ] = None,
+    strangers: Annotated[
+        Path | None, typer.Option("--strangers", hidden=True, help="The former name of --ood.")
     ] = None,
     device: Device = "auto",
     threads: Threads = None,
@@ -39,44 +51,26 @@ def evaluate(
     from ..training.torch_settings import prepare
 
     printer = Printer(as_json)
+    ood = ood or strangers
     if report is not None:
         check_writable(report)
-    elif strangers is not None:
-        raise UsageError("--strangers belongs to a report.", "Say where it goes: --report FILE")
+    elif ood is not None:
+        raise UsageError("--ood needs a report.", "Say where to write it: --report FILE")
     prepare(threads)
     clf = FewShotClassifier.load(file, weights=weights, device=device)
     images = LabelledImages.from_path(folder)
-    known = {str(name): i for i, name in enumerate(clf.update_.classes)}
-    strange = [str(name) for name in images.classes if str(name) not in known]
-    if strange:
-        raise InputError(
-            f"The classifier does not know the class{'es' if len(strange) > 1 else ''} {', '.join(strange)}.",
-            f"It knows: {', '.join(known)}.",
-        )
+    classes = [str(name) for name in clf.update_.classes]
+    _check_classes(classes, [str(name) for name in images.classes])
     for note in images.warnings:
         printer.note(note)
     album = Album()
-    found = clf.classify(images.sources, strict=strict, look=album.see if report is not None else None)
-    skipped = found.skipped
-    truth = torch.tensor([known[str(images.classes[images.labels[i]])] for i in found.readable])
-    result = compare(torch.from_numpy(found.probabilities.argmax(1)), truth, len(known))
-
-    printer.say(
-        f"accuracy {percent(result.accuracy)} on {result.images} images "
-        f"(95% interval {percent(result.low)} to {percent(result.high)})"
-    )
-    rows = []
-    for c, (name, share) in enumerate(zip(known, result.by_class(), strict=True)):
-        others = result.confusion[c].clone()
-        others[c] = 0
-        worst = int(others.argmax())
-        taken = f"{list(known)[worst]} ({int(others[worst])})" if int(others.sum()) else ""
-        rows.append([name, int(result.confusion[c].sum()), "–" if share is None else percent(share), taken])
-    printer.table(["class", "images", "right", "most often taken for"], rows, right=(1, 2))
-    for miss in skipped:
-        printer.note(f"left out: {miss.name}: {miss.reason}")
+    classified = clf.classify(images.sources, strict=strict, look=album.see if report is not None else None)
+    labels = torch.tensor([classes.index(str(images.classes[images.labels[i]])) for i in classified.readable])
+    result = compare(torch.from_numpy(classified.probabilities.argmax(1)), labels, len(classes))
+    _print_accuracy(printer, result, classes)
+    printer.skipped(classified.skipped)
     if report is not None:
-        _write_report(report, clf, file, album, truth, found, strangers)
+        _write_report(report, clf, file, album, labels, classified, ood)
         printer.say(f"Wrote {report}. Open it in a browser.")
     printer.document(
         {
@@ -84,25 +78,62 @@ def evaluate(
             "accuracy": result.accuracy,
             "interval": [result.low, result.high],
             "images": result.images,
-            "classes": list(known),
+            "classes": classes,
             "confusion": result.confusion.tolist(),
-            "skipped": [{"image": s.name, "reason": s.reason} for s in skipped],
+            "skipped": [{"image": s.name, "reason": s.reason} for s in classified.skipped],
         }
     )
 
 
+def _check_classes(known: list[str], folders: list[str]) -> None:
+    unknown = [name for name in folders if name not in known]
+    if unknown:
+        raise InputError(
+            f"The classifier does not know the class{'es' if len(unknown) > 1 else ''} {', '.join(unknown)}.",
+            f"It knows: {', '.join(known)}.",
+        )
+
+
+def _print_accuracy(printer: Printer, result: Evaluation, classes: list[str]) -> None:
+    """Print the accuracy, and for each class its accuracy and the class it is most often confused with."""
+    printer.say(
+        f"accuracy {percent(result.accuracy)} on {result.images} images "
+        f"(95% interval {percent(result.low)} to {percent(result.high)})"
+    )
+    rows = []
+    for c, (name, accuracy) in enumerate(zip(classes, result.by_class(), strict=True)):
+        errors = result.confusion[c].clone()
+        errors[c] = 0
+        worst = int(errors.argmax())
+        rows.append(
+            [
+                name,
+                int(result.confusion[c].sum()),
+                "–" if accuracy is None else percent(accuracy),
+                f"{classes[worst]} ({int(errors[worst])})" if int(errors.sum()) else "",
+            ]
+        )
+    printer.table(["class", "images", "accuracy", "most often confused with"], rows, right=(1, 2))
+
+
 def _write_report(
-    report: Path, clf: Any, file: Path, album: Any, truth: Any, found: Any, strangers: Path | None
+    report: Path,
+    clf: FewShotClassifier,
+    file: Path,
+    album: Album,
+    labels: Tensor,
+    classified: Classified,
+    ood: Path | None,
 ) -> None:
-    """The report on the test images, and on strangers if there are any."""
+    """Write the report on the test images, and on out-of-distribution images if there are any."""
     from ..data.images import find_images
     from ..report import Album, of_strangers, of_test, write_report
 
     others = None
-    if strangers is not None:
-        sources = find_images(strangers)
+    if ood is not None:
+        sources = find_images(ood)
         if not sources:
-            raise InputError(f"No images in {strangers}.", "Give a folder of images of none of the classes.")
-        seen = Album()
-        others = of_strangers(clf, seen, clf.classify(sources, look=seen.see), found)
-    write_report(report, of_test(clf, album, truth, found, file, others))
+            raise InputError(f"No images in {ood}.", "Give a folder of images of none of the classes.")
+        ood_album = Album()
+        others = of_strangers(clf, ood_album, clf.classify(sources, look=ood_album.see), classified)
+    write_report(report, of_test(clf, album, labels, classified, file, others))

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..formatting import percent
 from .printing import Device, Json, Printer, Threads
+
+if TYPE_CHECKING:
+    from ..estimator import Reasons
+
+Ranking = list[tuple[object, float]]  # classes and their probabilities, the most probable first
 
 
 def predict(
@@ -16,15 +21,16 @@ def predict(
     images: Annotated[list[Path], typer.Argument(help="Images, or folders of images.")],
     top: Annotated[int, typer.Option(help="How many classes to show for each image.", min=1)] = 1,
     reject: Annotated[
-        bool, typer.Option("--reject", help="Say 'none of these' of images of none of the classes.")
+        bool,
+        typer.Option("--reject", help="Reject out-of-distribution images as 'none of these' classes."),
     ] = False,
     false_alarm: Annotated[
-        float, typer.Option(help="With --reject: the share of images of known classes that may be rejected.")
+        float, typer.Option(help="With --reject: the share of in-distribution images that may be rejected.")
     ] = 0.05,
     why: Annotated[
         bool,
         typer.Option(
-            "--why", help="Say how far each class is, and which photos it was learned from are nearest."
+            "--why", help="Explain: the distance to each class, and the nearest photos of the training set."
         ),
     ] = False,
     weights: Annotated[str | None, typer.Option(help="Weights file, if the backbone needs one.")] = None,
@@ -33,7 +39,7 @@ def predict(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Say what is in each image."""
+    """Classify images."""
     from ..data import list_images
     from ..estimator import FewShotClassifier
     from ..training.torch_settings import prepare
@@ -43,65 +49,66 @@ def predict(
     clf = FewShotClassifier.load(file, weights=weights, device=device)
     paths = list_images(images)
     result = clf.classify(paths, strict=strict)
-    rejected = clf.rejected(result, false_alarm) if reject else [False] * len(result.readable)
-    reasons = clf.reasons(result) if why else [None] * len(result.readable)
+    names = [str(paths[i]) for i in result.readable]
+    rejected = clf.rejected(result, false_alarm).tolist() if reject else [False] * len(names)
+    reasons = clf.reasons(result) if why else []
     classes = clf.update_.classes
-    found = []
-    for i, row, strange, because in zip(
-        result.readable, result.probabilities, rejected, reasons, strict=True
-    ):
-        best = [(classes[c], float(row[c])) for c in row.argsort()[::-1][:top]]
-        found.append((str(paths[i]), best, bool(strange), because))
+    rankings: list[Ranking] = [
+        [(classes[c], float(row[c])) for c in row.argsort()[::-1][:top]] for row in result.probabilities
+    ]
     printer.table(
         ["image", *(["class", "probability"] if top == 1 else [f"best {top} classes"])],
-        [[name, *_answer(best, strange, top)] for name, best, strange, _ in found],
+        [
+            [name, *_cells(ranking, out, top)]
+            for name, ranking, out in zip(names, rankings, rejected, strict=True)
+        ],
         right=(2,),
     )
-    for name, _, _, because in found:
-        if because is not None:
-            _explain(printer, name, because)
-    for miss in result.skipped:
-        printer.note(f"left out: {miss.name}: {miss.reason}")
+    for name, reason in zip(names, reasons, strict=False):
+        _print_reasons(printer, name, reason)
+    printer.skipped(result.skipped)
+    predictions: list[dict[str, object]] = [
+        {
+            "image": name,
+            "class": None if out else ranking[0][0],
+            **({"rejected": out, "unknown": out} if reject else {}),
+            "probabilities": [{"class": c, "p": p} for c, p in ranking],
+        }
+        for name, ranking, out in zip(names, rankings, rejected, strict=True)
+    ]
+    for prediction, reason in zip(predictions, reasons, strict=False):
+        prediction["why"] = _reasons_document(reason)
     printer.document(
         {
-            "predictions": [
-                {
-                    "image": name,
-                    "class": None if strange else best[0][0],
-                    **({"unknown": strange} if reject else {}),
-                    "probabilities": [{"class": c, "p": p} for c, p in best],
-                    **({} if because is None else {"why": _plain(because)}),
-                }
-                for name, best, strange, because in found
-            ],
+            "predictions": predictions,
             "skipped": [{"image": s.name, "reason": s.reason} for s in result.skipped],
         }
     )
 
 
-def _answer(best: list[tuple[Any, float]], strange: bool, top: int) -> list[str]:
-    if strange:
+def _cells(ranking: Ranking, rejected: bool, top: int) -> list[str]:
+    if rejected:
         return ["(none of these)", ""] if top == 1 else ["(none of these)"]
     if top == 1:
-        return [str(best[0][0]), percent(best[0][1])]
-    return [", ".join(f"{label} {percent(p)}" for label, p in best)]
+        return [str(ranking[0][0]), percent(ranking[0][1])]
+    return [", ".join(f"{label} {percent(p)}" for label, p in ranking)]
 
 
-def _explain(printer: Printer, name: str, because: Any) -> None:
-    """The distances to the nearest classes, and the nearest photos."""
+def _print_reasons(printer: Printer, name: str, reasons: Reasons) -> None:
+    """Print the distances to the five nearest classes and to the nearest photos."""
     printer.say()
     printer.say(f"{name}: why")
-    nearest = list(because.distances.items())[:5]
-    printer.table(["class", "distance"], [[c, f"{far:.2f}"] for c, far in nearest], right=(1,))
+    nearest = list(reasons.distances.items())[:5]
+    printer.table(["class", "distance"], [[c, f"{distance:.2f}"] for c, distance in nearest], right=(1,))
     printer.table(
         ["nearest photo", "of class", "distance"],
-        [[photo, c, f"{far:.2f}"] for photo, c, far in because.nearest],
+        [[photo, c, f"{distance:.2f}"] for photo, c, distance in reasons.nearest],
         right=(2,),
     )
 
 
-def _plain(because: Any) -> dict[str, Any]:
+def _reasons_document(reasons: Reasons) -> dict[str, object]:
     return {
-        "distances": {str(c): far for c, far in because.distances.items()},
-        "nearest": [{"photo": photo, "class": c, "distance": far} for photo, c, far in because.nearest],
+        "distances": {str(c): distance for c, distance in reasons.distances.items()},
+        "nearest": [{"photo": photo, "class": c, "distance": d} for photo, c, d in reasons.nearest],
     }

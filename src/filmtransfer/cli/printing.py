@@ -1,13 +1,13 @@
-"""What goes to stdout and what to stderr; the progress bar; options that several verbs share."""
+"""Command output: stdout and stderr, JSON, the progress bar, and options that several commands share."""
 
 from __future__ import annotations
 
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -17,46 +17,62 @@ from rich.text import Text
 from ..errors import FitWarning
 from ..formatting import duration
 
+if TYPE_CHECKING:
+    from ..data import SkippedImage
+    from ..training.finetune.loop import Progress as StepProgress
+
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
 
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, cuda:N or mps.")]
 Threads = Annotated[
-    int | None, typer.Option(help="CPU threads; by default the cores this process may really use.")
+    int | None, typer.Option(help="CPU threads; by default the number of cores available to this process.")
 ]
 
 
 class Printer:
-    """Text for people, or one JSON document for programs."""
+    """Print text for people, or one JSON document for programs."""
 
     def __init__(self, as_json: bool, quiet: bool = False) -> None:
         self.as_json = as_json and not quiet
         self.out = Console(highlight=False, soft_wrap=True, emoji=False)
         self.err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
-        if quiet:  # one of several processes: the first one speaks
+        if quiet:  # one of several processes: only the first one prints
             self.out.quiet = self.err.quiet = True
 
     def say(self, text: str = "") -> None:
+        """Print a line: to stdout, or to stderr if stdout is for JSON."""
         (self.err if self.as_json else self.out).print(text, markup=False)
 
     def note(self, text: str) -> None:
+        """Print a remark to stderr."""
         self.err.print(f"note: {text}", style="yellow", markup=False)
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[int] = ()) -> None:
+    def skipped(self, images: Iterable[SkippedImage]) -> None:
+        """Print a note for every image that could not be used."""
+        for image in images:
+            self.note(f"skipped: {image.name}: {image.reason}")
+
+    def table(
+        self, columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int] = ()
+    ) -> None:
+        """Print a table; the columns with an index in ``right`` are aligned to the right."""
         table = Table(box=None, header_style="bold", pad_edge=False)
         for i, column in enumerate(columns):
             table.add_column(column, justify="right" if i in right else "left", no_wrap=True)
         for row in rows:
-            table.add_row(*(Text(str(cell)) for cell in row))  # names are names, not markup
+            table.add_row(*(Text(str(cell)) for cell in row))  # Text: a name is never read as markup
         console = self.err if self.as_json else self.out
-        if not console.is_terminal and not console.quiet:  # a pipe has no width: never cut a name short
+        if not console.is_terminal and not console.quiet:  # a pipe has no width: names are never cut
             console = Console(file=console.file, width=10_000, highlight=False, emoji=False)
         console.print(table)
 
-    def document(self, content: dict[str, Any]) -> None:
+    def document(self, content: Mapping[str, object]) -> None:
+        """Print the JSON document, if JSON was requested."""
         if self.as_json:
             print(json.dumps(content, indent=2, default=str))
 
     def failure(self, message: str, hint: str, code: int) -> int:
+        """Print an error as text and as JSON, and return the exit code."""
         self.err.print(f"fit: {message}", style="bold red", markup=False)
         if hint:
             self.err.print(f"     {hint}", markup=False)
@@ -71,15 +87,14 @@ class Printer:
             try:
                 yield
             finally:
-                for text in dict.fromkeys(
-                    str(w.message) for w in caught if issubclass(w.category, FitWarning)
-                ):
+                messages = (str(w.message) for w in caught if issubclass(w.category, FitWarning))
+                for text in dict.fromkeys(messages):
                     self.note(text)
 
 
 @contextmanager
-def progress_bar(quiet: bool = False) -> Iterator[Any]:
-    """A function to call with each step's Progress; draws nothing without a terminal."""
+def progress_bar(quiet: bool = False) -> Iterator[Callable[[StepProgress], None] | None]:
+    """Yield a callback for each training step's progress; None without a terminal."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
@@ -96,18 +111,18 @@ def progress_bar(quiet: bool = False) -> Iterator[Any]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("fine-tuning", total=None, loss=float("nan"), accuracy=0.0, left="…")
 
-        def watch(step: Any) -> None:
+        def on_step(step: StepProgress) -> None:
             left = duration(step.seconds_left)
             bar.update(
                 task, completed=step.step, total=step.steps, loss=step.loss, accuracy=step.accuracy, left=left
             )
 
-        yield watch
+        yield on_step
 
 
 @contextmanager
 def progress_line() -> Iterator[Callable[[int, int, str], None]]:
-    """A function to call with done, total and a word; draws nothing without a terminal."""
+    """Yield a callback that takes done, total and a description; it draws nothing without a terminal."""
     if not sys.stderr.isatty():
         yield lambda *_: None
         return
@@ -116,4 +131,4 @@ def progress_line() -> Iterator[Callable[[int, int, str], None]]:
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
-        yield lambda done, total, word: bar.update(task, completed=done, total=total, description=word)
+        yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)

@@ -1,4 +1,4 @@
-"""``--set name=value``: values as TOML, and as plain words where that fails."""
+"""``--set name=value``: values are parsed as TOML, or taken as plain strings where that fails."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..errors import UsageError
 
 
 def read_settings(pairs: Sequence[str] | None, example: str) -> dict[str, Any]:
-    """What was set by hand; ``example`` is for the error."""
-    chosen: dict[str, Any] = {}
+    """Return the settings given as name=value; ``example`` appears in the error message."""
+    settings: dict[str, Any] = {}
     for pair in pairs or ():
         name, sign, value = pair.partition("=")
         if not sign:
             raise UsageError(f"--set {pair} has no value.", f"As in --set {example}.")
         try:
-            chosen[name.strip()] = tomllib.loads(f"x = {value}")["x"]
+            settings[name.strip()] = tomllib.loads(f"x = {value}")["x"]
         except tomllib.TOMLDecodeError:
-            chosen[name.strip()] = value
-    return chosen
+            settings[name.strip()] = value
+    return settings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,36 +11,42 @@ from ..errors import UpdateFileError, UsageError
 from ..formatting import file_size
 from .printing import Json, Printer
 
+if TYPE_CHECKING:
+    from ..backbones import BackboneFacts
+    from ..model import Update
+
 
 def show(
     file: Annotated[Path | None, typer.Argument(help="An update file.")] = None,
-    backbone: Annotated[str | None, typer.Option(help="Show the counts of a backbone instead.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="Show the parameter counts of a backbone instead.")
+    ] = None,
     classes: Annotated[int, typer.Option(help="Number of classes C for --backbone.", min=2)] = 10,
     plot: Annotated[
         Path | None, typer.Option(help="Write box plots of |γ−1| and |β| by layer (PNG).")
     ] = None,
     photos: Annotated[
-        bool, typer.Option("--photos", help="List the photos whose statistics it keeps.")
+        bool, typer.Option("--photos", help="List the photos whose features it keeps.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what an update file holds, or a backbone's counts."""
+    """Show what an update file contains, or the parameter counts of a backbone."""
     printer = Printer(as_json)
     if (file is None) == (backbone is None):
         raise UsageError("Give an update file or --backbone NAME.", "For example: fit show pets.safetensors")
     if file is not None:
         _show_file(printer, file, plot, photos)
     elif plot is not None:
-        raise UsageError("--plot shows the FiLM numbers of an update file.", "Give the file.")
+        raise UsageError("--plot shows the FiLM parameters of an update file.", "Give the file.")
     else:
         assert backbone is not None
         table = counts_table(backbone, classes)
-        printer.say(f"{backbone}, C = {classes}: shared and updateable numbers")
+        printer.say(f"{backbone}, C = {classes}: shared and updateable parameters")
         _print_counts(printer, table)
         stages = stages_table(backbone)
         printer.say()
         printer.table(
-            ["stage", "name", "FiLM sites", "FiLM numbers with --film-from stage"],
+            ["stage", "name", "FiLM sites", "FiLM parameters with --film-from stage"],
             [[r["stage"], r["name"], r["sites"], f"{r['film_from']:,}"] for r in stages],
             right=(0, 2, 3),
         )
@@ -48,7 +54,7 @@ def show(
 
 
 def counts_table(backbone: str, classes: int) -> list[dict[str, Any]]:
-    """The paper's table 'Shared and updateable parameters', for any backbone and C."""
+    """Return the paper's table 'Shared and updateable parameters' for any backbone and C."""
     from ..backbones import backbone_facts
     from ..heads import LDA, QDA, ProtoNets
 
@@ -64,7 +70,7 @@ def counts_table(backbone: str, classes: int) -> list[dict[str, Any]]:
 
 
 def stages_table(backbone: str) -> list[dict[str, Any]]:
-    """The stages that FiLM can begin at, and what is then left of ψ."""
+    """Return the stages that FiLM can begin at, and the FiLM parameters from there on."""
     from ..backbones import backbone_facts
 
     known = backbone_facts(backbone)
@@ -96,37 +102,56 @@ def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool) ->
     if plot is not None:
         check_writable(plot)
     update = Update.load(file)
-    content = file.stat().st_size
     try:
-        known = backbone_facts(update.backbone)
+        backbone = backbone_facts(update.backbone)
     except UsageError as error:
         raise UpdateFileError(f"{file}: {error.message}", "Was it made by another version?") from None
-    update.check(known.features)
-    body = update.learns()
-    sites = _sites(file, update, known) if update.film else []
+    update.check(backbone.features)
+    sites = _sites(file, update, backbone) if update.film else []
     if plot is not None and not sites:
-        raise UsageError(f"{file} has no FiLM to plot.", "Only updates that learned FiLM have this figure.")
-    moved = sum(t.numel() for t in update.body.values())
-    what = "FiLM" if sites else body.adapter if body.train == "adapter" else "the backbone's"
-    by_paper, full = update.updateable(known)
-    facts: dict[str, Any] = {
+        raise UsageError(f"{file} has no FiLM to plot.", "Only updates that trained FiLM have this figure.")
+    document = _document(file, update, backbone)
+    _print_update(printer, update, document)
+    if photos:
+        document["photos"] = _photos(printer, update)
+    if plot is not None:
+        from ..report.figures import film_by_layer
+
+        title = f"Change of FiLM by layer: {file.name} on {update.backbone}"
+        write_atomically(plot, film_by_layer(update.film, sites, title))
+        printer.say(f"Wrote {plot}.")
+        document["plot"] = str(plot)
+    printer.document(document)
+
+
+def _document(file: Path, update: Update, backbone: BackboneFacts) -> dict[str, Any]:
+    """Return the JSON document; parameter counts also have their former keys, which end in _numbers."""
+    body = update.learns()
+    trained = sum(t.numel() for t in update.body.values())
+    updateable, full = update.updateable(backbone)
+    counts = {
+        "shared": backbone.parameters,
+        "body": trained,
+        "film": trained if update.film else 0,
+        "updateable": updateable,
+        "stored": update.numbers(),
+    }
+    weights = update.covariance_weights
+    return {
         "file": str(file),
-        "bytes": content,
+        "bytes": file.stat().st_size,
         "backbone": update.backbone,
         "backbone_sha256": update.backbone_digest,
         "head": update.head,
         "classes": dict(zip([str(c) for c in update.classes], update.counts, strict=True)),
-        "shared_numbers": known.parameters,
         "learned": body.train if body.train != "adapter" else body.adapter,
-        "body_numbers": moved,
-        "film_numbers": moved if sites else 0,
-        "updateable_numbers": by_paper,
-        "stored_numbers": update.numbers(),
-        "relative_update_size": by_paper / full,
-        "covariance_weights": None
-        if update.covariance_weights is None
-        else update.covariance_weights.exp().tolist(),
+        **{f"{name}_parameters": count for name, count in counts.items()},
+        **{f"{name}_numbers": count for name, count in counts.items()},
+        "full_fine_tuning_parameters": full,
+        "relative_update_size": updateable / full,
+        "covariance_weights": None if weights is None else weights.exp().tolist(),
         "keeps_statistics": update.support is not None,
+        "rejects_ood": update.unknown is not None,
         "tells_unknown": update.unknown is not None,
         "temperature": update.temperature,
         "edits": update.edits,
@@ -136,20 +161,27 @@ def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool) ->
         "seed": update.seed,
         "versions": update.versions,
     }
-    printer.say(f"{file}: {file_size(content)}")
+
+
+def _print_update(printer: Printer, update: Update, document: dict[str, Any]) -> None:
+    body = update.learns()
+    kind = "FiLM" if update.film else body.adapter if body.train == "adapter" else "the backbone's"
+    updateable, trained = document["updateable_parameters"], document["body_parameters"]
+    full = document["full_fine_tuning_parameters"]
+    printer.say(f"{document['file']}: {file_size(document['bytes'])}")
     printer.table(
         ["", ""],
         [
             ["backbone", f"{update.backbone} (weights {update.backbone_digest[:12]}…)"],
             ["head", update.head],
-            ["shared numbers", f"{known.parameters:,}"],
-            ["updateable numbers", f"{by_paper:,} by the paper's count, {moved:,} of them {what}"],
-            ["stored numbers", f"{update.numbers():,}"],
-            ["relative update size", f"{by_paper / full:.4f} of full fine-tuning's {full:,}"],
-            ["covariance weights e", _weights(update.head, facts["covariance_weights"])],
+            ["shared parameters", f"{document['shared_parameters']:,}"],
+            ["updateable parameters", f"{updateable:,} by the paper's count, {trained:,} of them {kind}"],
+            ["stored parameters", f"{document['stored_parameters']:,}"],
+            ["relative update size", f"{updateable / full:.4f} of full fine-tuning's {full:,}"],
+            ["covariance weights e", _weights(update.head, document["covariance_weights"])],
             ["image size", f"{update.pixels.size} px"],
-            ["statistics kept", "yes" if update.support is not None else "no"],
-            ["tells unknown images", "yes" if update.unknown is not None else "no"],
+            ["keeps statistics", "yes" if update.support is not None else "no"],
+            ["rejects OOD images", "yes" if update.unknown is not None else "no"],
             ["temperature", f"{update.temperature:g}"],
             ["edits", len(update.edits)],
             ["settings", ", ".join(f"{k}={v}" for k, v in update.settings.items() if v is not None)],
@@ -159,23 +191,11 @@ def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool) ->
         ],
     )
     printer.say()
-    printer.table(["class", "images"], list(facts["classes"].items()), right=(1,))
-    if photos:
-        facts["photos"] = _photos(printer, update)
-    if plot is not None:
-        from ..report.figures import film_by_layer
-
-        write_atomically(
-            plot,
-            film_by_layer(update.film, sites, f"How far FiLM moved: {file.name} on {update.backbone}"),
-        )
-        printer.say(f"Wrote {plot}.")
-        facts["plot"] = str(plot)
-    printer.document(facts)
+    printer.table(["class", "images"], list(document["classes"].items()), right=(1,))
 
 
-def _photos(printer: Printer, update: Any) -> list[dict[str, Any]]:
-    """The photos that can be forgotten by name, and whether fine-tuning has seen them."""
+def _photos(printer: Printer, update: Update) -> list[dict[str, Any]]:
+    """Print and return the photos that can be forgotten by name, and whether fine-tuning has seen them."""
     from ..training.edit import kept_support
 
     support = kept_support(update, "listed")
@@ -191,15 +211,15 @@ def _photos(printer: Printer, update: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def _sites(file: Path, update: Any, known: Any) -> list[str]:
-    """The sites the update has numbers for, in the order of the network."""
+def _sites(file: Path, update: Update, backbone: BackboneFacts) -> list[str]:
+    """Return the sites that the update has FiLM parameters for, in the order of the network."""
     try:
-        sites: list[str] = known.sites_from(update.learns().film_from)
+        sites = backbone.sites_from(update.learns().film_from)
     except UsageError as error:
         raise UpdateFileError(f"{file}: {error.message}", "Train it again.") from None
     if {name.rpartition(".")[0] for name in update.film} != set(sites):
         raise UpdateFileError(
-            f"{file}: the FiLM numbers do not belong to {update.backbone}.", "Train it again."
+            f"{file}: the FiLM parameters do not belong to {update.backbone}.", "Train it again."
         )
     return sites
 

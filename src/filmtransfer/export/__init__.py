@@ -1,29 +1,29 @@
-"""The way out: ONNX graphs, a page for the browser, a folder for the hub."""
+"""Export a classifier: ONNX graphs, a page that runs in the browser, a folder for the Hugging Face hub."""
 
-from .card import card
 from .folded import folded
 from .hub import push, write_hub
-from .int8 import Images, Loss, quantise, read_images
+from .model_card import model_card
 from .parity import Parity, ParityError, compare, probes
+from .quantisation import CalibrationImages, QuantisationLoss, quantise, read_calibration_images
 from .shared import SharedSession, shared_backbone, user_file
 from .web import write_web
-from .write import Exported, open_update, write_folded, write_shared
+from .write import ExportResult, load_classifier, write_folded, write_shared
 
 __all__ = [
-    "Exported",
-    "Images",
-    "Loss",
+    "CalibrationImages",
+    "ExportResult",
     "Parity",
     "ParityError",
+    "QuantisationLoss",
     "SharedSession",
-    "card",
     "compare",
     "folded",
-    "open_update",
+    "load_classifier",
+    "model_card",
     "probes",
     "push",
     "quantise",
-    "read_images",
+    "read_calibration_images",
     "shared_backbone",
     "user_file",
     "write_folded",

@@ -1,4 +1,4 @@
-"""A folder to write into, made if it is not there."""
+"""The folder that an export writes into."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from ..errors import InputError
 
 
 def make_folder(folder: str | Path) -> Path:
-    """The folder; its parent has to exist, so that a mistyped path makes no tree."""
-    place = Path(folder)
+    """Create the folder if necessary; its parent must exist, so that a mistyped path creates no tree."""
+    path = Path(folder)
     try:
-        place.mkdir(exist_ok=True)
+        path.mkdir(exist_ok=True)
     except FileNotFoundError:
         raise InputError(
-            f"There is no folder {place.parent}.", "Make it first, or write elsewhere."
+            f"There is no folder {path.parent}.", "Create it first, or write elsewhere."
         ) from None
     except FileExistsError:
-        raise InputError(f"{place} is a file, not a folder.", "Choose another name.") from None
+        raise InputError(f"{path} is a file, not a folder.", "Choose another name.") from None
     except OSError as error:
-        raise InputError(f"{place} cannot be made ({error.strerror}).", "Choose another place.") from None
-    return place
+        raise InputError(
+            f"{path} cannot be created ({error.strerror}).", "Choose another location."
+        ) from None
+    return path

@@ -1,7 +1,7 @@
-"""A folder in the layout of the Hugging Face hub, and sending it there.
+"""Write a folder in the layout of the Hugging Face hub, and upload it.
 
-update.safetensors   what was learned, readable by every door of filmtransfer
-config.json          the same facts for programs that do not open it
+update.safetensors   the trained parameters, which every entry point of filmtransfer can load
+config.json          the same metadata for programs that do not open it
 README.md            the model card
 """
 
@@ -10,21 +10,20 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from .. import __version__
 from ..errors import InputError, UnavailableError
 from ..files import write_atomically
 from ..model import Update
-from ..model.hub import CONFIG, SCHEME, UPDATE, check_online, repository
-from .card import card
+from ..model.hub import CONFIG, SCHEME, UPDATE, check_online, first_line, repository
 from .folder import make_folder
+from .model_card import model_card
 
 README = "README.md"
 
 
-def config(update: Update) -> dict[str, Any]:
-    """What a program may want to know before it loads anything."""
+def config(update: Update) -> dict[str, object]:
+    """Return what a program may want to know before it loads the update."""
     return {
         "library_name": "filmtransfer",
         "filmtransfer_version": __version__,
@@ -40,31 +39,32 @@ def config(update: Update) -> dict[str, Any]:
     }
 
 
-def write_hub(update: Update, folder: str | Path, name: str | None = None) -> list[Path]:
-    """Write the three files; whatever else is in the folder stays. ``name`` is what it will be called on the hub."""
-    place = make_folder(folder)
+def write_hub(update: Update, folder: str | Path, repository_name: str | None = None) -> list[Path]:
+    """Write the three files and leave others in the folder untouched; the model card mentions the repository's name."""
+    target = make_folder(folder)
+    location = f"{SCHEME}{repository_name}" if repository_name else ""
     contents = {
         UPDATE: update.to_bytes(),
         CONFIG: (json.dumps(config(update), indent=2, ensure_ascii=False) + "\n").encode(),
-        README: card(update, "hub", place=f"{SCHEME}{name}" if name else "").encode(),
+        README: model_card(update, "hub", location=location).encode(),
     }
     for name, content in contents.items():
-        write_atomically(place / name, content)
-    return [place / name for name in contents]
+        write_atomically(target / name, content)
+    return [target / name for name in contents]
 
 
 def push(folder: str | Path, name: str, *, private: bool = True) -> str:
-    """Send a folder's three files to owner/name on the hub; its address there."""
-    owner, revision = repository(name)
-    check_online(f"{owner} cannot be written")
+    """Upload a folder's three files to ``owner/name`` on the hub and return the address there."""
+    repo_id, revision = repository(name)
+    check_online(f"{repo_id} cannot be written")
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
 
     api = HfApi()
     try:
-        api.create_repo(owner, private=private, exist_ok=True)
+        api.create_repo(repo_id, private=private, exist_ok=True)
         api.upload_folder(
-            repo_id=owner,
+            repo_id=repo_id,
             folder_path=folder,
             revision=revision,
             allow_patterns=[UPDATE, CONFIG, README],
@@ -72,13 +72,11 @@ def push(folder: str | Path, name: str, *, private: bool = True) -> str:
         )
     except (HfHubHTTPError, LocalTokenNotFoundError) as error:
         raise InputError(
-            f"The hub did not take {owner} ({_first(error)}).",
+            f"The hub rejected {repo_id} ({first_line(error)}).",
             "Log in with 'hf auth login', and check the name.",
         ) from None
-    except Exception as error:  # the transport's own kinds
-        raise UnavailableError(f"{owner} could not be sent ({_first(error)}).", "Try again later.") from None
-    return f"https://huggingface.co/{owner}"
-
-
-def _first(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
+    except Exception as error:  # the HTTP client's own exceptions
+        raise UnavailableError(
+            f"{repo_id} could not be uploaded ({first_line(error)}).", "Try again later."
+        ) from None
+    return f"https://huggingface.co/{repo_id}"

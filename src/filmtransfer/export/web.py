@@ -1,11 +1,11 @@
-"""A static folder that runs the model in a browser, with everything it needs inside.
+"""Write a static folder that runs the model in a browser, with everything it needs inside.
 
     index.html app.js pixels.js style.css   the page (export/page/)
-    model.onnx model.json                   the folded graph, and what the page has to know of it
+    model.onnx model.json                   the folded graph, and its metadata for the page
     ort/                                    onnxruntime-web
     README.md                               the model card
 
-onnxruntime-web comes from a folder, from a copy that was fetched before, or from npm.
+onnxruntime-web comes from a folder, from the copy downloaded before, or from npm.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from pathlib import Path
 from ..errors import UnavailableError, UpdateFileError
 from ..estimator import FewShotClassifier
 from ..files import write_atomically
+from ..formatting import count, file_size
 from ..model import Update
-from .card import card, question
 from .folder import make_folder
-from .int8 import Images
-from .write import Exported, make_folded
+from .model_card import default_title, model_card
+from .quantisation import CalibrationImages
+from .write import ExportResult, build_folded
 
 VERSION = "1.30.0"  # of onnxruntime-web
 RUNTIME = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
@@ -39,67 +40,68 @@ def write_web(
     clf: FewShotClassifier,
     folder: str | Path,
     runtime: str | Path | None = None,
-    images: Images | None = None,
-) -> Exported:
-    """Write the folder; files of ours in it are replaced, others stay."""
-    engine = find_runtime(runtime)
-    model, parity, loss = make_folded(clf, images)
-    place = make_folder(folder)
-    make_folder(place / "ort")
-    title = question(clf.update_.classes)
-    notes = [parity.line() + ".", *([] if loss is None else [f"{line}." for line in loss.lines()])]
+    images: CalibrationImages | None = None,
+) -> ExportResult:
+    """Write the folder; our own files in it are replaced, others stay."""
+    runtime_folder = find_runtime(runtime)
+    model, parity, loss = build_folded(clf, images)
+    target = make_folder(folder)
+    make_folder(target / "ort")
+    update, title = clf.update_, default_title(clf.update_.classes)
+    notes = [f"{line}." for line in [parity.line(), *([] if loss is None else loss.lines())]]
     contents = {
-        **{f"ort/{name}": (engine / name).read_bytes() for name in RUNTIME},
+        **{f"ort/{name}": (runtime_folder / name).read_bytes() for name in RUNTIME},
         **{name: (files(__package__) / "page" / name).read_bytes() for name in PAGE},
         "model.onnx": model,
-        "model.json": _facts(clf.update_, len(model)).encode(),
-        "README.md": card(clf.update_, "web", title, notes).encode(),
-        "index.html": page(clf.update_, title, len(model)).encode(),  # last: it is what people open
+        "model.json": _metadata(update, len(model)).encode(),
+        "README.md": model_card(update, "web", title, notes).encode(),
+        "index.html": index_page(update, title, len(model)).encode(),  # last: it is the file that people open
     }
     for name, content in contents.items():
-        write_atomically(place / name, content)
-    sizes = {str(place / name): len(content) for name, content in contents.items()}
-    return Exported(sizes, parity, loss)
-
-
-def page(update: Update, title: str, size: int) -> str:
-    """index.html with the names of this model."""
-    classes = "".join(
-        f"<li>{html.escape(str(name))} <span>{count:,} photo{'s' if count > 1 else ''}</span></li>"
-        for name, count in zip(update.classes, update.counts, strict=True)
+        write_atomically(target / name, content)
+    return ExportResult(
+        {str(target / name): len(content) for name, content in contents.items()}, parity, loss
     )
-    told = (
-        f"Learned from {sum(update.counts):,} photos on {html.escape(update.backbone)}; "
-        f"looks at {update.pixels.size} × {update.pixels.size} pixels; {size / 1e6:.1f} MB. "
-        "A photo of anything else is given one of these names."
+
+
+def index_page(update: Update, title: str, model_bytes: int) -> str:
+    """Return index.html with this model's title and classes."""
+    classes = "".join(
+        f"<li>{html.escape(str(name))} <span>{count(photos, 'photo')}</span></li>"
+        for name, photos in zip(update.classes, update.counts, strict=True)
+    )
+    facts = (
+        f"Trained on {sum(update.counts):,} photos with {html.escape(update.backbone)}; "
+        f"input {update.pixels.size} × {update.pixels.size} pixels; {file_size(model_bytes)}. "
+        "A photo of anything else is also assigned to one of these classes."
     )
     text = (files(__package__) / "page" / "index.html").read_text(encoding="utf-8")
-    for name, value in (("title", html.escape(title)), ("classes", classes), ("facts", told)):
+    for name, value in (("title", html.escape(title)), ("classes", classes), ("facts", facts)):
         text = text.replace("{{" + name + "}}", value)
     return text
 
 
 def find_runtime(folder: str | Path | None = None) -> Path:
-    """A folder with onnxruntime-web's two files: the one named, the one fetched before, or a new one."""
+    """Return a folder with onnxruntime-web's two files: the given one, or this environment's, downloaded if necessary."""
     if folder is not None:
-        for place in (Path(folder), Path(folder, "dist"), Path(folder, "package", "dist")):
-            if all((place / name).is_file() for name in RUNTIME):
-                return place
+        for candidate in (Path(folder), Path(folder, "dist"), Path(folder, "package", "dist")):
+            if all((candidate / name).is_file() for name in RUNTIME):
+                return candidate
         raise UpdateFileError(
-            f"{folder} does not hold onnxruntime-web ({' and '.join(RUNTIME)}).",
+            f"{folder} does not contain onnxruntime-web ({' and '.join(RUNTIME)}).",
             f"Give the folder that 'npm pack onnxruntime-web@{VERSION}' unpacks to.",
         )
-    kept = Path(sys.prefix) / "share" / "onnxruntime-web"
-    if not all((kept / name).is_file() for name in RUNTIME):
-        fetch_runtime(kept)
-    return kept
+    cached = Path(sys.prefix) / "share" / "onnxruntime-web"
+    if not all((cached / name).is_file() for name in RUNTIME):
+        download_runtime(cached)
+    return cached
 
 
-def fetch_runtime(target: Path) -> None:
-    """onnxruntime-web from npm, once for this environment."""
-    how = f"Give it with --ort FOLDER: 'npm pack onnxruntime-web@{VERSION}', unpacked."
+def download_runtime(target: Path) -> None:
+    """Download onnxruntime-web from npm, once for this environment."""
+    hint = f"Give it with --ort FOLDER: 'npm pack onnxruntime-web@{VERSION}', unpacked."
     if shutil.which("npm") is None:
-        raise UnavailableError("onnxruntime-web is not on this machine, and neither is npm to fetch it.", how)
+        raise UnavailableError("Neither onnxruntime-web nor npm, which downloads it, is installed.", hint)
     with tempfile.TemporaryDirectory() as folder:
         try:
             subprocess.run(
@@ -111,27 +113,27 @@ def fetch_runtime(target: Path) -> None:
             )
             (archive,) = Path(folder).glob("*.tgz")
             with tarfile.open(archive) as content:
-                parts = {name: content.extractfile(f"package/dist/{name}") for name in RUNTIME}
-                found = {name: part.read() for name, part in parts.items() if part is not None}
+                members = {name: content.extractfile(f"package/dist/{name}") for name in RUNTIME}
+                contents = {name: member.read() for name, member in members.items() if member is not None}
         except (subprocess.SubprocessError, OSError, ValueError, KeyError, tarfile.TarError) as error:
             raise UnavailableError(
-                f"npm could not fetch onnxruntime-web ({type(error).__name__}).", how
+                f"npm could not download onnxruntime-web ({type(error).__name__}).", hint
             ) from None
     try:
         target.mkdir(parents=True, exist_ok=True)
-        for name, part in found.items():
+        for name, part in contents.items():
             write_atomically(target / name, part)
     except OSError as error:
-        raise UnavailableError(f"{target} cannot be written ({error.strerror}).", how) from None
+        raise UnavailableError(f"{target} cannot be written ({error.strerror}).", hint) from None
 
 
-def _facts(update: Update, size: int) -> str:
+def _metadata(update: Update, model_bytes: int) -> str:
     return json.dumps(
         {
             "classes": [str(name) for name in update.classes],
             "pixels": asdict(update.pixels),
             "backbone": update.backbone,
-            "bytes": size,
+            "bytes": model_bytes,
         },
         ensure_ascii=False,
         indent=1,

@@ -1,4 +1,4 @@
-"""From a classifier to files: make the graph, compare it with torch, then write it. Nothing is left behind half done."""
+"""Write a classifier as ONNX files: build the graph, compare it with torch, and only then write it."""
 
 from __future__ import annotations
 
@@ -15,107 +15,116 @@ from ..model import Update
 from ..model.hub import SCHEME, find_update
 from .folded import folded
 from .graph import facts_of
-from .int8 import BATCH, Images, Loss, halves, measure, quantise
 from .parity import Parity, check, run_folded, run_shared
+from .quantisation import (
+    BATCH,
+    CalibrationImages,
+    QuantisationLoss,
+    measure_loss,
+    quantise,
+    split_calibration,
+)
 from .shared import numbers, shared_backbone, user_file
 
 
 @dataclass(frozen=True)
-class Exported:
-    """What was written, and what was measured before."""
+class ExportResult:
+    """The files written, and what was measured before writing them."""
 
     files: dict[str, int]  # path → bytes
     parity: Parity
-    loss: Loss | None = None
-    unchanged: list[str] = field(default_factory=list)  # files that held the same bytes already
+    loss: QuantisationLoss | None = None
+    unchanged: list[str] = field(default_factory=list)  # files that already had this content
 
 
-def open_update(place: str | Path, weights: str | None = None) -> FewShotClassifier:
-    """The classifier of an update file, a hub folder or ``hf://owner/name``; a graph is not one."""
-    return FewShotClassifier.load(_checked(place), weights=weights, device="cpu")
+def load_classifier(location: str | Path, weights: str | None = None) -> FewShotClassifier:
+    """Load the classifier of an update file, a hub folder or ``hf://owner/name``; refuse an exported graph."""
+    return FewShotClassifier.load(_update_path(location), weights=weights, device="cpu")
 
 
-def open_file(place: str | Path) -> Update:
-    """The update alone, without its backbone."""
-    return Update.load(_checked(place))
+def load_update(location: str | Path) -> Update:
+    """Load the update alone, without its backbone."""
+    return Update.load(_update_path(location))
 
 
-def _checked(place: str | Path) -> Path:
-    if not str(place).startswith(SCHEME):
-        path = Path(place)
-        if path.suffix == ".onnx" or _begins_like_onnx(path):
+def _update_path(location: str | Path) -> Path:
+    if not str(location).startswith(SCHEME):
+        path = Path(location)
+        if path.suffix == ".onnx" or _is_exported(path):
             kind = facts_of(path.read_bytes()).get("kind", "") if path.is_file() else ""
             raise UpdateFileError(
-                f"{path} is an exported model already"
-                + (f" ({kind})" if kind else "")
-                + ": it was left unchanged.",
+                f"{path} is an exported model already{f' ({kind})' if kind else ''}: it was left unchanged.",
                 "Export the update (.safetensors) that it was made from.",
             )
-    return find_update(place)
+    return find_update(location)
 
 
-def write_folded(clf: FewShotClassifier, out: str | Path, images: Images | None = None) -> Exported:
-    """One .onnx file; in int8 if there are images to calibrate with."""
+def write_folded(
+    clf: FewShotClassifier, out: str | Path, images: CalibrationImages | None = None
+) -> ExportResult:
+    """Write one .onnx file, in int8 if there are calibration images."""
     target = _target(out)
-    content, parity, loss = make_folded(clf, images)
-    return Exported({str(target): len(content)}, parity, loss, _write({target: content}))
+    content, parity, loss = build_folded(clf, images)
+    return ExportResult({str(target): len(content)}, parity, loss, _write({target: content}))
 
 
-def make_folded(clf: FewShotClassifier, images: Images | None = None) -> tuple[bytes, Parity, Loss | None]:
-    """The folded graph, compared with torch; in int8, compared with float, if there are images."""
+def build_folded(
+    clf: FewShotClassifier, images: CalibrationImages | None = None
+) -> tuple[bytes, Parity, QuantisationLoss | None]:
+    """Build the folded graph and compare it with torch; with calibration images, also quantise it and compare with float."""
     content = folded(clf)
     parity = check(run_folded(content), clf)
     if images is None:
         return content, parity, None
-    used, tried = (images.part(chosen) for chosen in halves(len(images.pixels)))
-    small = quantise(content, _feeds(used.pixels))
-    loss = measure(
-        run_folded(content), run_folded(small), tried.pixels, tried.labels, (len(content), len(small))
-    )
-    return small, parity, loss
+    calibrating, measuring = (images.subset(part) for part in split_calibration(len(images.pixels)))
+    quantised = quantise(content, _feeds(calibrating.pixels))
+    runs = run_folded(content), run_folded(quantised)
+    loss = measure_loss(*runs, measuring.pixels, measuring.labels, (len(content), len(quantised)))
+    return quantised, parity, loss
 
 
 def write_shared(
-    clf: FewShotClassifier, out: str | Path, user: str, images: Images | None = None
-) -> Exported:
-    """The shared backbone at ``out``, and beside it ``<user>.user.onnx``."""
+    clf: FewShotClassifier, out: str | Path, user: str, images: CalibrationImages | None = None
+) -> ExportResult:
+    """Write the shared backbone to ``out`` and the user's file ``<user>.user.onnx`` beside it."""
     target = _target(out)
-    beside = _target(target.with_name(f"{user}.user.onnx"))
-    if beside == target:
+    user_target = _target(target.with_name(f"{user}.user.onnx"))
+    if user_target == target:
         raise UsageError(
-            f"{target} would be both the backbone and the user's file.", "Name the backbone otherwise."
+            f"{target} would be both the backbone and the user's file.", "Give the backbone another name."
         )
     if target.is_file() and facts_of(target.read_bytes()).get("kind") == "user":
-        raise InputError(f"{target} is a user's file.", "Name the backbone otherwise.")
-    backbone, own = shared_backbone(clf), user_file(clf)
-    parity = check(run_shared(backbone, own), clf)
+        raise InputError(f"{target} is a user's file.", "Give the backbone another name.")
+    backbone, user_content = shared_backbone(clf), user_file(clf)
+    parity = check(run_shared(backbone, user_content), clf)
     loss = None
     if images is not None:
-        used, tried = (images.part(chosen) for chosen in halves(len(images.pixels)))
+        calibrating, measuring = (images.subset(part) for part in split_calibration(len(images.pixels)))
         gamma, beta = (row.numpy() for row in numbers(clf))
-        small = quantise(backbone, _feeds(used.pixels, gamma=gamma, beta=beta))
-        runs = run_shared(backbone, own), run_shared(small, own)
-        loss = measure(*runs, tried.pixels, tried.labels, (len(backbone), len(small)))
-        backbone = small
-    contents = {target: backbone, beside: own}
+        quantised = quantise(backbone, _feeds(calibrating.pixels, gamma=gamma, beta=beta))
+        runs = run_shared(backbone, user_content), run_shared(quantised, user_content)
+        loss = measure_loss(*runs, measuring.pixels, measuring.labels, (len(backbone), len(quantised)))
+        backbone = quantised
+    contents = {target: backbone, user_target: user_content}
     sizes = {str(path): len(content) for path, content in contents.items()}
-    return Exported(sizes, parity, loss, _write(contents))
+    return ExportResult(sizes, parity, loss, _write(contents))
 
 
 def _feeds(pixels: np.ndarray, **rows: np.ndarray) -> list[Mapping[str, np.ndarray]]:
-    parts = [pixels[i : i + BATCH] for i in range(0, len(pixels), BATCH)]
-    return [{"pixels": p, **{k: np.tile(row, (len(p), 1)) for k, row in rows.items()}} for p in parts]
+    """Return batches of pixels, each with the given rows repeated for every image."""
+    batches = [pixels[i : i + BATCH] for i in range(0, len(pixels), BATCH)]
+    return [{"pixels": b, **{k: np.tile(row, (len(b), 1)) for k, row in rows.items()}} for b in batches]
 
 
 def _write(contents: Mapping[Path, bytes]) -> list[str]:
-    """Write what differs; the names of the files that were the same already."""
-    same = []
+    """Write the files that differ, and return the names of those that already had this content."""
+    unchanged = []
     for path, content in contents.items():
         if path.is_file() and path.read_bytes() == content:
-            same.append(str(path))
+            unchanged.append(str(path))
         else:
             write_atomically(path, content)
-    return same
+    return unchanged
 
 
 def _target(out: str | Path) -> Path:
@@ -126,8 +135,8 @@ def _target(out: str | Path) -> Path:
     return target
 
 
-def _begins_like_onnx(path: Path) -> bool:
-    """Whatever its name: an ONNX file of ours names itself within its first bytes."""
+def _is_exported(path: Path) -> bool:
+    """Return whether a file of any name is an ONNX file of ours; its first bytes contain the producer's name."""
     try:
         with path.open("rb") as file:
             start = file.read(64)

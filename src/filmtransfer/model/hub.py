@@ -62,14 +62,15 @@ def _fetch(name: str, revision: str | None) -> Path:
         return Path(hf_hub_download(name, UPDATE, revision=revision))
     except HfHubHTTPError as error:
         raise InputError(
-            f"{SCHEME}{name} could not be fetched ({_first(error)}).",
+            f"{SCHEME}{name} could not be fetched ({first_line(error)}).",
             "Check its name, and that you may read it.",
         ) from None
     except Exception as error:  # the transport's own kinds
         raise UnavailableError(
-            f"{SCHEME}{name} could not be fetched ({_first(error)}).", "Try again later."
+            f"{SCHEME}{name} could not be fetched ({first_line(error)}).", "Try again later."
         ) from None
 
 
-def _first(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return the first line of an error message, shortened."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

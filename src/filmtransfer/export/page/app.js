@@ -1,17 +1,17 @@
-/* Photos in, the model's answer out; nothing is sent anywhere. */
+/* Classify photos in the browser; nothing is uploaded. */
 "use strict";
 
 const $ = (id) => document.getElementById(id);
-const SHOWN = 5; // classes for each photo
+const MAX_CLASSES = 5; // shown for each photo
 const percent = (p) => (p > 0.999 && p < 1 ? "> 99.9%" : `${(100 * p).toFixed(p < 0.0995 || p > 0.9995 ? 1 : 0)}%`);
 
 let runtime, session, model;
-let queue = Promise.resolve(); // one photo after the other
+let queue = Promise.resolve(); // photos are classified one after the other
 
 start().catch((error) => {
-  say(
+  setStatus(
     location.protocol === "file:"
-      ? "A browser does not load a model from a file. Serve this folder: python3 -m http.server, then open http://localhost:8000"
+      ? "Browsers do not load a model from a local file. Start a web server in this folder with 'python3 -m http.server', then open http://localhost:8000"
       : `The model could not be loaded (${error.message}).`,
     true,
   );
@@ -19,45 +19,45 @@ start().catch((error) => {
 });
 
 async function start() {
-  model = await (await need("model.json")).json();
+  model = await (await fetchFile("model.json")).json();
   runtime = await import("./ort/ort.wasm.bundle.min.mjs");
   runtime.env.wasm.wasmPaths = { wasm: new URL("./ort/ort-wasm-simd-threaded.wasm", document.baseURI).href };
-  runtime.env.wasm.numThreads = 1; // threads need headers that a plain host does not send
+  runtime.env.wasm.numThreads = 1; // threads need HTTP headers that most static hosts do not send
   session = await runtime.InferenceSession.create(await download("model.onnx", model.bytes), {
     executionProviders: ["wasm"],
   });
   $("progress").hidden = true;
   $("choose").disabled = false;
   $("camera").disabled = !navigator.mediaDevices?.getUserMedia;
-  say("Ready.");
+  setStatus("Ready.");
   document.documentElement.dataset.ready = "yes";
 }
 
-async function need(file) {
-  const answer = await fetch(file);
-  if (!answer.ok) throw new Error(`${file}: ${answer.status}`);
-  return answer;
+async function fetchFile(file) {
+  const response = await fetch(file);
+  if (!response.ok) throw new Error(`${file}: ${response.status}`);
+  return response;
 }
 
 async function download(file, total) {
-  const reader = (await need(file)).body.getReader();
+  const reader = (await fetchFile(file)).body.getReader();
   const content = new Uint8Array(total);
-  let at = 0;
+  let offset = 0;
   for (;;) {
     const { done, value } = await reader.read();
     if (done) break;
-    if (at + value.length > total) throw new Error(`${file} is not the file that was exported`);
-    content.set(value, at);
-    at += value.length;
-    $("progress").value = at / total;
+    if (offset + value.length > total) throw new Error(`${file} is not the file that was exported`);
+    content.set(value, offset);
+    offset += value.length;
+    $("progress").value = offset / total;
   }
-  if (at !== total) throw new Error(`${file} is not whole`);
+  if (offset !== total) throw new Error(`${file} is incomplete`);
   return content;
 }
 
-function say(text, bad = false) {
+function setStatus(text, error = false) {
   $("status").textContent = text;
-  $("status").classList.toggle("bad", bad);
+  $("status").classList.toggle("error", error);
 }
 
 /* Upright RGBA pixels; colours as stored, transparency on white, as Python reads them. */
@@ -66,12 +66,12 @@ async function decode(blob) {
   const canvas = document.createElement("canvas");
   canvas.width = bitmap.width;
   canvas.height = bitmap.height;
-  const pen = canvas.getContext("2d", { willReadFrequently: true });
-  pen.fillStyle = "#fff";
-  pen.fillRect(0, 0, canvas.width, canvas.height);
-  pen.drawImage(bitmap, 0, 0);
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  context.fillStyle = "#fff";
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.drawImage(bitmap, 0, 0);
   bitmap.close();
-  return pen.getImageData(0, 0, canvas.width, canvas.height);
+  return context.getImageData(0, 0, canvas.width, canvas.height);
 }
 
 async function classify(blob) {
@@ -82,59 +82,59 @@ async function classify(blob) {
 }
 
 function add(blobs) {
-  for (const blob of blobs) queue = queue.then(() => answer(blob));
+  for (const blob of blobs) queue = queue.then(() => classifyAndShow(blob));
 }
 
-async function answer(blob) {
+async function classifyAndShow(blob) {
   const name = blob.name || "camera";
-  say(`Looking at ${name} …`);
+  setStatus(`Classifying ${name} …`);
   try {
-    const began = performance.now();
+    const started = performance.now();
     const probabilities = await classify(blob);
-    show(blob, name, probabilities);
-    say(`${name}: ${best(probabilities)[0].name} (${Math.round(performance.now() - began)} ms).`);
+    addResult(blob, name, probabilities);
+    setStatus(`${name}: ${ranking(probabilities)[0].name} (${Math.round(performance.now() - started)} ms).`);
   } catch (error) {
     const unreadable = error.name === "InvalidStateError" || error.name === "EncodingError";
-    say(unreadable ? `${name}: this browser cannot read it as an image.` : `${name}: ${error.message}`, true);
+    setStatus(unreadable ? `${name}: this browser cannot read it as an image.` : `${name}: ${error.message}`, true);
   }
 }
 
-function best(probabilities) {
+function ranking(probabilities) {
   return model.classes.map((name, i) => ({ name, p: probabilities[i] })).sort((a, b) => b.p - a.p);
 }
 
-function make(tag, className, text) {
+function createElement(tag, className, text) {
   const element = document.createElement(tag);
   if (className) element.className = className;
   if (text !== undefined) element.textContent = text;
   return element;
 }
 
-function show(blob, name, probabilities) {
-  const ranked = best(probabilities);
-  const card = make("li", "card");
+function addResult(blob, name, probabilities) {
+  const ranked = ranking(probabilities);
+  const card = createElement("li", "card");
   card.dataset.class = ranked[0].name;
   card.dataset.probabilities = JSON.stringify(probabilities);
-  const picture = make("img");
+  const picture = createElement("img");
   picture.alt = `The photo ${name}`;
   picture.src = URL.createObjectURL(blob);
   picture.onload = () => URL.revokeObjectURL(picture.src);
-  const words = make("div");
-  words.append(make("h3", "", ranked[0].name), make("p", "name", name));
-  const bars = make("ul", "bars");
-  for (const { name: label, p } of ranked.slice(0, SHOWN)) {
-    const row = make("div", "row");
-    row.append(make("span", "", label), make("span", "", percent(p)));
-    const fill = make("div", "fill");
+  const text = createElement("div");
+  text.append(createElement("h3", "", ranked[0].name), createElement("p", "name", name));
+  const bars = createElement("ul", "bars");
+  for (const { name: label, p } of ranked.slice(0, MAX_CLASSES)) {
+    const row = createElement("div", "row");
+    row.append(createElement("span", "", label), createElement("span", "", percent(p)));
+    const fill = createElement("div", "fill");
     fill.style.setProperty("--p", p);
-    const track = make("div", "track");
+    const track = createElement("div", "track");
     track.append(fill);
-    const line = make("li");
+    const line = createElement("li");
     line.append(row, track);
     bars.append(line);
   }
-  words.append(bars);
-  card.append(picture, words);
+  text.append(bars);
+  card.append(picture, text);
   $("results").prepend(card);
   $("answers").hidden = false;
 }
@@ -154,15 +154,15 @@ for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) {
 }
 document.addEventListener("paste", (event) => session && add([...event.clipboardData.files]));
 
-let stream;
+let cameraStream;
 $("camera").onclick = async () => {
   try {
-    stream = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
+    cameraStream = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
   } catch (error) {
-    say(`The camera cannot be used (${error.message}).`, true);
+    setStatus(`The camera cannot be used (${error.message}).`, true);
     return;
   }
-  $("video").srcObject = stream;
+  $("video").srcObject = cameraStream;
   $("viewer").showModal();
   await $("video").play();
 };
@@ -176,4 +176,4 @@ $("shoot").onclick = async () => {
   canvas.toBlob((blob) => add([blob]), "image/png");
 };
 $("close").onclick = () => $("viewer").close();
-$("viewer").onclose = () => stream?.getTracks().forEach((track) => track.stop());
+$("viewer").onclose = () => cameraStream?.getTracks().forEach((track) => track.stop());

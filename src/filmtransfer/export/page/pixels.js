@@ -1,7 +1,7 @@
-/* From an image to the square of pixels that the backbone wants, as data/pixels.py makes it.
+/* Resize an image to the backbone's input, exactly as data/pixels.py does.
 
-   A canvas scales images in a way that differs from browser to browser. This is the antialiased scaling that Pillow does,
-   in the same integers: from the same pixels the same square comes out, bit for bit. */
+   The scaling of a canvas differs between browsers. This is Pillow's antialiased scaling in the same fixed-point
+   arithmetic: the same pixels give the same result, bit for bit. */
 "use strict";
 
 const BITS = 22; // of the fixed-point weights
@@ -24,11 +24,11 @@ function cubic(x, a) {
   return 0;
 }
 
-/* For each place of the result: where its weights begin, and the weights. */
+/* For each output index: the first input index, and the weights from there on. */
 function weights(before, after, name) {
   const [reach, filter] = FILTERS[name];
   const scale = before / after;
-  const stretch = Math.max(scale, 1); // antialiasing: a filter as wide as what it has to sum up
+  const stretch = Math.max(scale, 1); // antialiasing: the filter is as wide as the input pixels of one output pixel
   const support = reach * stretch;
   const rows = [];
   for (let i = 0; i < after; i++) {
@@ -51,55 +51,55 @@ function roundAway(x) {
   return Math.trunc(x < 0 ? x - 0.5 : x + 0.5);
 }
 
-/* One direction: ``step`` is the distance of neighbours along it, ``lanes`` begin where lines do. */
+/* Resample in one direction: ``step`` is the distance of neighbours along it, a lane is a row or a column. */
 function pass(from, to, rows, lanes, step, laneFrom, laneTo, stepTo) {
   for (let lane = 0; lane < lanes; lane++) {
     for (let i = 0; i < rows.length; i++) {
       const { begin, row } = rows[i];
-      let at = lane * laneFrom + begin * step;
+      let index = lane * laneFrom + begin * step;
       let red = 1 << (BITS - 1), green = red, blue = red;
-      for (let j = 0; j < row.length; j++, at += step) {
-        red += from[at] * row[j];
-        green += from[at + 1] * row[j];
-        blue += from[at + 2] * row[j];
+      for (let j = 0; j < row.length; j++, index += step) {
+        red += from[index] * row[j];
+        green += from[index + 1] * row[j];
+        blue += from[index + 2] * row[j];
       }
       const target = lane * laneTo + i * stepTo;
-      to[target] = red >> BITS; // to is clamped: below 0 is 0, above 255 is 255
+      to[target] = red >> BITS; // ``to`` is a clamped array: values are limited to 0 … 255
       to[target + 1] = green >> BITS;
       to[target + 2] = blue >> BITS;
     }
   }
 }
 
-/* RGBA pixels of width × height at another size; the fourth channel is ignored. */
+/* Resize RGBA pixels to width × height; the fourth channel is ignored. */
 function resample(image, width, height, name) {
   if (name === "nearest") return nearest(image, width, height);
-  let now = image;
-  if (now.width !== width) {
-    const data = new Uint8ClampedArray(width * now.height * 4);
-    pass(now.data, data, weights(now.width, width, name), now.height, 4, now.width * 4, width * 4, 4);
-    now = { data, width, height: now.height };
+  let current = image;
+  if (current.width !== width) {
+    const data = new Uint8ClampedArray(width * current.height * 4);
+    pass(current.data, data, weights(current.width, width, name), current.height, 4, current.width * 4, width * 4, 4);
+    current = { data, width, height: current.height };
   }
-  if (now.height !== height) {
+  if (current.height !== height) {
     const data = new Uint8ClampedArray(width * height * 4);
-    pass(now.data, data, weights(now.height, height, name), width, width * 4, 4, 4, width * 4);
-    now = { data, width, height };
+    pass(current.data, data, weights(current.height, height, name), width, width * 4, 4, 4, width * 4);
+    current = { data, width, height };
   }
-  return now;
+  return current;
 }
 
-/* Steps are added up, not multiplied: so are Pillow's, and their rounding decides at the borders. */
-function places(before, after) {
+/* Steps are accumulated, not multiplied, as in Pillow: rounding decides at pixel borders. */
+function nearestIndices(before, after) {
   const step = before / after;
-  const found = [];
-  for (let i = 0, at = step * 0.5; i < after; i++, at += step) found.push(Math.trunc(at));
-  return found;
+  const indices = [];
+  for (let i = 0, position = step * 0.5; i < after; i++, position += step) indices.push(Math.trunc(position));
+  return indices;
 }
 
 function nearest(image, width, height) {
   const data = new Uint8ClampedArray(width * height * 4);
-  const columns = places(image.width, width);
-  places(image.height, height).forEach((line, y) => {
+  const columns = nearestIndices(image.width, width);
+  nearestIndices(image.height, height).forEach((line, y) => {
     columns.forEach((column, x) => {
       for (let c = 0; c < 3; c++) data[(y * width + x) * 4 + c] = image.data[(line * image.width + column) * 4 + c];
     });
@@ -107,32 +107,32 @@ function nearest(image, width, height) {
   return { data, width, height };
 }
 
-/* Half to even, as Python rounds. */
+/* Round half to even, as Python does. */
 function roundEven(x) {
   const low = Math.floor(x);
   return x - low === 0.5 ? low + (low % 2) : Math.round(x);
 }
 
-/* Three planes of bytes (3 · size · size): the whole image squashed, or its middle. */
+/* Return three planes of bytes (3 · size · size): the whole image squashed, or its centre. */
 function toSquare(image, spec) {
   const size = spec.size;
-  let now, left = 0, top = 0;
+  let current, left = 0, top = 0;
   if (spec.fit === "crop") {
     const short = roundEven(size / spec.crop);
     const scale = short / Math.min(image.width, image.height);
     const width = Math.max(short, roundEven(image.width * scale));
     const height = Math.max(short, roundEven(image.height * scale));
-    now = resample(image, width, height, spec.interpolation);
+    current = resample(image, width, height, spec.interpolation);
     left = Math.floor((width - size) / 2);
     top = Math.floor((height - size) / 2);
   } else {
-    now = resample(image, size, size, spec.interpolation);
+    current = resample(image, size, size, spec.interpolation);
   }
   const planes = new Uint8Array(3 * size * size);
   for (let y = 0; y < size; y++) {
     for (let x = 0; x < size; x++) {
-      const from = ((y + top) * now.width + x + left) * 4;
-      for (let c = 0; c < 3; c++) planes[c * size * size + y * size + x] = now.data[from + c];
+      const from = ((y + top) * current.width + x + left) * 4;
+      for (let c = 0; c < 3; c++) planes[c * size * size + y * size + x] = current.data[from + c];
     }
   }
   return planes;
