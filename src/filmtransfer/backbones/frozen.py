@@ -1,27 +1,27 @@
-"""Frozen work done once, and activations that keep nothing they do not need.
+"""Folding of frozen layers, and activations that save memory.
 
-Norms that carry no FiLM and never learn go into the convolution before them,
+Norms without FiLM are never trained and are folded into the convolution before them,
 
     norm(conv(x)) = s ⊙ (W * x) + (b − s ⊙ m)   with   s = w / √(v + ε)
 
-and BiT's convolutions, which standardise their weights in every pass, get weights that are standard
-already. The backbone is the same function to rounding, with fewer passes over memory.
+and BiT's convolutions, which standardise their weights in every forward pass, are replaced by plain convolutions
+with standardised weights. The backbone is the same function up to rounding, with fewer passes over memory.
 
-An activation that works in place and needs its input for the gradient makes autograd copy it first. ReLU6's
-gradient can be had from its output, which the next convolution keeps anyway; the others work out of place.
+Autograd copies the input of an in-place activation whose gradient needs that input. The gradient of ReLU6 follows
+from its output, which the next convolution keeps anyway; other activations are computed out of place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 
 def fold_frozen_layers(network: nn.Module, sites: Collection[str]) -> None:
-    """Everything that can be done before the first image; works in place."""
+    """Do all computations that do not depend on the images; works in place."""
     standardise_weights(network)
     if any(isinstance(module, nn.BatchNorm2d) for module in network.modules()):
         fold_frozen_norms(network, sites, size=64)
@@ -29,21 +29,22 @@ def fold_frozen_layers(network: nn.Module, sites: Collection[str]) -> None:
 
 
 def replace_activations(network: nn.Module) -> None:
-    """The same activations without the copies."""
+    """Replace activations by equivalent ones that copy no input; works in place."""
     for name, module in list(network.named_modules()):
         if isinstance(module, nn.ReLU6):
-            _put(network, name, ReLU6())
+            network.set_submodule(name, ReLU6())
         elif getattr(module, "inplace", False) and not isinstance(module, nn.ReLU):
             module.inplace = False
 
 
 class ReLU6(nn.Module):
-    """min(max(x, 0), 6) in place, with the gradient from the result."""
+    """min(max(x, 0), 6) in place, with a gradient computed from the output."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """Apply the activation in place."""
         if torch.is_grad_enabled() and x.requires_grad:
-            kept: Tensor = _ReLU6.apply(x)  # type: ignore[no-untyped-call]
-            return kept
+            activated: Tensor = _ReLU6.apply(x)  # type: ignore[no-untyped-call]
+            return activated
         return nn.functional.hardtanh(x, 0.0, 6.0, inplace=True)
 
 
@@ -51,91 +52,93 @@ class _ReLU6(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         ctx.mark_dirty(x)
-        result = nn.functional.hardtanh(x, 0.0, 6.0, inplace=True)
-        ctx.save_for_backward(result)
-        return result
+        output = nn.functional.hardtanh(x, 0.0, 6.0, inplace=True)
+        ctx.save_for_backward(output)
+        return output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        (result,) = ctx.saved_tensors
-        # Outside (0, 6) input and result agree on where they are, so either tells where the slope is 0.
-        slope: Tensor = torch.ops.aten.hardtanh_backward(gradient, result, 0.0, 6.0)
-        return slope
+        (output,) = ctx.saved_tensors
+        # The derivative is 0 where the input, and hence the output, is not inside (0, 6).
+        input_gradient: Tensor = torch.ops.aten.hardtanh_backward(gradient, output, 0.0, 6.0)
+        return input_gradient
 
 
 @torch.no_grad()
 def standardise_weights(network: nn.Module) -> int:
-    """Replace weight-standardised convolutions by plain ones; returns how many."""
-    found = [(n, m) for n, m in network.named_modules() if type(m).__name__ in ("StdConv2d", "StdConv2dSame")]
-    for name, module in found:
-        convolution: Any = module
+    """Replace weight-standardised convolutions by plain ones and return their number; works in place."""
+    convolutions = [
+        (name, module)
+        for name, module in network.named_modules()
+        if isinstance(module, nn.Conv2d) and type(module).__name__ in ("StdConv2d", "StdConv2dSame")
+    ]
+    for name, convolution in convolutions:
         weight = nn.functional.batch_norm(
             convolution.weight.reshape(1, convolution.out_channels, -1),
             None,
             None,
             training=True,
             momentum=0.0,
-            eps=convolution.eps,
+            eps=cast(float, convolution.eps),
         ).reshape_as(convolution.weight)
-        plain = _SameConv2d if getattr(convolution, "same_pad", False) else nn.Conv2d
-        made = plain(
+        kind = _SameConv2d if getattr(convolution, "same_pad", False) else nn.Conv2d
+        plain = kind(
             convolution.in_channels,
             convolution.out_channels,
-            convolution.kernel_size,
-            convolution.stride,
-            convolution.padding,
-            convolution.dilation,
+            convolution.kernel_size,  # type: ignore[arg-type]
+            convolution.stride,  # type: ignore[arg-type]
+            convolution.padding,  # type: ignore[arg-type]
+            convolution.dilation,  # type: ignore[arg-type]
             convolution.groups,
             bias=convolution.bias is not None,
         )
-        made.weight = nn.Parameter(weight, requires_grad=False)
-        made.bias = convolution.bias
-        _put(network, name, made)
-    return len(found)
+        plain.weight = nn.Parameter(weight, requires_grad=False)
+        plain.bias = convolution.bias
+        network.set_submodule(name, plain)
+    return len(convolutions)
 
 
 class _SameConv2d(nn.Conv2d):
-    """TensorFlow's padding, which depends on the image's size."""
+    """A convolution with TensorFlow's padding, which depends on the image size."""
 
     def forward(self, x: Tensor) -> Tensor:
-        pads: list[int] = []
+        padding: list[int] = []
         for size, kernel, stride, dilation in zip(
             x.shape[-2:], self.kernel_size, self.stride, self.dilation, strict=True
         ):
             total = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
-            pads = [total // 2, total - total // 2, *pads]
-        return super().forward(nn.functional.pad(x, pads))
+            padding = [total // 2, total - total // 2, *padding]
+        return super().forward(nn.functional.pad(x, padding))
 
 
 @torch.no_grad()
 def fold_frozen_norms(network: nn.Module, keep: Collection[str], size: int) -> int:
     """Fold each BatchNorm that directly follows a convolution, except those in ``keep``.
 
-    Which convolution feeds which norm is seen from one small image passing through. Works in
-    place; returns how many norms were folded.
+    The convolution before each norm is determined by the forward pass of one image of side ``size``. Works in
+    place and returns the number of folded norms.
     """
-    pairs = _pairs(network, size)
-    folded = 0
+    pairs = {name: pair for name, pair in _pairs(network, size).items() if name not in keep}
     for name, (convolution, norm) in pairs.items():
-        if name in keep:
-            continue
         _fold(convolution, norm)
-        _put(network, name, _rest(norm))
-        folded += 1
-    return folded
+        activation = getattr(norm, "act", None)  # timm fuses it with the norm
+        network.set_submodule(name, activation if isinstance(activation, nn.Module) else nn.Identity())
+    return len(pairs)
 
 
 def _pairs(network: nn.Module, size: int) -> dict[str, tuple[nn.Conv2d, nn.BatchNorm2d]]:
+    """Return the convolution and the norm of each pair, by the name of the norm."""
     names = {module: name for name, module in network.named_modules()}
-    made: dict[int, tuple[nn.Conv2d, Tensor]] = {}  # holding the tensor keeps its id unique
+    outputs: dict[int, tuple[nn.Module, Tensor]] = {}  # keeping the tensor keeps its id unique
     pairs: dict[str, tuple[nn.Conv2d, nn.BatchNorm2d]] = {}
 
-    def after_convolution(module: Any, _inputs: Any, output: Tensor) -> None:
-        made[id(output)] = (module, output)
+    def after_convolution(module: nn.Module, _inputs: object, output: Tensor) -> None:
+        outputs[id(output)] = (module, output)
 
-    def before_norm(module: Any, inputs: tuple[Tensor, ...]) -> None:
-        if id(inputs[0]) in made:
-            pairs[names[module]] = (made[id(inputs[0])][0], module)
+    def before_norm(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        if id(inputs[0]) in outputs:
+            convolution = cast(nn.Conv2d, outputs[id(inputs[0])][0])
+            pairs[names[module]] = (convolution, cast(nn.BatchNorm2d, module))
 
     hooks = []
     for module in network.modules():
@@ -159,14 +162,3 @@ def _fold(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> None:
     bias = convolution.bias if convolution.bias is not None else torch.zeros_like(scale)
     convolution.weight.copy_(convolution.weight * scale[:, None, None, None])
     convolution.bias = nn.Parameter(norm.bias + (bias - norm.running_mean) * scale, requires_grad=False)
-
-
-def _rest(norm: nn.Module) -> nn.Module:
-    """What is left of a norm: the activation that timm fuses with it, or nothing."""
-    act = getattr(norm, "act", None)
-    return act if isinstance(act, nn.Module) else nn.Identity()
-
-
-def _put(network: nn.Module, name: str, module: nn.Module) -> None:
-    parent, _, leaf = name.rpartition(".")
-    setattr(network.get_submodule(parent), leaf, module)

@@ -1,8 +1,8 @@
-"""Where FiLM goes, by family.
+"""The FiLM sites of each backbone family.
 
-The rule: after the norm that follows the middle 3×3 (or depthwise) convolution of each block, before
-the activation; and on the last norm of the backbone. EfficientNets also have one on the stem's norm.
-Transformers have no convolutions: every LayerNorm.
+FiLM is applied after the norm that follows the middle 3×3 (or depthwise) convolution of each block, before
+the activation, and after the last norm of the backbone; in EfficientNets also after the norm of the stem.
+Transformers have no convolutions; their sites are all LayerNorms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Rule = Callable[[nn.Module], list[str]]
 
 
 def film_sites(backbone: nn.Module) -> list[str]:
-    """The names of the norms that become FiLM layers, in the order of the network."""
+    """Return the names of the norms that become FiLM layers, in the order of the network."""
     family = family_of(backbone)
     sites = RULES[family](backbone)
     order = {name: i for i, (name, _) in enumerate(backbone.named_modules())}
@@ -25,7 +25,7 @@ def film_sites(backbone: nn.Module) -> list[str]:
 
 
 def family_of(backbone: nn.Module) -> str:
-    """The timm family (its module's name), which has to be one with a rule."""
+    """Return the timm family (the name of its module), which has to be one with a rule."""
     family = type(backbone).__module__.rpartition(".")[2]
     if family not in RULES:
         raise InputError(
@@ -36,19 +36,19 @@ def family_of(backbone: nn.Module) -> str:
 
 
 def _after_spatial_convolutions(backbone: nn.Module) -> list[str]:
-    """EfficientNet, MobileNet: the norm behind each block's k×k convolution."""
-    behind = {
+    """Return the norm after the k×k convolution of each block of an EfficientNet or MobileNet."""
+    norms = {
         "InvertedResidual": ("bn2",),  # 1×1, then depthwise, bn2
         "UniversalInvertedResidual": ("dw_mid.bn", "dw_start.bn", "pw_exp.bn"),  # has one or two of them
         "DepthwiseSeparableConv": ("bn1",),  # depthwise first
         "EdgeResidual": ("bn1",),  # a full 3×3 first
         "ConvBnAct": ("bn1",),
     }
-    there = {name for name, _ in backbone.named_modules()}
+    existing = {name for name, _ in backbone.named_modules()}
     return [
-        next(f"{name}.{norm}" for norm in behind[type(block).__name__] if f"{name}.{norm}" in there)
+        next(f"{name}.{norm}" for norm in norms[type(block).__name__] if f"{name}.{norm}" in existing)
         for name, block in backbone.named_modules()
-        if type(block).__name__ in behind
+        if type(block).__name__ in norms
     ]
 
 
@@ -57,16 +57,16 @@ def _efficientnet(backbone: nn.Module) -> list[str]:
 
 
 def _mobilenetv3(backbone: nn.Module) -> list[str]:
-    # Its last convolution comes after pooling and has no norm: the last norm is the last block's,
-    # a 1×1 ConvBnAct that the rule above has found already.
+    # The last convolution comes after pooling and has no norm: the last norm is that of the last block,
+    # a 1×1 ConvBnAct that the rule above includes.
     return ["bn1", *_after_spatial_convolutions(backbone)]
 
 
 def _resnetv2(backbone: nn.Module) -> list[str]:
     # Pre-activation: conv1 → norm2 → conv2 (3×3) → norm3 → conv3; without a bottleneck conv1 is the 3×3.
-    behind = {"PreActBottleneck": "norm3", "Bottleneck": "norm2", "PreActBasic": "norm2"}
-    blocks = [(n, type(m).__name__) for n, m in backbone.named_modules() if type(m).__name__ in behind]
-    return [*(f"{name}.{behind[kind]}" for name, kind in blocks), "norm"]
+    norms = {"PreActBottleneck": "norm3", "Bottleneck": "norm2", "PreActBasic": "norm2"}
+    blocks = [(n, type(m).__name__) for n, m in backbone.named_modules() if type(m).__name__ in norms]
+    return [*(f"{name}.{norms[kind]}" for name, kind in blocks), "norm"]
 
 
 def _resnet(backbone: nn.Module) -> list[str]:
@@ -87,7 +87,7 @@ def _regnet(backbone: nn.Module) -> list[str]:
 
 
 def _convnext(backbone: nn.Module) -> list[str]:
-    # Depthwise 7×7, then the block's only norm; the last norm stands behind the pooling.
+    # Depthwise 7×7, then the only norm of the block; the last norm follows the pooling.
     blocks = [n for n, m in backbone.named_modules() if type(m).__name__ == "ConvNeXtBlock"]
     return [*(f"{name}.norm" for name in blocks), "head.norm"]
 

@@ -1,8 +1,8 @@
-"""Make ``import timm`` work with CPU torch beside PyPI's torchvision.
+"""Make ``import timm`` work with a CPU build of torch and PyPI's torchvision.
 
-PyPI's torchvision is built for CUDA; under CPU torch its operators do not load, and importing it
-(timm does) ends in "operator torchvision::nms does not exist". Declaring those operators' schemas
-is enough: nothing here calls them. If the operators do load, nothing is declared.
+PyPI's torchvision is built for CUDA; with a CPU build of torch its operators do not load, and importing it,
+as timm does, fails with "operator torchvision::nms does not exist". Declaring the schemas of these operators
+is enough, since filmtransfer never calls them. If the operators load, nothing is declared.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ _declared: torch.library.Library | None = None  # a schema lives as long as its 
 
 
 def declare_missing_operators() -> None:
+    """Declare the operators of torchvision that do not load."""
     global _declared
-    found = importlib.util.find_spec("torchvision")
-    if _declared is not None or found is None or found.origin is None:
+    spec = importlib.util.find_spec("torchvision")
+    if _declared is not None or spec is None or spec.origin is None:
         return
-    if not _loads(Path(found.origin).parent):
+    if not _operators_load(Path(spec.origin).parent):
         _declared = torch.library.Library("torchvision", "FRAGMENT")
         for operator in ("nms", "qnms"):
             _declared.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
-def _loads(package: Path) -> bool:
+def _operators_load(package: Path) -> bool:
     for library in sorted(package.glob("_C*")):
         try:
             torch.ops.load_library(library)

