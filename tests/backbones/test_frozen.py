@@ -36,7 +36,7 @@ def test_frozen_norms_are_folded_into_their_convolutions():
 @pytest.mark.parametrize("name", ["resnet18", "regnetx_002", "mobilenetv3_small_050", "tf_efficientnetv2_b0"])
 @torch.no_grad()
 def test_folding_is_exact_for_every_family_with_batch_norm(name):
-    from tests.film.test_film import make
+    from tests.film.test_attach import make
 
     model = make(name).double()
     x = torch.randn(2, 3, 64, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

@@ -1,4 +1,4 @@
-"""The table against FiLM itself: every family, rows that begin late, and the bare backbone between two uses."""
+"""FilmTable against film.per_sample: every family, partial rows, and the plain backbone outside the context."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from filmtransfer import film
 from filmtransfer.backbones import film_sites
 from filmtransfer.errors import InputError, UpdateFileError
 
-from .test_film import FAMILIES, disturb, images, make
+from .test_attach import FAMILIES, images, make, random_parameters
 
 
 @pytest.mark.parametrize("name", FAMILIES.values(), ids=FAMILIES.keys())
 @torch.no_grad()
-def test_rows_are_film(name):
-    """In float64, so that only rounding of the last digits is forgiven."""
+def test_rows_equal_film(name):
+    """In float64, so that only the last digits may differ."""
     backbone = make(name).double()
     x = images(name).double()
     sites = film_sites(backbone)
     filmed = film.attach(copy.deepcopy(backbone), sites)
     bare = filmed(x)
-    updates = [disturb(filmed, 1), disturb(filmed, 2), {}]
-    late = sites[len(sites) // 2 :]
-    updates[1] = {k: v for k, v in updates[1].items() if k.rpartition(".")[0] in late}
+    updates = [random_parameters(filmed, 1), random_parameters(filmed, 2), {}]
+    later = sites[len(sites) // 2 :]
+    updates[1] = {k: v for k, v in updates[1].items() if k.rpartition(".")[0] in later}
     with film.per_sample(filmed, updates):
         expected = filmed(x)
     table = film.FilmTable(backbone, sites)
     assert table.count == film.count(filmed)
-    packed = [table.pack(u, where) for u, where in zip(updates, (sites, late, []), strict=True)]
+    packed = [table.pack(u, trained) for u, trained in zip(updates, (sites, later, []), strict=True)]
     assert [row.numel() for row in packed] == [sum(v.numel() for v in u.values()) for u in updates]
     scale = bare.abs().max()
     assert (backbone(x) - bare).abs().max() < 1e-12 * scale
@@ -38,23 +38,23 @@ def test_rows_are_film(name):
         mixed = backbone(x)
     assert (mixed - expected).abs().max() < 1e-12 * scale
     assert (expected[:2] - bare[:2]).abs().max() > 1e-3 * scale
-    assert (backbone(x) - bare).abs().max() < 1e-12 * scale, "rows end with their block"
+    assert (backbone(x) - bare).abs().max() < 1e-12 * scale, "the rows end with the context"
 
 
 @torch.no_grad()
-def test_rows_that_do_not_fit():
+def test_invalid_rows_are_rejected():
     backbone = make("mobilenetv2_050")
     sites = film_sites(backbone)
-    numbers = disturb(film.attach(copy.deepcopy(backbone), sites), 1)
+    parameters = random_parameters(film.attach(copy.deepcopy(backbone), sites), 1)
     table = film.FilmTable(backbone, sites)
-    packed = table.pack(numbers, sites)
+    packed = table.pack(parameters, sites)
     with pytest.raises(UpdateFileError, match="another backbone"):
-        table.pack(numbers, sites[1:])
+        table.pack(parameters, sites[1:])
     with pytest.raises(InputError, match="to the end of the network"):
-        table.pack(numbers, sites[:3])
+        table.pack(parameters, sites[:3])
     with pytest.raises(UpdateFileError, match="finite"):
-        table.pack(numbers | {f"{sites[0]}.beta": numbers[f"{sites[0]}.beta"] * torch.nan}, sites)
+        table.pack(parameters | {f"{sites[0]}.beta": parameters[f"{sites[0]}.beta"] * torch.nan}, sites)
     with pytest.raises(InputError, match="another backbone"), table.rows([packed.repeat(1, 2)]):
         pass
-    with table.rows([packed, packed]), pytest.raises(InputError, match="One row per image"):
+    with table.rows([packed, packed]), pytest.raises(InputError, match="one row per image"):
         backbone(images("mobilenetv2_050"))

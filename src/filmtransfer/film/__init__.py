@@ -1,9 +1,9 @@
-"""FiLM layers and the ways to handle their numbers."""
+"""FiLM layers, and functions that attach, read, load and fold their parameters."""
 
 from .attach import (
     FilmParameters,
     attach,
-    check,
+    check_parameters,
     count,
     fold,
     layers,
@@ -22,7 +22,7 @@ __all__ = [
     "FilmParameters",
     "FilmTable",
     "attach",
-    "check",
+    "check_parameters",
     "count",
     "fold",
     "layers",

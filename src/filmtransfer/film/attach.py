@@ -1,6 +1,6 @@
-"""Put FiLM into a backbone, and read, load, count and fold its numbers.
+"""Attach FiLM to a backbone, and read, load, count and fold its parameters ψ = {γ, β}.
 
-FiLM numbers travel as a plain dict: ``{"stages.0.blocks.0.norm3.gamma": (C,), …beta: (C,)}``.
+Outside the network ψ is a plain dict: ``{"stages.0.blocks.0.norm3.gamma": (C,), …beta: (C,)}``.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ FilmParameters = dict[str, Tensor]
 
 
 def attach(backbone: nn.Module, sites: Sequence[str]) -> nn.Module:
-    """Freeze the backbone and replace the norms at ``sites`` by FiLM; works in place."""
+    """Freeze the backbone and replace the norms at ``sites`` by FiLM layers; works in place."""
     backbone.eval().requires_grad_(False)
     for site in sites:
         norm = backbone.get_submodule(site)
         if not isinstance(norm, FiLM):
-            _put(backbone, site, FiLM(norm))
-    return set_trainable(backbone, list(layers(backbone)))  # also where FiLM was attached before
+            backbone.set_submodule(site, FiLM(norm))
+    return set_trainable(backbone, list(layers(backbone)))  # including layers attached before
 
 
 def set_trainable(backbone: nn.Module, sites: Sequence[str]) -> nn.Module:
-    """Let the FiLM numbers at ``sites`` be learned, and no other number of the backbone."""
+    """Make the FiLM parameters at ``sites`` the only trainable parameters of the backbone."""
     backbone.requires_grad_(False)
     for parameter in parameters(backbone, sites):
         parameter.requires_grad_(True)
@@ -36,57 +36,57 @@ def set_trainable(backbone: nn.Module, sites: Sequence[str]) -> nn.Module:
 
 
 def layers(backbone: nn.Module) -> dict[str, FiLM]:
-    """The FiLM layers by site name, in the order of the network."""
+    """Return the FiLM layers by site, in the order of the network."""
     return {name: m for name, m in backbone.named_modules() if isinstance(m, FiLM)}
 
 
 def parameters(backbone: nn.Module, sites: Sequence[str] | None = None) -> list[nn.Parameter]:
-    """ψ, or that of some sites, as a list for an optimiser."""
+    """Return ψ, or that of some sites, as a list for an optimiser."""
     return [parameter for _, parameter in _named(backbone, sites)]
 
 
 def count(backbone: nn.Module) -> int:
-    """|ψ|, the number of FiLM numbers."""
+    """Return |ψ|, the number of FiLM parameters."""
     return sum(p.numel() for p in parameters(backbone))
 
 
 def read(backbone: nn.Module, sites: Sequence[str] | None = None) -> FilmParameters:
-    """A copy of ψ, or that of some sites, by site name."""
+    """Return a copy of ψ, or that of some sites, by name."""
     return {name: parameter.detach().clone() for name, parameter in _named(backbone, sites)}
 
 
-def load(backbone: nn.Module, numbers: Mapping[str, Tensor], sites: Sequence[str] | None = None) -> None:
-    """Set ψ (at ``sites``; elsewhere 1 and 0).
+def load(backbone: nn.Module, values: Mapping[str, Tensor], sites: Sequence[str] | None = None) -> None:
+    """Set ψ at ``sites``, and γ = 1, β = 0 at all others.
 
-    Every number has to be there, fit, and be finite. Nothing changes otherwise.
+    Names and shapes have to match and all values have to be finite; otherwise nothing is changed.
     """
-    wanted = dict(_named(backbone, sites))
-    check(wanted, numbers)
+    targets = dict(_named(backbone, sites))
+    check_parameters(targets, values)
     reset(backbone)
     with torch.no_grad():
-        for name, parameter in wanted.items():
-            parameter.copy_(numbers[name])
+        for name, parameter in targets.items():
+            parameter.copy_(values[name])
 
 
-def check(wanted: Mapping[str, Tensor], numbers: Mapping[str, Tensor]) -> None:
-    """Refuse numbers that are not exactly those wanted: by name, by shape, and finite."""
-    if wanted.keys() != numbers.keys():
-        odd = sorted(wanted.keys() ^ numbers.keys())[:3]
+def check_parameters(expected: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Raise an error unless ``values`` has the expected names and shapes and is finite."""
+    if expected.keys() != values.keys():
+        differences = sorted(expected.keys() ^ values.keys())[:3]
         raise UpdateFileError(
-            f"The learned numbers belong to another backbone (first differences: {', '.join(odd)})."
+            f"The parameters belong to another backbone (first differences: {', '.join(differences)})."
         )
-    for name, tensor in wanted.items():
-        if numbers[name].shape != tensor.shape:
+    for name, tensor in expected.items():
+        if values[name].shape != tensor.shape:
             raise UpdateFileError(
-                f"The numbers {name} have shape {tuple(numbers[name].shape)}, "
-                f"the backbone has {tuple(tensor.shape)}."
+                f"The parameter {name} has shape {tuple(values[name].shape)}, "
+                f"that of the backbone {tuple(tensor.shape)}."
             )
-        if not bool(torch.isfinite(numbers[name]).all()):
-            raise UpdateFileError(f"The numbers {name} are not all finite.")
+        if not bool(torch.isfinite(values[name]).all()):
+            raise UpdateFileError(f"The parameter {name} is not finite.")
 
 
 def reset(backbone: nn.Module) -> None:
-    """Back to γ = 1, β = 0: the bare backbone."""
+    """Set γ = 1 and β = 0, which is the backbone without FiLM."""
     with torch.no_grad():
         for layer in layers(backbone).values():
             layer.gamma.fill_(1)
@@ -95,13 +95,13 @@ def reset(backbone: nn.Module) -> None:
 
 @contextmanager
 def per_sample(backbone: nn.Module, updates: Sequence[Mapping[str, Tensor]]) -> Iterator[None]:
-    """Within the block, row i of every batch runs through the FiLM numbers ``updates[i]``.
+    """Within the context, row i of every batch is computed with the FiLM parameters ``updates[i]``.
 
-    Where an update has no numbers for a site (``film_from``), γ = 1 and β = 0.
+    At sites that an update does not contain (``film_from``), γ = 1 and β = 0.
     """
     known = {name for name, _ in _named(backbone, None)}
-    if strange := sorted({name for update in updates for name in update} - known):
-        raise InputError(f"FiLM numbers of another backbone (the first: {strange[0]}).")
+    if unknown := sorted({name for update in updates for name in update} - known):
+        raise InputError(f"The FiLM parameters belong to another backbone (the first: {unknown[0]}).")
     try:
         for site, layer in layers(backbone).items():
             one, zero = torch.ones_like(layer.gamma.data), torch.zeros_like(layer.beta.data)
@@ -116,14 +116,14 @@ def per_sample(backbone: nn.Module, updates: Sequence[Mapping[str, Tensor]]) -> 
 
 
 def fold(backbone: nn.Module) -> nn.Module:
-    """Write FiLM into the norms' own affines and take the layers out; works in place."""
+    """Fold FiLM into the affine transformations of the norms and remove its layers; works in place."""
     for site, layer in layers(backbone).items():
         norm = layer.norm
         weight, bias = layer.affine()
         with torch.no_grad():
             norm.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
             norm.bias = nn.Parameter(bias.detach().clone(), requires_grad=False)
-        _put(backbone, site, norm)
+        backbone.set_submodule(site, norm)
     return backbone
 
 
@@ -132,8 +132,3 @@ def _named(backbone: nn.Module, sites: Sequence[str] | None) -> Iterator[tuple[s
         if sites is None or site in sites:
             yield f"{site}.gamma", layer.gamma
             yield f"{site}.beta", layer.beta
-
-
-def _put(backbone: nn.Module, site: str, module: nn.Module) -> None:
-    parent, _, name = site.rpartition(".")
-    setattr(backbone.get_submodule(parent), name, module)

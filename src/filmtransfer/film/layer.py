@@ -1,11 +1,11 @@
-"""FiLM: γ ⊙ a + β on the channels of a normalised activation a.
+"""FiLM (Perez et al., 2018): γ ⊙ a + β on the channels of a normalised activation a.
 
-A norm ends in its own affine, w ⊙ x̂ + b, so FiLM after it is the same norm with other numbers:
+A norm ends in an affine transformation, w ⊙ x̂ + b, so FiLM after it is the same norm with other parameters:
 
     γ ⊙ (w ⊙ x̂ + b) + β  =  (γ ⊙ w) ⊙ x̂ + (γ ⊙ b + β)
 
-No extra pass over memory, and at γ = 1, β = 0 the bare backbone bit for bit. If γ and β have a
-row for each image (B, C), rows of one batch belong to different updates.
+This needs no extra pass over memory, and with γ = 1, β = 0 the backbone is unchanged bit for bit. If γ and β
+have a row for each image (B, C), the images of one batch can belong to different updates.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from ..errors import InputError
 
 
 class FiLM(nn.Module):
-    """Takes the place of a norm (and of the activation that timm fuses with it)."""
+    """A norm (and the activation that timm fuses with it) with trainable γ and β."""
 
     def __init__(self, norm: nn.Module) -> None:
         super().__init__()
         known = isinstance(norm, (nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm))
         if not known or norm.weight is None or norm.bias is None:
             raise InputError(
-                f"FiLM cannot take the place of a {type(norm).__name__}.",
+                f"FiLM cannot replace a {type(norm).__name__}.",
                 "It needs a BatchNorm2d, GroupNorm or LayerNorm with weight and bias.",
             )
         self.norm = norm
         self.gamma = nn.Parameter(torch.ones_like(self._weight))
         self.beta = nn.Parameter(torch.zeros_like(self._weight))
-        # A row for each image of the next batch; None means one γ, β for all.
+        # γ and β for each image of the next batch; None means one γ, β for all images.
         self.rows: tuple[Tensor, Tensor] | None = None
 
     @property
@@ -45,22 +45,23 @@ class FiLM(nn.Module):
         return cast(Tensor, self.norm.bias)
 
     def affine(self) -> tuple[Tensor, Tensor]:
-        """The norm's affine with FiLM folded in: (γw, γb + β)."""
+        """Return the affine transformation of the norm with FiLM folded in: (γw, γb + β)."""
         return self.gamma * self._weight, self.gamma * self._bias + self.beta
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the activation of the norm with FiLM."""
         if self.rows is None:
             weight, bias = self.affine()
-            return _after(self.norm, _normalise(self.norm, x, weight, bias))
-        gamma, beta = (_beside(self.norm, rows, x) for rows in self.rows)
-        plain = _normalise(self.norm, x, self._weight, self._bias)
-        return _after(self.norm, torch.addcmul(beta, gamma, plain))
+            return activate(self.norm, normalise(self.norm, x, weight, bias))
+        gamma, beta = (broadcast_rows(self.norm, rows, x) for rows in self.rows)
+        normalised = normalise(self.norm, x, self._weight, self._bias)
+        return activate(self.norm, torch.addcmul(beta, gamma, normalised))
 
 
-def _normalise(norm: nn.Module, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """The norm's own arithmetic with another affine, or with none."""
+def normalise(norm: nn.Module, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """Apply the norm with another affine transformation, or without one."""
     if isinstance(norm, nn.BatchNorm2d):
-        # Batch statistics are frozen with the backbone: never those of a few support images.
+        # The batch statistics are frozen with the backbone, never those of a few support images.
         return F.batch_norm(x, norm.running_mean, norm.running_var, weight, bias, False, 0.0, norm.eps)
     if isinstance(norm, nn.GroupNorm):
         return F.group_norm(x, norm.num_groups, weight, bias, norm.eps)
@@ -71,8 +72,8 @@ def _normalise(norm: nn.Module, x: Tensor, weight: Tensor | None, bias: Tensor |
     return F.layer_norm(x, list(norm.normalized_shape), weight, bias, norm.eps)
 
 
-def _after(norm: nn.Module, x: Tensor) -> Tensor:
-    """What timm fuses behind the norm: drop, then activation."""
+def activate(norm: nn.Module, x: Tensor) -> Tensor:
+    """Apply what timm fuses with the norm: dropout, then activation."""
     for name in ("drop", "act"):
         fused = getattr(norm, name, None)
         if isinstance(fused, nn.Module):
@@ -80,18 +81,19 @@ def _after(norm: nn.Module, x: Tensor) -> Tensor:
     return x
 
 
-def _beside(norm: nn.Module, rows: Tensor, x: Tensor) -> Tensor:
-    """(B, C) → a shape that broadcasts over the pixels or tokens of x."""
+def broadcast_rows(norm: nn.Module, rows: Tensor, x: Tensor) -> Tensor:
+    """Reshape rows (B, C) so that they broadcast over the pixels or tokens of x."""
     if len(rows) != len(x):
         raise InputError(
-            f"A batch of {len(x)} images met FiLM numbers for {len(rows)}.", "One row per image."
+            f"The batch has {len(x)} images, but FiLM has parameters for {len(rows)}.",
+            "Give one row per image.",
         )
-    last = isinstance(norm, nn.LayerNorm) and not _channels_first(norm)
+    channels_last = isinstance(norm, nn.LayerNorm) and not _channels_first(norm)
     pixels = [1] * (x.ndim - 2)
-    channels = rows.shape[1]  # the batch is what is left open, so that it stays open in an exported graph
-    return rows.reshape([-1, *pixels, channels] if last else [-1, channels, *pixels])
+    channels = rows.shape[1]  # the batch size is -1, so that it stays dynamic in an exported graph
+    return rows.reshape([-1, *pixels, channels] if channels_last else [-1, channels, *pixels])
 
 
 def _channels_first(norm: nn.LayerNorm) -> bool:
-    """timm's LayerNorm2d: a LayerNorm over the channels of (B, C, H, W)."""
+    """Return whether this is timm's LayerNorm2d, a LayerNorm over the channels of (B, C, H, W)."""
     return type(norm).__name__.startswith("LayerNorm2d")

@@ -86,7 +86,7 @@ def moving(network: nn.Module) -> dict[str, nn.Parameter]:
 def load_numbers(network: nn.Module, numbers: Mapping[str, Tensor]) -> None:
     """Set what is learned. Every number has to be there, fit and be finite; nothing changes otherwise."""
     wanted = moving(network)
-    film.check(wanted, numbers)
+    film.check_parameters(wanted, numbers)
     for name, parameter in wanted.items():
         parameter.copy_(numbers[name])
 

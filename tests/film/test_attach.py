@@ -1,4 +1,4 @@
-"""FiLM: the bare backbone at the start, folded like unfolded, a row per image."""
+"""FiLM in every backbone family: identity at the start, folding, per-image parameters and rejected values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def images(name: str, count: int = 3) -> torch.Tensor:
     return torch.randn(count, 3, side, side, generator=torch.Generator().manual_seed(1))
 
 
-def disturb(backbone: torch.nn.Module, seed: int) -> film.FilmParameters:
+def random_parameters(backbone: torch.nn.Module, seed: int) -> film.FilmParameters:
     generator = torch.Generator().manual_seed(seed)
     return {
         name: value + 0.1 * torch.randn(value.shape, generator=generator)
@@ -61,43 +61,42 @@ def test_every_family(name):
     x = images(name)
     bare = backbone(x)
     film.attach(backbone, film_sites(backbone))
-    assert torch.equal(backbone(x), bare), "untouched FiLM is the bare backbone bit for bit"
+    assert torch.equal(backbone(x), bare), "FiLM with γ = 1, β = 0 is the backbone bit for bit"
 
-    numbers = disturb(backbone, 1)
-    film.load(backbone, numbers)
+    first = random_parameters(backbone, 1)
+    film.load(backbone, first)
     adapted = backbone(x)
     assert not torch.allclose(adapted, bare)
-    assert all(torch.equal(film.read(backbone)[k], v) for k, v in numbers.items())
+    assert all(torch.equal(film.read(backbone)[k], v) for k, v in first.items())
 
-    other = disturb(backbone, 2)
-    film.load(backbone, other)
-    adapted_otherwise = backbone(x)
-    with film.per_sample(backbone, [numbers, other, numbers]):
+    second = random_parameters(backbone, 2)
+    film.load(backbone, second)
+    adapted_by_second = backbone(x)
+    with film.per_sample(backbone, [first, second, first]):
         mixed = backbone(x)
     scale = adapted.abs().max()
     assert (mixed[0] - adapted[0]).abs().max() < 1e-5 * scale
-    assert (mixed[1] - adapted_otherwise[1]).abs().max() < 1e-5 * scale
-    assert torch.equal(backbone(x), adapted_otherwise), "rows end with their block"
+    assert (mixed[1] - adapted_by_second[1]).abs().max() < 1e-5 * scale
+    assert torch.equal(backbone(x), adapted_by_second), "per-image parameters end with the context"
 
-    late = list(film.layers(backbone))[-2:]  # an update that has numbers for the last sites only
-    part = film.read(backbone, late)
-    assert len(part) == 4
-    with film.per_sample(backbone, [part, other, part]):
+    last_sites = list(film.layers(backbone))[-2:]  # an update with FiLM at the last sites only
+    partial = film.read(backbone, last_sites)
+    assert len(partial) == 4
+    with film.per_sample(backbone, [partial, second, partial]):
         mixed = backbone(x)
-    film.load(backbone, part, late)
+    film.load(backbone, partial, last_sites)
     assert (mixed[0] - backbone(x)[0]).abs().max() < 1e-5 * scale
-    film.load(backbone, other)
+    film.load(backbone, second)
 
     folded = film.fold(copy.deepcopy(backbone))
     assert film.layers(folded) == {}
-    assert torch.equal(folded(x), adapted_otherwise), "folded is unfolded bit for bit"
+    assert torch.equal(folded(x), adapted_by_second), "folding changes no bit"
 
     film.reset(backbone)
     assert torch.equal(backbone(x), bare)
 
 
-def test_each_site_matters():
-    """A site whose numbers did nothing would be a wrong place."""
+def test_every_site_has_a_gradient_and_the_backbone_none():
     backbone = make("tf_efficientnet_lite0")
     film.attach(backbone, film_sites(backbone))
     backbone(images("x")).square().sum().backward()
@@ -109,7 +108,7 @@ def test_each_site_matters():
     assert all(p.grad is None for p in others), "the backbone is frozen"
 
 
-def test_attaching_twice_changes_nothing_and_keeps_it_learnable():
+def test_attaching_twice_changes_nothing_and_keeps_film_trainable():
     backbone = make("resnet18")
     sites = film_sites(backbone)
     film.attach(backbone, sites)
@@ -119,31 +118,31 @@ def test_attaching_twice_changes_nothing_and_keeps_it_learnable():
     assert film.count(backbone) == 4864
 
 
-def test_wrong_numbers_are_refused_and_nothing_changes():
+def test_invalid_parameters_are_rejected_and_nothing_changes():
     backbone = make("resnet18")
     film.attach(backbone, film_sites(backbone))
-    good = film.read(backbone)
-    first = next(iter(good))
+    valid = film.read(backbone)
+    first = next(iter(valid))
     with pytest.raises(UpdateFileError, match="another backbone"):
-        film.load(backbone, {k: v for k, v in good.items() if k != first})
+        film.load(backbone, {k: v for k, v in valid.items() if k != first})
     with pytest.raises(UpdateFileError, match="shape"):
-        film.load(backbone, good | {first: torch.ones(3)})
+        film.load(backbone, valid | {first: torch.ones(3)})
     with pytest.raises(UpdateFileError, match="finite"):
-        film.load(backbone, good | {first: torch.full_like(good[first], float("nan"))})
-    assert all(torch.equal(film.read(backbone)[k], v) for k, v in good.items())
+        film.load(backbone, valid | {first: torch.full_like(valid[first], float("nan"))})
+    assert all(torch.equal(film.read(backbone)[k], v) for k, v in valid.items())
 
 
-def test_a_batch_needs_as_many_rows_as_images():
+def test_a_batch_needs_one_row_per_image():
     backbone = make("resnet18")
     film.attach(backbone, film_sites(backbone))
     with (
-        pytest.raises(InputError, match="One row per image"),
+        pytest.raises(InputError, match="one row per image"),
         film.per_sample(backbone, [film.read(backbone)]),
     ):
         backbone(images("resnet18"))
 
 
-def test_rows_of_another_backbone_are_refused():
+def test_parameters_of_another_backbone_are_rejected():
     backbone = make("resnet18")
     film.attach(backbone, film_sites(backbone))
     with (
