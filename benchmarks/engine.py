@@ -506,7 +506,7 @@ def run_accuracy(data: str, name: str, seed: int) -> dict[str, Any]:
             seen[str(progress.step)] = [right(paper), paused - began - looking]
             looking += time.monotonic() - paused
 
-    finetune(paper, small, learn.labels, preset("paper").with_choices(film_from=0), seed=seed, watch=look)
+    finetune(paper, small, learn.labels, preset("paper").override(film_from=0), seed=seed, watch=look)
     return result | {"paper": seen["400"][0], "paper_seconds": seen["400"][1], "paper_by_step": seen}
 
 

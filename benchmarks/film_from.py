@@ -83,7 +83,7 @@ def runs(where: Task, seed: int, cuts: list[tuple[int, int]]) -> Any:
             learn.pixels,
             resize(learn.pixels, size),
             learn.labels,
-            preset("fast").with_choices(film_from=stage),
+            preset("fast").override(film_from=stage),
             seed=seed,
             profile=profile,
         )

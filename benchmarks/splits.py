@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def one(args: argparse.Namespace, name: str, shots: int, seed: int) -> dict[str, Any]:
-    settings = preset("fast").with_choices(train_size=128, film_from=0)
+    settings = preset("fast").override(train_size=128, film_from=0)
     where = task(args.data, name, shots, seed, args.test)
     model = AdaptedModel(load_backbone("efficientnet_lite0"), make_head("lda"), settings.image_size)
     learn, held_out = load(where.learn, model.pixels), load(where.held_out, model.pixels)
@@ -72,7 +72,7 @@ def one(args: argparse.Namespace, name: str, shots: int, seed: int) -> dict[str,
     for split in ("split", "resplit"):
         interpolate(model, start, start, 0.0)
         began = time.monotonic()
-        finetune(model, small, learn.labels, settings.with_choices(split=split), seed=seed)
+        finetune(model, small, learn.labels, settings.override(split=split), seed=seed)
         row[f"{split}_seconds"] = round(time.monotonic() - began, 1)
         end = snapshot(model)
         row[split] = accuracy()

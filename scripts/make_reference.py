@@ -20,6 +20,7 @@ import filmtransfer
 from filmtransfer import heads
 from filmtransfer.backbones import CATALOGUE, backbone_facts
 from filmtransfer.cli.app import app
+from filmtransfer.training.config import settings
 from filmtransfer.training.presets import PRESETS
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +49,16 @@ def reference() -> str:
     for name, verb in _verbs("fit", command):
         context = click.Context(verb, info_name=name, max_content_width=100, terminal_width=100)
         parts += [f"### {name}", f"```text\n{verb.get_help(context).strip()}\n```"]
+    parts.append("## Training settings")
+    parts.append(
+        "Fields of `TrainingConfig`: parameters of `FewShotClassifier`, options of `fit train`, keys of recipes and "
+        "of `--set`. The default is that of the dataclass; a preset has its own values."
+    )
+    rows = ["| setting | default | allowed | meaning |", "|---|---|---|---|"]
+    for setting in settings():
+        none = f"; None: {setting.none}" if setting.none else ""
+        rows.append(f"| {setting.name} | {setting.default} | {setting.allowed()}{none} | {setting.help} |")
+    parts.append("\n".join(rows))
     parts.append("## Presets")
     rows = ["| preset | " + " | ".join(PRESETS["fast"].to_dict()) + " |"]
     rows.append("|" + "---|" * (len(PRESETS["fast"].to_dict()) + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 
@@ -16,7 +17,7 @@ from filmtransfer import FeatureClassifier, FewShotClassifier, film
 from filmtransfer.backbones import digest, load_backbone
 from filmtransfer.data import LabelledImages
 from filmtransfer.errors import FitWarning, InputError, UsageError
-from filmtransfer.training.presets import PRESETS
+from filmtransfer.training import config
 from tests.conftest import picture
 
 IMAGES = [np.asarray(picture(i % 3, i)) for i in range(15)]
@@ -60,11 +61,24 @@ def test_scikit_learn_conventions():
     twin = clone(clf)
     assert twin.get_params() == clf.get_params()
     assert twin.set_params(seed=4).seed == 4
+    chosen = clone(quick(weight_decay=0.1, rule="cosine", small_image_size=32))
+    assert (chosen.weight_decay, chosen.training_config().small_image_size) == (0.1, 32)
     assert quick().fit(IMAGES, LABELS) is not None
     from sklearn.exceptions import NotFittedError
 
     with pytest.raises(NotFittedError):
         quick().predict(NEW)
+
+
+def test_the_signature_has_the_training_settings_and_the_named_others():
+    parameters = inspect.signature(FewShotClassifier).parameters
+    others = {
+        "backbone", "head", "seed", "head_options", "preset", "prior", "weights", "strict", "keep_statistics",
+        "device", "precision", "compile",
+    }  # fmt: skip
+    assert parameters.keys() == others | {*config.names()}
+    assert set(FewShotClassifier().get_params()) == parameters.keys()
+    assert all(parameters[name].default == ("auto" if name == "steps" else None) for name in config.names())
 
 
 @pytest.mark.parametrize("head", ["lda", "qda", "protonets", "linear"])
@@ -166,10 +180,10 @@ def test_unequal_classes_are_mentioned_and_the_prior_is_used():
         quick(steps=0, prior=[1.0]).fit(images, labels)
 
 
-def test_unreadable_images_are_left_out_or_refused(tmp_path):
+def test_unreadable_images_are_skipped_or_refused(tmp_path):
     bad = tmp_path / "bad.jpg"
     bad.write_bytes(b"no image")
-    with pytest.warns(FitWarning, match="1 images left out"):
+    with pytest.warns(FitWarning, match="1 images skipped"):
         clf = quick(steps=0).fit([*IMAGES, bad], [*LABELS, "disc"])
     assert len(clf.skipped_) == 1
     assert clf.counts_.sum() == 15
@@ -189,12 +203,12 @@ def test_unreadable_images_are_left_out_or_refused(tmp_path):
         ("preset", "slow", "The preset"),
         ("steps", -1, "steps cannot be"),
         ("steps", "many", "steps cannot be"),
-        ("learning_rate", 0.0, "learning rate"),
-        ("learning_rate", float("inf"), "learning rate"),
-        ("time_limit", -1.0, "time limit"),
+        ("learning_rate", 0.0, "learning_rate cannot be 0.0. It is a number above 0"),
+        ("learning_rate", float("inf"), "learning_rate"),
+        ("time_limit", -1.0, "time_limit"),
         ("image_size", 5000, "4096"),
         ("backbone", "resnet18.nothing", "Invalid pretrained tag"),
-        ("split", "thirds", "The split"),
+        ("split", "thirds", "split cannot be"),
         ("image_size", 8, "image_size"),
         ("micro_batch", 0, "micro_batch"),
         ("support_size", 1, "support_size"),
@@ -211,19 +225,6 @@ def test_unknown_values_are_said(option, value, says):
     with pytest.raises(UsageError, match=says) as error:
         quick(**{option: value}).fit(IMAGES, LABELS)
     assert error.value.exit_code == 2
-
-
-def test_the_papers_settings():
-    paper = PRESETS["paper"]
-    assert (paper.steps, paper.learning_rate, paper.support_size, paper.max_query) == (400, 0.0035, 100, 2000)
-    assert (paper.size_for(500), paper.size_for(32)) == (384, 224)
-    assert PRESETS["paper_v2m"].steps == 1000
-    assert PRESETS["paper"].split == "paper"
-    assert (PRESETS["federated_cifar100"].steps, PRESETS["federated_cifar100"].learning_rate) == (10, 0.003)
-    assert PRESETS["federated_quickdraw"].learning_rate == 0.006
-    assert (PRESETS["bound_quickdraw_upper"].steps, PRESETS["bound_cifar100"].steps) == (3000, 400)
-    assert (PRESETS["orbit_b0"].steps, PRESETS["orbit_b0"].learning_rate) == (50, 0.007)
-    assert (PRESETS["orbit_bit"].steps, PRESETS["orbit_bit"].learning_rate) == (50, 0.003)
 
 
 def test_film_from_a_stage_saves_only_those_numbers(tmp_path):
@@ -286,7 +287,7 @@ def test_bit_through_the_front_door(tmp_path):
     again = FewShotClassifier.load(tmp_path / "bit.safetensors")
     np.testing.assert_array_equal(again.predict_proba(NEW), clf.predict_proba(NEW))
     assert (again.train, again.head) == ("all", "linear")
-    whole = FewShotClassifier(head="linear", train="all", preset="bit").settings()
+    whole = FewShotClassifier(head="linear", train="all", preset="bit").training_config()
     assert (whole.batch, whole.steps, whole.rule) == (512, None, "hyperrule")
 
 
@@ -294,9 +295,12 @@ def test_full_fine_tuning_has_a_rate_of_its_own_and_starts_from_the_solved_head(
     from filmtransfer.training.presets import ALL_WEIGHTS
 
     for head in ("linear", "lda"):
-        settings = FewShotClassifier(head=head, train="all").settings()
+        settings = FewShotClassifier(head=head, train="all").training_config()
         assert (settings.learning_rate, settings.rule) == (ALL_WEIGHTS, "cosine")
-        assert FewShotClassifier(head=head, train="all", learning_rate=0.5).settings().learning_rate == 0.5
+        assert (
+            FewShotClassifier(head=head, train="all", learning_rate=0.5).training_config().learning_rate
+            == 0.5
+        )
     clf = quick(head="linear", train="all").fit(IMAGES, LABELS)
     assert clf.score(NEW, LABELS[:9]) == 1.0
     with pytest.raises(UsageError, match="linear head"):

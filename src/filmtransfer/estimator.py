@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import platform
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -27,11 +26,12 @@ from .model.support import digest_of, name_of
 from .training import edit
 from .training.adapt import Adapted, adapt
 from .training.assess.assessment import Judgement, judge
+from .training.config import TrainingConfig, names
 from .training.finetune.gradient import NonFiniteError
 from .training.finetune.loop import Watch
 from .training.finetune.parallel import local_rank
 from .training.prepare import Prepared, prepare, remarks
-from .training.presets import ALL_WEIGHTS, Settings, preset
+from .training.presets import preset
 from .training.profiler import Profile
 
 FALSE_ALARM = 0.05  # the share of images of known classes that may be taken for unknown
@@ -63,16 +63,11 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     backbone : name of a pretrained network (``fit backbones`` lists them); ``weights`` a file for it.
     head : "lda", "qda", "protonets" or "linear"; ``head_options`` go to it (start, covariance, divisor).
     preset : "fast" (laptop) or one of the paper's settings, "paper" first of all.
-    train : what of the backbone is learned: an "adapter" (what most presets do), "all" of its weights, or "none". With the linear head
-        "all" is full fine-tuning; with ``preset="bit"`` it is BiT with its published HyperRule.
-    adapter : "film", or one of the paper's competitors: "lora", "vpt", "adapter", "adaptformer", "convpass",
-        "noah"; ``adapter_options`` are its sizes. ``search_steps`` lets NOAH search for its own first.
-    steps, learning_rate, split, image_size, train_size, support_size, max_query, micro_batch, film_from, cache_mb,
-        batch : override the preset. ``steps=0`` gives a classifier in seconds, without fine-tuning;
-        ``film_from=k`` learns FiLM from stage k of the backbone on (0: all of it), which is cheaper.
+    steps, learning_rate, … : the fields of ``TrainingConfig``, in place of the preset's values; docs/reference.md
+        has the type, default, bounds and meaning of each. ``steps=0`` trains nothing and takes seconds; with the
+        linear head ``train="all"`` is full fine-tuning, and ``preset="bit"`` is BiT with its HyperRule.
     prior : "uniform", "empirical" or C positive numbers; used at prediction only.
     seed : everything random follows from it.
-    time_limit : seconds after which fine-tuning stops.
     strict : refuse unreadable images instead of leaving them out.
     keep_statistics : store the support features in the update, so that it can be edited later.
     device : "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1" or "mps".
@@ -88,24 +83,28 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed: int = 0,
         *,
         head_options: Mapping[str, Any] | None = None,
-        train: str | None = None,
-        adapter: str = "film",
-        adapter_options: Mapping[str, Any] | None = None,
         preset: str = "fast",
         learning_rate: float | None = None,
         split: str | None = None,
-        image_size: int | None = None,
-        train_size: int | None = None,
         support_size: int | None = None,
         max_query: int | None = None,
+        image_size: int | None = None,
+        small_image_size: int | None = None,
+        train_size: int | None = None,
         micro_batch: int | None = None,
         film_from: int | None = None,
         cache_mb: float | None = None,
+        hold_out: float | None = None,
+        train: str | None = None,
+        adapter: str | None = None,
+        adapter_options: Mapping[str, Any] | None = None,
+        rule: str | None = None,
         batch: int | None = None,
+        weight_decay: float | None = None,
         search_steps: int | None = None,
+        time_limit: float | None = None,
         prior: Any = "uniform",
         weights: str | None = None,
-        time_limit: float | None = None,
         strict: bool = False,
         keep_statistics: bool = False,
         device: str = "auto",
@@ -117,24 +116,28 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.steps = steps
         self.seed = seed
         self.head_options = head_options
-        self.train = train
-        self.adapter = adapter
-        self.adapter_options = adapter_options
         self.preset = preset
         self.learning_rate = learning_rate
         self.split = split
-        self.image_size = image_size
-        self.train_size = train_size
         self.support_size = support_size
         self.max_query = max_query
+        self.image_size = image_size
+        self.small_image_size = small_image_size
+        self.train_size = train_size
         self.micro_batch = micro_batch
         self.film_from = film_from
         self.cache_mb = cache_mb
+        self.hold_out = hold_out
+        self.train = train
+        self.adapter = adapter
+        self.adapter_options = adapter_options
+        self.rule = rule
         self.batch = batch
+        self.weight_decay = weight_decay
         self.search_steps = search_steps
+        self.time_limit = time_limit
         self.prior = prior
         self.weights = weights
-        self.time_limit = time_limit
         self.strict = strict
         self.keep_statistics = keep_statistics
         self.device = device
@@ -177,12 +180,11 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             adapted = adapt(
                 ready.model,
                 ready.pixels,
-                ready.small,
+                ready.train_pixels,
                 ready.loaded.labels,
-                ready.settings,
+                ready.config,
                 seed=self.seed,
                 watch=watch,
-                time_limit=self.time_limit,
                 profile=profile,
             )
         except NonFiniteError as error:  # before anything was learned
@@ -197,70 +199,37 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 FitWarning,
                 stacklevel=4,
             )
-        self._adopt(ready.model, ready.loaded, ready.settings, adapted)
+        self._adopt(ready.model, ready.loaded, ready.config, adapted)
         if look is not None:
             look(ready.loaded, adapted)
         return self
 
     def prepare(self, images: LabelledImages, backbone: Backbone | None = None) -> Prepared:
-        """Look at every choice, load the backbone (if it is not given) and read the images; nothing is learned yet."""
-        settings = self.settings()
-        head = make_head(self.head, **(self.head_options or {}))  # a wrong name is said before any work
-        if self.time_limit is not None and not 0 < self.time_limit < math.inf:
-            raise UsageError(
-                f"The time limit cannot be {self.time_limit}.", "It is a number of seconds above 0."
-            )
-        place = self.device if backbone is None or self.device != "auto" else str(backbone.device)
-        hardware = Hardware.choose(place, self.precision, self.compile, local_rank())
-        ready = prepare(
-            images,
-            settings,
-            head,
-            hardware,
-            name=self.backbone,
-            weights=self.weights,
-            backbone=backbone,
-            seed=self.seed,
-            strict=self.strict,
-            time_limit=self.time_limit,
-        )
-        log_prior(_prior(self.prior), torch.tensor(ready.loaded.counts()))
-        for note in remarks(ready.loaded, isinstance(self.prior, str) and self.prior == "uniform"):
+        """Validate the settings, load the backbone (unless it is given) and read the images."""
+        config = self.training_config()
+        head = make_head(self.head, **(self.head_options or {}))  # a wrong name is an error before any work
+        device = self.device if backbone is None or self.device != "auto" else str(backbone.device)
+        hardware = Hardware.choose(device, self.precision, self.compile, local_rank())
+        if backbone is None:
+            backbone = load_backbone(self.backbone, self.weights, fold=config.body().folds)
+        prepared = prepare(images, config, head, backbone, hardware, seed=self.seed, strict=self.strict)
+        log_prior(_prior(self.prior), torch.tensor(prepared.loaded.counts()))
+        for note in remarks(prepared.loaded, isinstance(self.prior, str) and self.prior == "uniform"):
             warnings.warn(note, FitWarning, stacklevel=3)
-        return ready
+        return prepared
 
-    def settings(self) -> Settings:
-        """The preset with what was chosen by hand."""
-        if self.steps != "auto" and (not isinstance(self.steps, int) or isinstance(self.steps, bool)):
+    def training_config(self) -> TrainingConfig:
+        """Return the preset, with the settings that were given in place of its own."""
+        chosen = {name: getattr(self, name) for name in names()}
+        if self.steps == "auto":
+            chosen["steps"] = None
+        config = preset(self.preset, **chosen)
+        if config.rule == "hyperrule" and self.head != "linear":
             raise UsageError(
-                f"steps cannot be {self.steps!r}.", "It is 'auto' or a whole number of at least 0."
+                f"The BiT-HyperRule trains a linear head, not {self.head}.",
+                "Use head='linear', or another preset.",
             )
-        known = preset(self.preset)
-        if known.rule == "hyperrule" and self.head != "linear":
-            raise UsageError(
-                f"The preset {self.preset!r} trains a linear head, not {self.head}.", "Say head='linear'."
-            )
-        rate = self.learning_rate
-        if rate is None and (self.train or known.train) == "all" and known.rule != "hyperrule":
-            rate = ALL_WEIGHTS
-        return known.with_choices(
-            train=self.train,
-            adapter=self.adapter,
-            adapter_options=self.adapter_options,
-            max_query=self.max_query,
-            batch=self.batch,
-            search_steps=self.search_steps,
-            steps=None if self.steps == "auto" else self.steps,
-            learning_rate=rate,
-            split=self.split,
-            image_size=self.image_size,
-            small_image_size=self.image_size,
-            train_size=self.train_size,
-            support_size=self.support_size,
-            micro_batch=self.micro_batch,
-            film_from=self.film_from,
-            cache_mb=self.cache_mb,
-        )
+        return config
 
     # Predicting
 
@@ -452,8 +421,10 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # Inside
 
-    def _adopt(self, model: AdaptedModel, loaded: LoadedImages, settings: Settings, adapted: Adapted) -> None:
-        chosen = settings.to_dict() | {"preset": self.preset, "prior": _plain(self.prior)}
+    def _adopt(
+        self, model: AdaptedModel, loaded: LoadedImages, config: TrainingConfig, adapted: Adapted
+    ) -> None:
+        chosen = config.to_dict() | {"preset": self.preset, "prior": _plain(self.prior)}
         prior = log_prior(_prior(self.prior), torch.tensor(loaded.counts()))
         judgement = judge(
             model.head, adapted.features, loaded.labels, adapted.unseen(), prior, seed=self.seed

@@ -82,7 +82,7 @@ def test_the_estimator_takes_what_a_packaged_recipe_says(name):
     for run in seen.values():
         if run.settings.get("protocol") == "federated":
             continue  # goes by a plan, which has tests of its own
-        FewShotClassifier(**{k: v for k, v in run.settings.items() if k in CHOICES}).settings()
+        FewShotClassifier(**{k: v for k, v in run.settings.items() if k in CHOICES}).training_config()
 
 
 def test_every_table_and_figure_has_its_maker_and_its_words():

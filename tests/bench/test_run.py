@@ -255,7 +255,7 @@ def test_a_curve_that_cannot_be(root, steps):
 def test_a_method_is_what_its_name_says(method):
     chosen = METHODS[method]
     assert chosen.keys() <= CHOICES
-    found = FewShotClassifier(**{k: v for k, v in chosen.items() if k in CHOICES}).settings()
+    found = FewShotClassifier(**{k: v for k, v in chosen.items() if k in CHOICES}).training_config()
     body = found.body()
     heads = {"LDA": "lda", "QDA": "qda", "ProtoNets": "protonets", "Linear": "linear", "BiT": "linear"}
     named = [head for word, head in heads.items() if word in method.split("-")] or ["linear"]

@@ -39,7 +39,7 @@ def plain_loop(found: ClientPopulation) -> tuple[np.ndarray, list[float]]:
                 found.model,
                 client.examples.embed.pixels,
                 client.examples.labels,
-                plan.settings(number),
+                plan.training_config(number),
                 seed=make_generator(plan.seed, "client", name, number).initial_seed(),
                 embed=client.examples.embed,
                 pull=plan.mu if plan.algorithm == "fedprox" else 0.0,
@@ -76,7 +76,7 @@ def test_one_round_is_the_weighted_mean_of_psi():
 
 @pytest.mark.parametrize("change", [{}, {"compression": "int8"}, {"head": "lda", "algorithm": "median"}])
 def test_stopped_and_started_again_it_ends_with_the_same_bits(change, tmp_path):
-    plan = replace(PLAN, rounds=3, **change)
+    plan = PLAN.with_choices(rounds=3, **change)
     whole = server(population(plan, SCENE), tmp_path / "whole", state=True).run()
     halves = tmp_path / "halves"
     for rounds in (1, 2):
@@ -103,7 +103,7 @@ def test_a_finished_federation_is_left_as_it_is(tmp_path):
 def test_a_folder_of_another_plan_is_refused(tmp_path):
     server(population(), tmp_path).run()
     with pytest.raises(UsageError, match="differs in learning_rate, seed"):
-        Checkpoint.load(tmp_path, replace(PLAN, learning_rate=0.5, seed=3))
+        Checkpoint.load(tmp_path, PLAN.with_choices(learning_rate=0.5, seed=3))
     assert Checkpoint.load(tmp_path, replace(PLAN, rounds=9, timeout=1.0)) is not None
 
 
@@ -115,6 +115,6 @@ def test_a_damaged_checkpoint_is_said(content, tmp_path):
 
 
 def test_the_learning_rate_decays_by_rounds():
-    plan = replace(PLAN, learning_rate=1.0, decay=0.3, decay_every=20)
+    plan = PLAN.with_choices(learning_rate=1.0, decay=0.3, decay_every=20)
     assert [plan.rate(r) for r in (1, 20, 21, 41)] == pytest.approx([1, 1, 0.3, 0.09])
     assert replace(plan, decay_every=0).rate(100) == 1.0

@@ -67,7 +67,7 @@ def test_without_steps_the_bounds_are_the_frozen_model():
 
 
 def test_bit_sends_everything_and_learns_one_head():
-    plan = replace(PLAN, head="linear", train="all", rounds=1, learning_rate=0.01)
+    plan = PLAN.with_choices(head="linear", train="all", rounds=1, learning_rate=0.01)
     found = ClientPopulation(SCENE, plan, read_images)
     state = server(found).run()
     sizes = make_model(plan, 12, backbone=found.model.backbone)

@@ -89,7 +89,7 @@ def test_bfloat16_is_for_the_backbone_only():
     assert 0 < (features - want).norm() < 0.05 * want.norm()
     assert torch.equal(half.features(images()), want), "what it is built from is float32 throughout"
     labels = torch.arange(2).repeat(4)
-    history = finetune(half, images(), labels, PRESETS["fast"].with_choices(steps=2), seed=0)
+    history = finetune(half, images(), labels, PRESETS["fast"].override(steps=2), seed=0)
     assert history.stopped == "done"
 
 

@@ -20,7 +20,7 @@ def test_a_run_is_divided_into_its_phases():
     pixels = torch.randint(0, 256, (12, 3, 48, 48), dtype=torch.uint8)
     labels = torch.arange(3).repeat(4)
     profile = Profile(on=True)
-    settings = PRESETS["fast"].with_choices(steps=4)
+    settings = PRESETS["fast"].override(steps=4)
     began = time.monotonic()
     finetune(model, pixels, labels, settings, seed=0, profile=profile)
     spent = time.monotonic() - began

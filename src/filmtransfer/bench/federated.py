@@ -284,10 +284,10 @@ def _sizes(rows: Sequence[Row]) -> list[str]:
         settings, plan, bound = row["settings"], from_settings(row["settings"]), bound_of(row["settings"])
         ours["ways"].add(settings["ways"])
         if bound != "federated":
-            ours[bound].add(bound_steps(settings) or plan.steps)
+            ours[bound].add(bound_steps(settings) or plan.training.steps)
             continue
         for name in ("rounds", "clients_per_round", "steps"):
-            ours[name].add(getattr(plan, name))
+            ours[name].add(plan.to_dict()[name])
         if (beside := published_federated(settings, "global")) is not None:
             theirs.setdefault("rounds", set()).add(int(beside.settings["rounds"]))
     done = [_said(name, found) for name, found in ours.items() if found]

@@ -48,12 +48,11 @@ def run(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
     began = time.monotonic()
     if bound != "federated":
         population = ClientPopulation(scene, plan, read_images)
+        steps = int(settings.get("bound_steps", plan.training.steps))
         if bound == "lower":
-            found = lower(population, int(settings.get("bound_steps", plan.steps)))
+            found = lower(population, steps)
         else:
-            found = upper(
-                population, int(settings.get("bound_steps_upper", settings.get("bound_steps", plan.steps)))
-            )
+            found = upper(population, int(settings.get("bound_steps_upper", steps)))
         return found | _about(population, began)
     outcome = simulate(scene, plan, read_images)
     rounds = outcome.state.rounds

@@ -7,14 +7,13 @@ aggregate and to compress that a recipe sweeps over.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
 from typing import Any
 
 from ..errors import UsageError, invalid_choice
 from ..federated.plan import Plan, from_settings
 
 BOUNDS = ("federated", "lower", "upper")
-PLAN = {field.name for field in fields(Plan)}
+PLAN = Plan.names()
 FIELDS = PLAN | {
     "clients", "ways", "partition", "alpha", "classes", "bound", "bound_steps", "bound_steps_upper",
 }  # fmt: skip
@@ -48,7 +47,7 @@ def bound_steps(settings: Mapping[str, Any]) -> int | None:
 
 def decides(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What makes it this run: its task, and of its plan what it uses, whether said or left to the preset."""
-    plan, bound = asdict(from_settings(settings)), bound_of(settings)
+    plan, bound = from_settings(settings).to_dict(), bound_of(settings)
     found = {k: v for k, v in settings.items() if k != "preset"} | plan | {"bound": bound}
     said = bound_steps(settings)
     unused = {"bound_steps", "bound_steps_upper"} if bound == "federated" else {*ROUNDS}

@@ -32,8 +32,8 @@ def accuracy_curve(
     if not whole or steps != sorted({*steps}):
         raise UsageError(f"curve cannot be {steps!r}.", "It is a list of steps in ascending order.")
     ready = clf.prepare(learn)
-    model, settings, truth = ready.model, ready.settings, torch.from_numpy(labels)
-    settings = settings.with_choices(steps=steps[-1])
+    model, settings, truth = ready.model, ready.config, torch.from_numpy(labels)
+    settings = settings.override(steps=steps[-1])
     # One pass to read them all; the classes do not matter, only that there are two.
     tried = load(
         LabelledImages(list(images), [i % 2 for i in range(len(images))], [0, 1]), model.pixels, strict=True
@@ -61,7 +61,7 @@ def accuracy_curve(
     if linear:
         train_batches(
             model,
-            ready.small,
+            ready.train_pixels,
             support,
             rule,
             seed=clf.seed,
@@ -70,5 +70,5 @@ def accuracy_curve(
             cache_mb=settings.cache_mb,
         )
     else:
-        finetune(model, ready.small, support, settings, seed=clf.seed, watch=watch)
+        finetune(model, ready.train_pixels, support, settings, seed=clf.seed, watch=watch)
     return found

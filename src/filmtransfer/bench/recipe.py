@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, UsageError, invalid_choice
-from ..training.presets import Settings, preset
+from ..training.config import TrainingConfig, names
+from ..training.presets import preset
 from . import federations
 from .methods import METHODS
 
@@ -30,11 +31,7 @@ FIGURES = ("size", "shots", "curves", "film", "bodies", "splits", "communication
 EXPERIMENT = {"name", "title", "table", "figures", "protocol"}
 # What decides a run: the data, the method, and every choice of the estimator.
 DATA = {"dataset", "shots", "seed", "test_images", "data_split", "protocol", "curve"}
-CHOICES = {
-    "backbone", "weights", "head", "head_options", "train", "adapter", "adapter_options", "preset", "steps",
-    "learning_rate", "split", "image_size", "train_size", "support_size", "max_query", "micro_batch", "film_from",
-    "cache_mb", "batch", "search_steps", "prior", "device", "precision",
-}  # fmt: skip
+CHOICES = {"backbone", "weights", "head", "head_options", "preset", "prior", "device", "precision", *names()}
 OTHERS = DATA | CHOICES | {"method"}  # of all but federated runs
 KEYS = OTHERS | federations.FIELDS
 ALWAYS = ("dataset", "method", "seed")  # every run has them
@@ -59,7 +56,7 @@ class Run:
         if federated:
             return found
         said = preset(str(self.settings.get("preset", "fast"))).to_dict()
-        plain = Settings(steps=None, learning_rate=0.0).to_dict()
+        plain = TrainingConfig(steps=None, learning_rate=0.0).to_dict()
         says = {k: v for k, v in said.items() if v != plain[k] and k not in BESIDE}
         return found | {"preset_says": says}  # without defaults: a new setting leaves old keys alone
 

@@ -9,14 +9,15 @@ import typer
 
 from ..errors import InputError, UsageError
 from ..formatting import duration, file_size, percent
+from ..training.config import names
 from .bench import Set, progress, tell_failures
 from .printing import Json, Printer, Threads, progress_bar
-from .settings import read_settings
+from .settings import read_settings, training_options
 
 METHODS = "finetuner,protonets,fit-lda"
-SETTINGS = {
-    "steps", "learning_rate", "image_size", "support_size", "max_query", "split", "micro_batch", "film_from", "cache_mb",
-    "batch", "weights", "clip_length", "clips_per_video", "videos_per_object", "clean_to_learn", "present_only",
+# What --set takes: the training settings that ORBIT's protocol uses, and the protocol's own.
+SETTINGS = {*names()} - {"train", "small_image_size", "train_size", "hold_out", "search_steps"} | {
+    "weights", "clip_length", "clips_per_video", "videos_per_object", "clean_to_learn", "present_only",
 }  # fmt: skip
 
 Backbone = Annotated[str, typer.Option(help="The backbone ('fit backbones' lists them).")]
@@ -100,6 +101,7 @@ def orbit(
         raise typer.Exit(3)
 
 
+OPTIONS = ("steps", "learning_rate", "support_size", "max_query", "image_size", "micro_batch", "time_limit")
 cnaps_app = typer.Typer(
     help="Simple CNAPs, the paper's meta-learned baseline.", no_args_is_help=True, rich_markup_mode=None
 )
@@ -111,6 +113,7 @@ def _cnaps() -> None:
 
 
 @cnaps_app.command("train")
+@training_options(*OPTIONS)
 def train(
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")],
     root: Annotated[Path, typer.Option("--data-root", help="The folder that holds the image sets.")] = Path(
@@ -122,25 +125,20 @@ def train(
     ] = None,
     backbone: Backbone = "efficientnet_lite0",
     weights: Annotated[str | None, typer.Option(help="A weights file for the backbone.")] = None,
-    image_size: Annotated[int, typer.Option(help="Side of the images.")] = 96,
-    steps: Annotated[int, typer.Option(help="Tasks to train on.")] = 200,
-    learning_rate: Annotated[float, typer.Option(help="Adam's rate.")] = 1e-4,
-    support_size: Annotated[int, typer.Option(help="Support images, or clips, of a task.")] = 50,
-    max_query: Annotated[int, typer.Option(help="Query images, or clips, of a task.")] = 50,
     classes: Annotated[int, typer.Option(help="At most so many classes of a set.")] = 60,
     images: Annotated[int, typer.Option(help="At most so many images of a class.")] = 20,
     held_out: Annotated[float, typer.Option(help="Share of the classes to test on.")] = 0.3,
     test_tasks: Annotated[int, typer.Option(help="Tasks of held-out classes to test on, of each set.")] = 20,
     rate: Rate = None,
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds after which training stops.")] = None,
     threads: Threads = None,
     as_json: Json = False,
+    **settings: Any,
 ) -> None:
     """Meta-train the set encoder and the FiLM generators; test them on classes that they have not seen."""
     from ..backbones import load_backbone
     from ..bench.cnaps.film_generator import CNAPs
-    from ..bench.cnaps.meta_training import MetaSettings, bare_model, compare, meta_train
+    from ..bench.cnaps.meta_training import META_TRAINING, PENALTY, bare_model, compare, meta_train
     from ..bench.cnaps.task_sources import class_sources, spec_of, user_sources
     from ..bench.datasets import load_dataset
     from ..files import check_writable
@@ -148,22 +146,18 @@ def train(
 
     printer = Printer(as_json)
     check_writable(out)
-    whole = {"steps": steps, "classes": classes, "images": images, "test-tasks": test_tasks}
+    config = META_TRAINING.override(**settings)
+    whole = {"steps": config.steps or 0, "classes": classes, "images": images, "test-tasks": test_tasks}
     for name, value in whole.items():
         if value < 1:
             raise UsageError(f"{name} cannot be {value}.", "It is a whole number of at least 1.")
-    if not (0 < held_out < 1 and learning_rate > 0 and support_size > 1 and max_query > 0):
-        raise UsageError(
-            "These settings cannot be used.",
-            "held-out is between 0 and 1, the learning rate above 0, a support set of at least 2, a query of 1.",
-        )
-    if image_size < 32:
-        raise UsageError(f"image-size cannot be {image_size}.", "It is at least 32.")
+    if not 0 < held_out < 1:
+        raise UsageError(f"held-out cannot be {held_out}.", "It is a fraction between 0 and 1.")
     if not dataset and orbit_root is None:
         raise InputError("There is nothing to meta-train on.", "Name a set with --dataset, or --orbit DIR.")
     prepare(threads)
     found = load_backbone(backbone, weights)
-    spec = spec_of(found, image_size)
+    spec = spec_of(found, config.image_size)
     sources, tested = [], []
     for name in dataset or []:
         learn, test = class_sources(
@@ -175,15 +169,12 @@ def train(
         sources += user_sources(orbit_root, spec, rate=rate, seed=seed)
     made = CNAPs(found, seed=seed)
     model = bare_model(found, spec.size)
-    chosen = MetaSettings(
-        steps=steps, learning_rate=learning_rate, support_size=support_size, max_query=max_query
-    )
     with progress_bar(as_json) as watch:
-        history = meta_train(made, model, sources, chosen, seed=seed, watch=watch, time_limit=time_limit)
-    rows = [compare(made, model, source, chosen, test_tasks, seed) for source in tested]
+        history = meta_train(made, model, sources, config, seed=seed, watch=watch)
+    rows = [compare(made, model, source, config, test_tasks, seed) for source in tested]
     made.results = {
         "sources": [source.name for source in sources],
-        "settings": vars(chosen) | {"image_size": spec.size, "seed": seed},
+        "settings": config.to_dict() | {"image_size": spec.size, "penalty": PENALTY, "seed": seed},
         "steps": history.steps,
         "stopped": history.stopped,
         "seconds": round(history.seconds, 1),

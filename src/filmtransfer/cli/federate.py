@@ -129,7 +129,7 @@ def simulate(
     state, population = outcome.state, outcome.population
     printer.say(population.partition.describe() + ".")
     result: dict[str, Any] = {
-        "plan": asdict(plan), "scene": asdict(scene), "rounds": [state.began, *state.rounds], "folder": str(out),
+        "plan": plan.to_dict(), "scene": asdict(scene), "rounds": [state.began, *state.rounds], "folder": str(out),
         "updateable": len(state.psi),
     }  # fmt: skip
     if engine == "inprocess" and plan.head != "linear":
@@ -176,7 +176,7 @@ def _figure(printer: Printer, scene: Any, plan: Any, state: Any, result: dict[st
     from ..files import write_atomically
 
     settings = {
-        **asdict(plan),
+        **plan.to_dict(),
         **asdict(scene),
         "protocol": "federated",
         "method": "FiT",

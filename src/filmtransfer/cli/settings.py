@@ -1,23 +1,67 @@
-"""``--set name=value``: values are parsed as TOML, or taken as plain strings where that fails."""
+"""Settings on the command line: ``--set name=value``, and one option for each training setting."""
 
 from __future__ import annotations
 
+import inspect
 import tomllib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+import typer
 
 from ..errors import UsageError
+from ..training.config import Setting, settings
+
+Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def read_settings(pairs: Sequence[str] | None, example: str) -> dict[str, Any]:
-    """Return the settings given as name=value; ``example`` appears in the error message."""
-    settings: dict[str, Any] = {}
+    """Return the values by name: TOML, or text where that fails; ``example`` is for the error."""
+    chosen: dict[str, Any] = {}
     for pair in pairs or ():
         name, sign, value = pair.partition("=")
         if not sign:
             raise UsageError(f"--set {pair} has no value.", f"As in --set {example}.")
         try:
-            settings[name.strip()] = tomllib.loads(f"x = {value}")["x"]
+            chosen[name.strip()] = tomllib.loads(f"x = {value}")["x"]
         except tomllib.TOMLDecodeError:
-            settings[name.strip()] = value
-    return settings
+            chosen[name.strip()] = value
+    return chosen
+
+
+def training_options(*chosen: str) -> Callable[[Command], Command]:
+    """Give a command with ``**settings`` an option for every training setting, or for the ``chosen`` ones."""
+
+    def decorate(command: Command) -> Command:
+        signature = inspect.signature(command, eval_str=True)
+        own = [
+            p.replace(kind=p.KEYWORD_ONLY) for p in signature.parameters.values() if p.kind != p.VAR_KEYWORD
+        ]
+        names = [p.name for p in own]
+        index = names.index("preset") + 1 if "preset" in names else len(own)
+        options = [_option(one) for one in settings() if not chosen or one.name in chosen]
+        parameters = [*own[:index], *options, *own[index:]]
+        command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+def _option(declared: Setting) -> inspect.Parameter:
+    """Return the parameter of a command for a training setting; None: not chosen."""
+    values = f" One of {', '.join(declared.choices)}." if declared.choices else ""
+    option = typer.Option(help=declared.help + values)
+    kind: object = declared.kind
+    if declared.kind is Mapping:
+        option, kind = typer.Option(help=declared.help, parser=_table, metavar="TOML"), str
+    annotation = Annotated[kind | None, option]  # type: ignore[valid-type, operator]
+    return inspect.Parameter(
+        declared.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
+
+
+def _table(text: str) -> object:
+    try:
+        return tomllib.loads(f"x = {text}")["x"]
+    except tomllib.TOMLDecodeError:
+        raise UsageError(f"{text} is not a table.", "As in '{rank = 8}'.") from None

@@ -10,8 +10,10 @@ import typer
 from ..errors import UsageError
 from ..formatting import file_size, percent
 from .printing import Device, Json, Printer, Threads, progress_bar
+from .settings import training_options
 
 
+@training_options()
 def train(
     folder: Annotated[
         Path, typer.Argument(help="A folder with one subfolder per class, or a CSV: path,label.")
@@ -22,41 +24,11 @@ def train(
     ] = "efficientnet_lite0",
     weights: Annotated[str | None, typer.Option(help="Weights file for the backbone.")] = None,
     head: Annotated[str, typer.Option(help="lda, qda, protonets or linear.")] = "lda",
-    learn: Annotated[
-        str | None,
-        typer.Option("--train", help="What of the backbone is learned: adapter, all or none; by the preset."),
-    ] = None,
-    adapter: Annotated[
-        str, typer.Option(help="film, lora, vpt, adapter, adaptformer, convpass or noah.")
-    ] = "film",
     preset: Annotated[
         str, typer.Option(help="fast, paper, or another of the paper's settings (docs/presets.md).")
     ] = "fast",
-    steps: Annotated[
-        int | None, typer.Option(help="Fine-tuning steps; 0 for a classifier in seconds.")
-    ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Adam's learning rate.")] = None,
-    split: Annotated[
-        str | None, typer.Option(help="auto, paper, split, no_split, use_all or resplit.")
-    ] = None,
-    image_size: Annotated[int | None, typer.Option(help="Pixels a side for the head and prediction.")] = None,
-    train_size: Annotated[int | None, typer.Option(help="Pixels a side for fine-tuning.")] = None,
-    support_size: Annotated[int | None, typer.Option(help="Support images of an episode.")] = None,
-    micro_batch: Annotated[int | None, typer.Option(help="Images in memory at once while training.")] = None,
-    film_from: Annotated[
-        int | None,
-        typer.Option(
-            help="Learn FiLM from this stage of the backbone on, 0 for all ('fit show --backbone')."
-        ),
-    ] = None,
-    cache_mb: Annotated[
-        float | None, typer.Option(help="Memory for activations below FiLM, in MB; 0 keeps none.")
-    ] = None,
     prior: Annotated[str, typer.Option(help="uniform or empirical class frequencies.")] = "uniform",
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
-    time_limit: Annotated[
-        float | None, typer.Option(help="Stop fine-tuning after this many seconds.")
-    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse unreadable images.")] = False,
     keep_statistics: Annotated[
         bool,
@@ -79,8 +51,11 @@ def train(
     threads: Threads = None,
     profile: Annotated[bool, typer.Option("--profile", help="Say where the time of a step goes.")] = False,
     as_json: Json = False,
+    **settings: Any,
 ) -> None:
-    """Learn a classifier from a folder of photos.
+    """Train a classifier on a folder of photos.
+
+    Training settings that are not given are those of the preset.
 
     Several GPUs: torchrun --nproc-per-node N -m filmtransfer train ...
     """
@@ -100,10 +75,9 @@ def train(
             raise UsageError("The report would take the place of the update.", "Give it another name.")
     prepare(threads, local_size())
     clf = FewShotClassifier(
-        backbone, head, "auto" if steps is None else steps, seed,
-        train=learn, adapter=adapter, preset=preset, learning_rate=learning_rate, split=split, image_size=image_size, train_size=train_size,
-        support_size=support_size, micro_batch=micro_batch, film_from=film_from, cache_mb=cache_mb, prior=prior, weights=weights, time_limit=time_limit, strict=strict,
+        backbone, head, seed=seed, preset=preset, prior=prior, weights=weights, strict=strict,
         keep_statistics=keep_statistics, device=device, precision=precision, compile=compile,
+        **{name: value for name, value in settings.items() if value is not None},
     )  # fmt: skip
     clock, album = Profile(on=profile), Album()
     with launched() as world:

@@ -7,7 +7,6 @@ Upper: fine-tuning on everything; the personal bound is the global classifier wi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ def lower(population: ClientPopulation, steps: int, watch: Watch = lambda *_: No
     for index in range(len(population)):
         write(population.model, population.start)
         client = population.client(index)
-        plan = replace(population.plan, steps=steps, decay_every=0, algorithm="fedavg")
+        plan = population.plan.with_choices(steps=steps, decay_every=0, algorithm="fedavg")
         if len(client.examples.classes) > 1:
             client.train(plan, 1)
         total += len(client.examples) * read(population.model)
@@ -55,7 +54,7 @@ def upper(population: ClientPopulation, steps: int) -> dict[str, Any]:
     _only_gaussian(population)
     plan = population.plan
     write(population.model, population.start)
-    settings = replace(plan, steps=steps).settings(1).on(population.model.backbone, len(population.labels))
+    settings = plan.training.override(steps=steps).resolve(population.model.backbone, len(population.labels))
     seed = make_generator(plan.seed, "centre").initial_seed()
     finetune(
         population.model,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ class Checkpoint:
 
     def save(self, folder: Path, plan: Plan) -> None:
         about = {
-            "plan": asdict(plan),
+            "plan": plan.to_dict(),
             "classes": self.classes,
             "rounds": self.rounds,
             "began": self.began,
@@ -73,7 +73,7 @@ class Checkpoint:
             raise UpdateFileError(
                 f"{folder / FILE} is not a checkpoint of a federation.", "Use another folder."
             ) from None
-        now = asdict(plan)
+        now = plan.to_dict()
         changed = sorted(k for k in now if before.get(k) != now[k] and k not in MAY_CHANGE)
         if changed:
             raise UsageError(

@@ -134,16 +134,18 @@ class Client:
 
     def train(self, plan: Plan, server_round: int) -> dict[str, float]:
         """The client's steps from where the model is; with one class or one image a class there are none."""
-        settings = plan.settings(server_round).on(self.model.backbone, len(self.examples))
+        settings = plan.training_config(server_round).resolve(self.model.backbone, len(self.examples))
         seed = make_generator(plan.seed, "client", self.name, server_round).initial_seed()
         pull = plan.mu if plan.algorithm == "fedprox" else 0.0
         pixels, labels = self.examples.embed.pixels, self.examples.labels
         if plan.head == "linear":
-            rule = Constant(plan.steps, plan.rate(server_round), plan.batch, plan.weight_decay)
+            rule = Constant(
+                settings.steps or 0, settings.learning_rate, settings.batch, settings.weight_decay
+            )
             weight, bias = self.model.head.configured()
             history = train_batches(
                 self.model, pixels, labels, rule,
-                seed=seed, micro_batch=plan.micro_batch, embed=self.examples.embed, begin=(weight, bias), pull=pull,
+                seed=seed, micro_batch=settings.micro_batch, embed=self.examples.embed, begin=(weight, bias), pull=pull,
             )  # fmt: skip
         elif len(torch.unique(labels)) < 2:
             raise InputError(f"{self.name} has images of one class only: there is nothing to tell apart.")

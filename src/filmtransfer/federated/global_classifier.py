@@ -28,7 +28,7 @@ def global_update(
 
 def describe(model: AdaptedModel, plan: Plan, classes: list[str]) -> Update:
     """A configured model as an update."""
-    settings = plan.settings().on(model.backbone).to_dict()
+    settings = plan.training_config().resolve(model.backbone).to_dict()
     return Update.of(
         model,
         classes,

@@ -45,16 +45,16 @@ def make_model(
     plan: Plan, classes: int = 0, *, weights: str | None = None, backbone: Backbone | None = None
 ) -> AdaptedModel:
     """The model that a plan speaks of, as it is before the first round; a linear head needs its classes."""
-    settings = plan.settings()
+    settings = plan.training
     body = settings.body()
     if backbone is None:
         backbone = load_backbone(plan.backbone, weights, fold=body.folds)
-    settings = settings.on(backbone)
+    settings = settings.resolve(backbone)
     head = make_head(plan.head, **({"temperature": plan.temperature} if plan.head == "protonets" else {}))
     model = AdaptedModel(
         backbone,
         head,
-        plan.image_size,
+        settings.image_size,
         body=settings.body(),
         seed=plan.seed,
         hardware=Hardware(backbone.device),

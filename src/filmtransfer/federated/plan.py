@@ -9,17 +9,25 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from ..errors import UsageError, invalid_choice
-from ..training.presets import Settings, preset
+from ..training import config
+from ..training.config import TrainingConfig
+from ..training.presets import preset
 
 ALGORITHMS = ("fedavg", "fedprox", "trimmed_mean", "median", "krum", "multikrum")
 ROBUST = ("trimmed_mean", "median", "krum", "multikrum")
 COMPRESSIONS = ("none", "float16", "int8")
 HEADS = ("protonets", "lda", "linear")
 PRESETS = ("cifar100", "quickdraw", "released", "bit", "small")
+# Training settings that a plan does not have; image_size holds for images of any size.
+NOT_SHARED = {
+    "small_image_size", "train_size", "cache_mb", "hold_out", "adapter", "adapter_options", "rule", "search_steps",
+    "time_limit",
+}  # fmt: skip
+TRAINING = [name for name in config.names() if name not in NOT_SHARED]
 
 
 @dataclass(frozen=True)
@@ -38,13 +46,10 @@ class Plan:
 
     rounds: int = 60
     clients_per_round: int = 5
-    steps: int = 10  # of each client in each round
-    learning_rate: float = 0.003
     decay: float = 0.3  # of the learning rate …
     decay_every: int = 20  # … after so many rounds; 0: constant
     head: str = "protonets"
     temperature: float = 1.0  # of ProtoNets, in the episodes; the paper has 1
-    train: str = "adapter"  # "all": every weight and a linear head travel (BiT)
     algorithm: str = "fedavg"
     mu: float = 0.01  # FedProx
     trim: float = 0.2  # of the clients' numbers at each end, in the trimmed mean
@@ -52,14 +57,9 @@ class Plan:
     compression: str = "none"
     secure: bool = False
     privacy: Privacy | None = None
-    weight_decay: float = 0.0
-    split: str = "paper"
-    support_size: int = 100
-    max_query: int = 2000
-    image_size: int = 224  # one for all clients, whatever their images
-    film_from: int | None = 0
-    micro_batch: int = 64
-    batch: int = 32  # of a linear head's steps
+    training: TrainingConfig = field(  # of each client in each round; all weights with a linear head: BiT
+        default_factory=lambda: preset("federated_cifar100", image_size=224)
+    )
     backbone: str = "efficientnet_lite0"
     seed: int = 0
     min_clients: int = 2  # a round with fewer answers changes nothing
@@ -69,42 +69,37 @@ class Plan:
     def rate(self, server_round: int) -> float:
         """The learning rate of a round (1 is the first)."""
         times = (server_round - 1) // self.decay_every if self.decay_every else 0
-        return self.learning_rate * self.decay**times
+        return self.training.learning_rate * self.decay**times
 
-    def settings(self, server_round: int = 1) -> Settings:
-        """What a client's fine-tuning is told in a round."""
-        return Settings(
-            steps=self.steps,
-            learning_rate=self.rate(server_round),
-            split=self.split,
-            support_size=self.support_size,
-            max_query=self.max_query,
-            image_size=self.image_size,
-            small_image_size=self.image_size,
-            film_from=self.film_from,
-            micro_batch=self.micro_batch,
-            train=self.train,
-            batch=self.batch,
-            weight_decay=self.weight_decay,
-        )
+    def training_config(self, server_round: int = 1) -> TrainingConfig:
+        """Return the training config of a client in a round."""
+        return replace(self.training, learning_rate=self.rate(server_round))
+
+    @staticmethod
+    def names() -> set[str]:
+        """Return the names of all settings of a plan, those of its training among them."""
+        return {f.name for f in fields(Plan)} - {"training"} | set(TRAINING)
 
     def with_choices(self, **chosen: Any) -> Plan:
         """This plan with whatever was chosen by hand (None means not chosen), looked at."""
-        unknown = chosen.keys() - {f.name for f in fields(self)}
+        unknown = chosen.keys() - self.names()
         if unknown:
-            raise invalid_choice("A setting", sorted(unknown)[0], sorted(f.name for f in fields(self)))
+            raise invalid_choice("A setting", sorted(unknown)[0], sorted(self.names()))
         if isinstance(said := chosen.get("privacy"), Mapping):
             names = [f.name for f in fields(Privacy)]
             if said.keys() - set(names):
                 raise invalid_choice("Of privacy a setting", sorted(said.keys() - set(names))[0], names)
             chosen["privacy"] = Privacy(**said)
+        training = {name: chosen.pop(name) for name in TRAINING if name in chosen}
+        training["small_image_size"] = training.get("image_size")
+        chosen["training"] = self.training.override(**training)
         plan = replace(self, **{k: v for k, v in chosen.items() if v is not None})
         plan.check()
         return plan
 
     def check(self) -> None:
         for name, least in (
-            ("rounds", 0), ("clients_per_round", 1), ("steps", 0), ("decay_every", 0), ("malicious", 0),
+            ("rounds", 0), ("clients_per_round", 1), ("decay_every", 0), ("malicious", 0),
             ("min_clients", 1), ("evaluate_every", 0),
         ):  # fmt: skip
             value = getattr(self, name)
@@ -123,9 +118,9 @@ class Plan:
             raise UsageError(f"trim cannot be {self.trim}.", "It is at least 0 and below 0.5.")
         if not 0 < self.timeout < math.inf:
             raise UsageError(f"timeout cannot be {self.timeout}.", "It is a number of seconds above 0.")
-        if (self.train == "all") != (self.head == "linear"):
+        if (self.training.train == "all") != (self.head == "linear"):
             raise UsageError(
-                f"train={self.train!r} with the head {self.head!r} is not a federation we know.",
+                f"train={self.training.train!r} with the head {self.head!r} is not a federation we know.",
                 "BiT is train='all' with head='linear'; FiT is train='adapter' with protonets or lda.",
             )
         if self.min_clients > self.clients_per_round:
@@ -148,51 +143,55 @@ class Plan:
                 f"The noise of differential privacy is known for a mean, not for {self.algorithm}.",
                 "Use fedavg or fedprox.",
             )
-        self.settings().with_choices()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all settings by name, those of its training among them."""
+        own = asdict(self)
+        training = own.pop("training")
+        return own | {name: training[name] for name in TRAINING}
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
+        """Return the settings as JSON."""
+        return json.dumps(self.to_dict(), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        found = json.loads(text)
-        privacy = found.pop("privacy", None)
-        return cls(**found, privacy=None if privacy is None else Privacy(**privacy))
+        """Return the plan that ``to_json`` wrote."""
+        return cls.from_dict(json.loads(text))
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> Plan:
+        """Return the plan with these settings, exactly: None is a value of ``film_from``."""
+        own = {name: value for name, value in settings.items() if name not in TRAINING}
+        training = {name: settings[name] for name in TRAINING if name in settings}
+        if "image_size" in training:
+            training["small_image_size"] = training["image_size"]
+        if own.get("privacy") is not None:
+            own["privacy"] = Privacy(**own["privacy"])
+        plan = cls(**own)
+        return replace(plan, training=replace(plan.training, **training))
 
 
 def from_settings(settings: Mapping[str, Any]) -> Plan:
     """The plan of a benchmark's run: the named one (``preset``), with what else the settings say of a plan."""
-    known = {f.name for f in fields(Plan)}
-    chosen = {name: value for name, value in settings.items() if name in known}
+    chosen = {name: value for name, value in settings.items() if name in Plan.names()}
     return named(str(settings.get("preset", "small"))).with_choices(**chosen)
 
 
 def named(name: str) -> Plan:
     """The plan of one of the paper's experiments, or ``small``, which suits two CPU cores."""
     if name == "cifar100":
-        return _paper("federated_cifar100", rounds=60, decay=0.3, decay_every=20)
+        return Plan(rounds=60, decay=0.3, decay_every=20)
     if name == "quickdraw":
-        return _paper("federated_quickdraw", rounds=120, decay=1.0, decay_every=0)
+        training = preset("federated_quickdraw", image_size=224)  # its images have 28 pixels
+        return Plan(rounds=120, decay=1.0, decay_every=0, training=training)
     if name == "released":  # with the weight decay of the authors' released code
-        return replace(named("cifar100"), weight_decay=1e-3)
+        return named("cifar100").with_choices(weight_decay=1e-3)
     if name == "bit":
-        return replace(
-            named("cifar100"), train="all", head="linear", learning_rate=0.003, decay=1.0, decay_every=0
-        )
+        return named("cifar100").with_choices(train="all", head="linear", decay=1.0, decay_every=0)
     if name == "small":
         # The temperature was found on efficientnet_lite0 (docs/log.md).
-        return Plan(rounds=20, split="auto", image_size=96, film_from=None, temperature=400.0)
+        return Plan.from_dict(
+            {"rounds": 20, "split": "auto", "image_size": 96, "film_from": None, "temperature": 400.0}
+        )
     raise invalid_choice("The preset", name, PRESETS)
-
-
-def _paper(name: str, **chosen: Any) -> Plan:
-    said = preset(name)
-    return Plan(
-        steps=said.steps or 0,
-        learning_rate=said.learning_rate,
-        split=said.split,
-        support_size=said.support_size,
-        max_query=said.max_query,
-        image_size=said.small_image_size,  # both sets have images of at most 32 pixels
-        **chosen,
-    )

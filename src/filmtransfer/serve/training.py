@@ -47,7 +47,7 @@ def train_user(
         images.display_names = _titles(labels)
         classifier = _classifier(backbone, options)
         ready = classifier.prepare(images, backbone)
-        untuned = replace(ready, settings=replace(ready.settings, steps=0))
+        untuned = replace(ready, config=replace(ready.config, steps=0))
 
         def tell(stage: str) -> None:
             content = classifier.update_.to_bytes()
@@ -62,7 +62,7 @@ def train_user(
 
         classifier.fit_prepared(untuned)
         tell("first")
-        if ready.settings.steps and max(classifier.update_.counts) > 1:
+        if ready.config.steps and max(classifier.update_.counts) > 1:
             classifier.fit_prepared(ready, watch)
             tell("tuned")
 

@@ -13,12 +13,12 @@ from ..heads import SingularError
 from ..model import AdaptedModel
 from ..seeding import make_generator
 from .baselines.batch import train_batches
+from .config import TrainingConfig
 from .finetune.activations import Activations, check_budget
 from .finetune.episodic import finetune
 from .finetune.gradient import NonFiniteError
 from .finetune.interpolation import WITHOUT_ESTIMATE, choose, hold_out, interpolate, snapshot
 from .finetune.loop import History, Watch
-from .presets import Settings
 from .profiler import Profile
 
 
@@ -52,16 +52,15 @@ def adapt(
     pixels: Tensor,
     small: Tensor,
     labels: Tensor,
-    settings: Settings,
+    config: TrainingConfig,
     *,
     seed: int,
     watch: Watch | None = None,
-    time_limit: float | None = None,
     profile: Profile | None = None,
 ) -> Adapted:
     """Fine-tune on ``small`` images, then build the head from the full-size ``pixels``."""
     linear = model.head.name == "linear"
-    nothing = settings.steps == 0 or not (model.moving() if linear else model.learned())
+    nothing = config.steps == 0 or not (model.moving() if linear else model.learned())
     if nothing or not (linear or has_query_images(labels)):
         history = History(stopped="done" if nothing else "one-shot")
         return Adapted(history, _configure(model, pixels, labels))
@@ -70,19 +69,19 @@ def adapt(
     profile.device = model.backbone.device
     if model.has_below:
         with torch.no_grad():  # said now, and not after the fine-tuning
-            check_budget(model.below(pixels[:1]), len(pixels), settings.cache_mb)
+            check_budget(model.below(pixels[:1]), len(pixels), config.cache_mb)
     if linear:
-        rule = settings.batch_rule(len(labels), pixels.shape[-1])
+        rule = config.batch_rule(len(labels), pixels.shape[-1])
         history = train_batches(
             model,
             small,
             labels,
             rule,
             seed=seed,
-            micro_batch=settings.micro_batch,
+            micro_batch=config.micro_batch,
             watch=watch,
-            time_limit=time_limit,
-            cache_mb=settings.cache_mb,
+            time_limit=config.time_limit,
+            cache_mb=config.cache_mb,
             profile=profile,
         )
         if rule.zero_head and history.steps > 1:  # its own head, trained with the rest
@@ -90,27 +89,26 @@ def adapt(
             if model.head.finite() and bool(torch.isfinite(features).all()):
                 return Adapted(history, features, 1.0)
         return _deliver(model, start, pixels, labels, history, 1.0)
-    settings = settings.with_choices(split=choose_split(settings.split, len(labels)))
-    kept, held = hold_out(labels, settings.hold_out, make_generator(seed, "hold out"))
+    config = config.override(split=choose_split(config.split, len(labels)))
+    kept, held = hold_out(labels, config.hold_out, make_generator(seed, "hold out"))
     history = finetune(
         model,
         small[kept],
         labels[kept],
-        settings,
+        config,
         seed=seed,
         watch=watch,
-        time_limit=time_limit,
         profile=profile,
     )
     history.not_finite = kept[history.not_finite].tolist()
     if len(held) == 0 or history.steps == 0:
-        share = 1.0 if settings.hold_out == 0 else WITHOUT_ESTIMATE
+        share = 1.0 if config.hold_out == 0 else WITHOUT_ESTIMATE
         return replace(_deliver(model, start, pixels, labels, history, share), held=held)
     end = snapshot(model)
     try:
         with profile.phase("how far to go, once"):
             choice = choose(
-                model, start, end, Activations(model, pixels, settings.cache_mb), labels, kept, held
+                model, start, end, Activations(model, pixels, config.cache_mb), labels, kept, held
             )
     except KeyboardInterrupt:  # impatient, but not to be punished with nothing
         history.stopped = "interrupted"

@@ -195,7 +195,9 @@ class Setting:
         number = "a whole number" if self.kind is int else "a number"
         if self.maximum < math.inf:
             return f"{number} from {self.minimum:g} to {self.maximum:g}"
-        return f"{number} above {self.above:g}" if self.above == 0 else f"{number} of at least {self.minimum:g}"
+        return (
+            f"{number} above {self.above:g}" if self.above == 0 else f"{number} of at least {self.minimum:g}"
+        )
 
     def check(self, value: object) -> None:
         """Raise a UsageError for a value that is not allowed."""

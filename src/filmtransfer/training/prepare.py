@@ -1,4 +1,4 @@
-"""Everything that training needs, before it begins: a bare model, and the images at the sizes it asks for."""
+"""What training needs before it begins: a model without a head, and the images at the sizes of the config."""
 
 from __future__ import annotations
 
@@ -6,77 +6,69 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from ..backbones import Backbone, load_backbone
+from ..backbones import Backbone
 from ..data import LabelledImages, LoadedImages, largest_side, load, resize
 from ..errors import UsageError
 from ..heads import GaussianHead
 from ..model import AdaptedModel, Hardware
-from .baselines.batch import Cosine
 from .baselines.noah_search import find_subnet
+from .config import TrainingConfig
 from .finetune.parallel import World
-from .presets import Settings
 
-UNEQUAL = 3  # say so when the largest class has more than this many times the images of the smallest
+IMBALANCE = (
+    3  # remark on classes of which the largest has more than this many times the images of the smallest
+)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A bare model, and a task's images."""
+    """A model to be trained, and the images of a task."""
 
     model: AdaptedModel
     loaded: LoadedImages
-    pixels: Tensor  # for the head
-    small: Tensor  # for fine-tuning
-    settings: Settings
+    pixels: Tensor  # for the head, at the size of prediction
+    train_pixels: Tensor  # at the size of training
+    config: TrainingConfig
 
 
 def prepare(
     images: LabelledImages,
-    settings: Settings,
+    config: TrainingConfig,
     head: GaussianHead,
+    backbone: Backbone,
     hardware: Hardware,
     *,
-    name: str,
-    weights: str | None = None,
-    backbone: Backbone | None = None,
     seed: int = 0,
     strict: bool = False,
-    time_limit: float | None = None,
 ) -> Prepared:
-    """Load the backbone, unless it is at hand, and read the images; nothing is learned yet, but for NOAH's search."""
+    """Read the images and attach the adapter to the backbone; NOAH's search is the only training done here."""
     if hardware.device.type == "mps" and World.current().size > 1:
         raise UsageError("Apple's GPU cannot be shared by several processes.", "Start one, without torchrun.")
-    found = backbone or load_backbone(name, weights, fold=settings.body().folds)
-    settings = settings.on(found, len(images))
+    config = config.resolve(backbone, len(images))
     side = largest_side(images.sources)
-    head_size, train_size = (
-        found.fit_size(size) for size in (settings.size_for(side), settings.train_size_for(side))
+    size, train_size = (backbone.fit_size(s) for s in (config.size_for(side), config.train_size_for(side)))
+    loaded = load(images, replace(backbone.pixels, size=max(train_size, size)), strict=strict)
+    pixels, train_pixels = (
+        resize(loaded.pixels, s, backbone.pixels.interpolation) for s in (size, train_size)
     )
-    loaded = load(images, replace(found.pixels, size=max(train_size, head_size)), strict=strict)
-    pixels, small = (
-        resize(loaded.pixels, size, found.pixels.interpolation) for size in (head_size, train_size)
-    )
-    if settings.search_steps:
-        rule = Cosine(settings.search_steps, settings.learning_rate, settings.batch, settings.weight_decay)
-        subnet = find_subnet(
-            found, small, loaded.labels, rule, seed=seed, hardware=hardware, time_limit=time_limit
-        )
-        settings = replace(settings, adapter_options={**settings.adapter_options, "subnet": subnet})
-    model = AdaptedModel(found, head, head_size, body=settings.body(), seed=seed, hardware=hardware)
-    return Prepared(model, loaded, pixels, small, settings)
+    if config.search_steps:
+        subnet = find_subnet(backbone, train_pixels, loaded.labels, config, seed=seed, hardware=hardware)
+        config = replace(config, adapter_options={**config.adapter_options, "subnet": subnet})
+    model = AdaptedModel(backbone, head, size, body=config.body(), seed=seed, hardware=hardware)
+    return Prepared(model, loaded, pixels, train_pixels, config)
 
 
-def remarks(loaded: LoadedImages, equally_likely: bool) -> list[str]:
-    """What a user should know of the images before they are learned from."""
+def remarks(loaded: LoadedImages, uniform_prior: bool) -> list[str]:
+    """Return what a user should know about the images before training."""
     notes = list(loaded.warnings)
     if loaded.skipped:
         first = loaded.skipped[0]
-        notes.append(f"{len(loaded.skipped)} images left out, the first: {first.name}: {first.reason}.")
+        notes.append(f"{len(loaded.skipped)} images skipped, the first: {first.name}: {first.reason}.")
     counts = loaded.counts()
-    if max(counts) > UNEQUAL * min(counts) and equally_likely:
+    if max(counts) > IMBALANCE * min(counts) and uniform_prior:
         notes.append(
-            f"Classes have from {min(counts)} to {max(counts)} images, but are taken as equally likely. "
-            "If they are not, use prior='empirical'."
+            f"Classes have from {min(counts)} to {max(counts)} images, but the prior is uniform. "
+            "If images of larger classes are more likely in use, set prior='empirical'."
         )
     if max(counts) == 1:
         notes.append("Every class has one image: the head is built, but there is no fine-tuning.")

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from filmtransfer.backbones import load_backbone
 from filmtransfer.bench.cnaps.film_generator import CNAPs
 from filmtransfer.bench.cnaps.meta_training import (
-    MetaSettings,
+    META_TRAINING,
     TaskSource,
     bare_features,
     bare_model,
@@ -62,7 +62,7 @@ def test_an_untrained_generator_leaves_the_backbone_as_it_is(backbone, model, so
     assert len(numbers) == 2 * len(backbone.sites)
     assert sum(n.numel() for n in numbers.values()) == 20544
     assert all(torch.equal(n, torch.full_like(n, name.endswith("gamma"))) for name, n in numbers.items())
-    task = next(source.tasks(6, 9, 0))
+    task = next(source.tasks(META_TRAINING.override(support_size=6, max_query=9), 0))
     assert task_accuracy(made, model, source, task) == task_accuracy(None, model, source, task)
 
 
@@ -78,10 +78,10 @@ def test_the_gradient_is_that_of_one_graph(backbone, model, source, length):
     videos = torch.arange(18 // length) // 2 if length > 1 else None
     clips = TaskSource("clips", source.pixels, source.labels[::length], length, videos)
     bare = bare_features(model, clips)
-    task = next(clips.tasks(6, 9, 0))
-    settings = MetaSettings(penalty=0.01, micro_batch=2)
+    config = META_TRAINING.override(support_size=6, max_query=9, micro_batch=2)
+    task = next(clips.tasks(config, 0))
     made, plain = stirred(backbone), stirred(backbone)
-    result = task_gradient(made, model, clips, bare, task, settings)
+    result = task_gradient(made, model, clips, bare, task, config, penalty=0.01)
 
     changes = plain.changes(bare[task.support])
     embed = embedder(model, clips, {n: d + n.endswith("gamma") for n, d in changes.items()})
@@ -95,32 +95,32 @@ def test_the_gradient_is_that_of_one_graph(backbone, model, source, length):
 
 
 def test_meta_training_lowers_the_loss_and_is_the_same_each_time(backbone, model, source):
-    settings = MetaSettings(steps=5, learning_rate=2e-3, support_size=6, max_query=9)
+    config = META_TRAINING.override(steps=5, learning_rate=2e-3, support_size=6, max_query=9)
     made = [CNAPs(backbone, 8, 8, seed=1) for _ in range(2)]
-    histories = [meta_train(one, model, [source], settings, seed=3) for one in made]
+    histories = [meta_train(one, model, [source], config, seed=3) for one in made]
     assert histories[0].losses == histories[1].losses
     assert all(torch.equal(a, b) for a, b in zip(made[0].parameters(), made[1].parameters(), strict=True))
-    task = next(source.tasks(6, 9, 3000))  # the first of those it was trained on
+    task = next(source.tasks(config, 3000))  # the first of those it was trained on
     bare = bare_features(model, source)
-    before = task_gradient(CNAPs(backbone, 8, 8, seed=1), model, source, bare, task, settings).loss
-    after = task_gradient(made[0], model, source, bare, task, settings).loss
+    before = task_gradient(CNAPs(backbone, 8, 8, seed=1), model, source, bare, task, config).loss
+    after = task_gradient(made[0], model, source, bare, task, config).loss
     assert after < before
-    found = compare(made[0], model, source, settings, 2, 0)
+    found = compare(made[0], model, source, config, 2, 0)
     assert found["gain"] == pytest.approx(found["generated"] - found["frozen"])
 
 
 def test_nothing_to_train_on(backbone, model, source):
     with pytest.raises(InputError, match="nothing to meta-train on"):
-        meta_train(CNAPs(backbone), model, [], MetaSettings(steps=1))
+        meta_train(CNAPs(backbone), model, [], META_TRAINING.override(steps=1))
     one = TaskSource("one", source.pixels[:6], source.labels[:6])
     with pytest.raises(InputError, match="one has one class"):
-        meta_train(CNAPs(backbone), model, [one], MetaSettings(steps=1))
+        meta_train(CNAPs(backbone), model, [one], META_TRAINING.override(steps=1))
 
 
 def test_clips_of_one_video_are_never_on_both_sides(source):
     clips = TaskSource("clips", source.pixels, source.labels[::2], 2, torch.arange(9) // 2)
     task, drawn = (
-        next(clips.tasks(4, 9, 5)),
+        next(clips.tasks(META_TRAINING.override(support_size=4, max_query=9), 5)),
         split_videos(source.labels[::2], clips.videos, 4, make_generator(5, "videos"), 9),
     )
     assert torch.equal(task.support, drawn.support)

@@ -6,8 +6,8 @@ import torch
 
 from filmtransfer.adapters import noah
 from filmtransfer.backbones import assemble, build, record_for
-from filmtransfer.training.baselines.batch import Cosine
 from filmtransfer.training.baselines.noah_search import LIMIT, SIZES, find_subnet
+from filmtransfer.training.config import TrainingConfig
 
 
 def test_it_finds_a_subnet_within_the_limit_and_leaves_the_backbone_alone():
@@ -16,11 +16,10 @@ def test_it_finds_a_subnet_within_the_limit_and_leaves_the_backbone_alone():
     before = {k: v.clone() for k, v in backbone.module.state_dict().items()}
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (10, 3, 32, 32), dtype=torch.uint8, generator=generator)
-    found = find_subnet(
-        backbone, pixels, torch.arange(2).repeat(5), Cosine(2, 1e-3, 4), seed=0, population=4, generations=1
-    )
-    again = find_subnet(
-        backbone, pixels, torch.arange(2).repeat(5), Cosine(2, 1e-3, 4), seed=0, population=4, generations=1
+    config = TrainingConfig(adapter="noah", search_steps=2, learning_rate=1e-3, batch=4)
+    found, again = (
+        find_subnet(backbone, pixels, torch.arange(2).repeat(5), config, seed=0, population=4, generations=1)
+        for _ in range(2)
     )
     assert found == again
     assert len(found) == 12

@@ -70,7 +70,7 @@ def test_the_part_below_runs_once(monkeypatch):
 
     monkeypatch.setattr(AdaptedModel, "below", count)
     pixels, labels = images(), torch.arange(3).repeat(4)
-    finetune(model, pixels, labels, PRESETS["fast"].with_choices(steps=3, film_from=5), seed=0)
+    finetune(model, pixels, labels, PRESETS["fast"].override(steps=3, film_from=5), seed=0)
     assert seen == len(pixels) + 1, "each image once, and one to see how large it is"
 
 
@@ -84,12 +84,12 @@ def test_off_when_it_does_not_fit_and_refused_below_one_image():
     assert "at least 1 MB" in caught.value.hint
     for wrong in (-1, float("nan"), float("inf")):
         with pytest.raises(UsageError, match="cache_mb"):
-            PRESETS["fast"].with_choices(cache_mb=wrong)
+            PRESETS["fast"].override(cache_mb=wrong)
 
 
 def test_a_cache_too_small_for_the_head_is_said_before_fine_tuning():
     model = AdaptedModel(load_backbone("efficientnet_lite0"), make_head("lda"), 96)
-    settings = PRESETS["fast"].with_choices(steps=1, cache_mb=0.1)  # enough at 48 pixels, not at 96
+    settings = PRESETS["fast"].override(steps=1, cache_mb=0.1)  # enough at 48 pixels, not at 96
     steps: list[object] = []
     with pytest.raises(UsageError, match="too small for one image"):
         adapt(

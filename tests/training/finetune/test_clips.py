@@ -57,7 +57,7 @@ def test_clips_of_one_frame_are_images():
     backbone = load_backbone("efficientnet_lite0")
     pixels = torch.randint(0, 255, (8, 3, 32, 32), generator=make_generator(2, "clips"), dtype=torch.uint8)
     labels = torch.arange(2).repeat_interleave(4)
-    settings = preset("orbit_b0").with_choices(steps=2, support_size=4, split="resplit")
+    settings = preset("orbit_b0").override(steps=2, support_size=4, split="resplit")
     learned = []
     for as_clips in (False, True):
         model = AdaptedModel(backbone, make_head("lda"), 32)

@@ -97,7 +97,7 @@ def test_an_impatient_ctrl_c_while_choosing_keeps_the_work(model, images, monkey
 
     monkeypatch.setattr("filmtransfer.training.adapt.choose", interrupt)
     film.reset(model.network)
-    adapted = adapt(model, pixels, pixels, labels, PRESETS["fast"].with_choices(steps=2), seed=0)
+    adapted = adapt(model, pixels, pixels, labels, PRESETS["fast"].override(steps=2), seed=0)
     assert (adapted.history.stopped, adapted.share) == ("interrupted", 0.5)
     assert any(bool((layer.gamma != 1).any()) for layer in film.layers(model.network).values())
 
@@ -107,7 +107,7 @@ def test_an_impatient_ctrl_c_while_choosing_keeps_the_work(model, images, monkey
 def test_a_learning_rate_that_ruins_everything_delivers_finite_numbers(head, preset, images):
     pixels, labels = images
     fresh = AdaptedModel(load_backbone("efficientnet_lite0"), make_head(head), 48)
-    settings = PRESETS[preset].with_choices(steps=4, learning_rate=1e8)
+    settings = PRESETS[preset].override(steps=4, learning_rate=1e8)
     adapted = adapt(fresh, pixels, pixels, labels, settings, seed=0)
     assert bool(torch.isfinite(adapted.features).all())
     assert fresh.head.finite()
@@ -116,7 +116,7 @@ def test_a_learning_rate_that_ruins_everything_delivers_finite_numbers(head, pre
 
 def test_held_out_images_never_reach_the_gradient(model, images, monkeypatch):
     pixels, labels = images
-    settings = PRESETS["fast"].with_choices(steps=3)
+    settings = PRESETS["fast"].override(steps=3)
     _, held = hold_out(labels, settings.hold_out, make_generator(7, "hold out"))
     seen: set[bytes] = set()
     embed = Activations.__call__
@@ -140,7 +140,7 @@ def test_without_enough_images_half_way_and_by_the_paper_all_the_way(model, imag
     few = torch.cat([torch.nonzero(labels == c).flatten()[:2] for c in range(3)])
     for preset, share in (("fast", 0.5), ("paper", 1.0)):
         film.reset(model.network)
-        settings = PRESETS[preset].with_choices(steps=2)
+        settings = PRESETS[preset].override(steps=2)
         adapted = adapt(model, pixels[few], pixels[few], labels[few], settings, seed=0)
         assert adapted.share == share
         assert adapted.scores == {}

@@ -22,6 +22,7 @@ from ...heads.mahalanobis import Mahalanobis
 from ...model import AdaptedModel, Body
 from ...seeding import integer, make_generator
 from ...training.assess.evaluation import mean_interval
+from ...training.config import TrainingConfig
 from ...training.finetune.gradient import StepResult, accumulate
 from ...training.finetune.loop import History, Watch, run_steps
 from .film_generator import CNAPs
@@ -37,27 +38,29 @@ class TaskSource:
     length: int = 1  # T
     videos: Tensor | None = None  # (N)
 
-    def tasks(self, support_size: int, max_query: int, seed: int) -> Iterator[Episode]:
-        """Divided anew each time; no video on both sides."""
+    def tasks(self, config: TrainingConfig, seed: int) -> Iterator[Episode]:
+        """Return episodes that are split again each time; no video is on both sides."""
         if self.videos is not None:
-            return video_episodes(self.labels, self.videos, support_size, seed, max_query=max_query)
-        return episodes(self.labels, "resplit", support_size, seed, max_query)
+            return video_episodes(
+                self.labels, self.videos, config.support_size, seed, max_query=config.max_query
+            )
+        return episodes(self.labels, "resplit", config.support_size, seed, config.max_query)
 
     def frames(self, indices: Tensor) -> Tensor:
         rows = (indices[:, None] * self.length + torch.arange(self.length)).flatten()
         return self.pixels[rows]
 
 
-@dataclass(frozen=True)
-class MetaSettings:
-    """How it is trained."""
-
-    steps: int = 200
-    learning_rate: float = 1e-4
-    support_size: int = 50
-    max_query: int = 50
-    penalty: float = 1e-3  # on the squares of Δγ and Δβ
-    micro_batch: int = 32
+META_TRAINING = TrainingConfig(
+    steps=200,
+    learning_rate=1e-4,
+    support_size=50,
+    max_query=50,
+    image_size=96,
+    micro_batch=32,
+    split="resplit",
+)
+PENALTY = 1e-3  # on the squares of Δγ and Δβ
 
 
 def bare_model(backbone: Backbone, image_size: int) -> AdaptedModel:
@@ -89,15 +92,21 @@ def bare_features(model: AdaptedModel, source: TaskSource) -> Tensor:
 
 
 def task_gradient(
-    cnaps: CNAPs, model: AdaptedModel, source: TaskSource, bare: Tensor, task: Episode, settings: MetaSettings
+    cnaps: CNAPs,
+    model: AdaptedModel,
+    source: TaskSource,
+    bare: Tensor,
+    task: Episode,
+    config: TrainingConfig,
+    penalty: float = PENALTY,
 ) -> StepResult:
     """Add the gradient of a task's loss to the parameters of the set encoder and the generators."""
     changes = cnaps.changes(bare[task.support])
     copies = {name: (d.detach() + name.endswith("gamma")).requires_grad_() for name, d in changes.items()}
-    result = accumulate(embedder(model, source, copies), model.head, task, settings.micro_batch)
+    result = accumulate(embedder(model, source, copies), model.head, task, config.micro_batch)
     gradients = []
     for name, delta in changes.items():
-        of_loss, of_penalty = copies[name].grad, 2 * settings.penalty * delta.detach()
+        of_loss, of_penalty = copies[name].grad, 2 * penalty * delta.detach()
         gradients.append(of_penalty if of_loss is None else of_loss + of_penalty)
     torch.autograd.backward(list(changes.values()), gradients)
     return result
@@ -107,11 +116,10 @@ def meta_train(
     cnaps: CNAPs,
     model: AdaptedModel,
     sources: Sequence[TaskSource],
-    settings: MetaSettings,
+    config: TrainingConfig,
     *,
     seed: int = 0,
     watch: Watch | None = None,
-    time_limit: float | None = None,
 ) -> History:
     """Take the steps; each on a task of a source drawn at random."""
     if not sources:
@@ -122,24 +130,21 @@ def meta_train(
                 f"{source.name} has one class.", "A task needs two classes to tell from each other."
             )
     bare = [bare_features(model, source) for source in sources]
-    tasks = [
-        source.tasks(settings.support_size, settings.max_query, seed * 1000 + i)
-        for i, source in enumerate(sources)
-    ]
+    tasks = [source.tasks(config, seed * 1000 + i) for i, source in enumerate(sources)]
     draw = make_generator(seed, "sources")
     learned = list(cnaps.parameters())
 
     def backward() -> StepResult:
         i = integer(0, len(sources) - 1, draw)
-        return task_gradient(cnaps, model, sources[i], bare[i], next(tasks[i]), settings)
+        return task_gradient(cnaps, model, sources[i], bare[i], next(tasks[i]), config)
 
     return run_steps(
         backward,
         learned,
-        torch.optim.Adam(learned, lr=settings.learning_rate),
-        settings.steps,
+        torch.optim.Adam(learned, lr=config.learning_rate),
+        config.steps or 0,
         watch=watch,
-        time_limit=time_limit,
+        time_limit=config.time_limit,
     )
 
 
@@ -163,10 +168,10 @@ def task_accuracy(
 
 
 def compare(
-    cnaps: CNAPs, model: AdaptedModel, source: TaskSource, settings: MetaSettings, tasks: int, seed: int
+    cnaps: CNAPs, model: AdaptedModel, source: TaskSource, config: TrainingConfig, tasks: int, seed: int
 ) -> dict[str, Any]:
     """Accuracy on tasks of classes that training has not seen: the bare backbone's, the generated, and the gain."""
-    stream = source.tasks(settings.support_size, settings.max_query, seed * 1000 + 999)
+    stream = source.tasks(config, seed * 1000 + 999)
     drawn = [next(stream) for _ in range(tasks)]
     frozen = [task_accuracy(None, model, source, task) for task in drawn]
     generated = [task_accuracy(cnaps, model, source, task) for task in drawn]

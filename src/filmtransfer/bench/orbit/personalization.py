@@ -19,20 +19,16 @@ from ...heads import SingularError, make_head
 from ...heads.mahalanobis import Mahalanobis
 from ...model import AdaptedModel, Body, Hardware
 from ...training.adapt import adapt
+from ...training.config import TrainingConfig, names
 from ...training.finetune.activations import Activations
 from ...training.finetune.clips import Clips
 from ...training.finetune.episodic import finetune
 from ...training.finetune.gradient import NonFiniteError
 from ...training.finetune.interpolation import interpolate, snapshot
 from ...training.finetune.loop import History
-from ...training.presets import ALL_WEIGHTS, Settings, preset
+from ...training.presets import preset
 from ..cnaps.film_generator import CNAPs
 from .tasks import SupportClips
-
-OWN = (
-    "train", "steps", "learning_rate", "split", "image_size", "support_size", "max_query", "micro_batch",
-    "film_from", "cache_mb", "batch",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class OrbitMethod:
     """How a run learns: a method's settings, with the backbone it learns on."""
 
     head: str
-    settings: Settings
+    settings: TrainingConfig
     backbone: Backbone
     hardware: Hardware
     cnaps: CNAPs | None = None
@@ -69,15 +65,9 @@ class PersonalModel:
 
 def prepare_method(settings: Mapping[str, Any]) -> OrbitMethod:
     """Look at every choice and load the backbone."""
-    chosen = {k: settings[k] for k in OWN if k in settings}
-    said = preset(str(settings.get("preset", "orbit_b0")))
-    if "image_size" in chosen:
-        chosen["small_image_size"] = chosen["image_size"]
-    if chosen.get("train") == "all" and said.rule != "hyperrule":
-        chosen.setdefault("learning_rate", ALL_WEIGHTS)
-    full = (chosen.get("train") or said.train) == "all"
-    backbone = _backbone(str(settings["backbone"]), settings.get("weights"), not full)
-    found = said.with_choices(**chosen)
+    chosen = {name: settings[name] for name in names() if name in settings}
+    found = preset(str(settings.get("preset", "orbit_b0")), **chosen)
+    backbone = _backbone(str(settings["backbone"]), settings.get("weights"), found.body().folds)
     hardware = Hardware.choose(str(settings.get("device", "auto")))
     head = str(settings["head"])
     cnaps = None
@@ -90,7 +80,7 @@ def prepare_method(settings: Mapping[str, Any]) -> OrbitMethod:
     else:
         make_head(head)
     if found.steps is not None:  # else the HyperRule's, by the number of frames
-        found = found.on(backbone)
+        found = found.resolve(backbone)
     return OrbitMethod(head, found, backbone, hardware, cnaps)
 
 
@@ -143,7 +133,7 @@ def _finetune(
             once=settings.split == "split",
             max_query=settings.max_query,
         )
-        batch = settings.with_choices(micro_batch=max(1, settings.micro_batch // length))
+        batch = settings.override(micro_batch=max(1, settings.micro_batch // length))
         history = finetune(model, task.pixels, task.labels, batch, seed=seed, embed=clips, tasks=tasks)
     try:
         _build(model, clips.features(), task.labels)
@@ -169,7 +159,7 @@ def _train_batches(
     """BiT: every weight, on the frames as images. A mean of features has the mean of their logits."""
     settings = method.settings
     labels = task.labels.repeat_interleave(length)
-    settings = settings.on(method.backbone, len(labels))
+    settings = settings.resolve(method.backbone, len(labels))
     model = _model(method, settings.body(), make_head(method.head), seed)
     small = method.backbone.fit_size(settings.train_size_for(0))
     interpolation = method.backbone.pixels.interpolation

@@ -16,6 +16,7 @@ from ...backbones import Backbone
 from ...heads import make_head
 from ...model import AdaptedModel, Body, Hardware
 from ...seeding import make_generator
+from ..config import TrainingConfig
 from ..finetune.interpolation import hold_out
 from ..finetune.loop import Progress
 from .batch import Cosine, train_batches
@@ -29,11 +30,10 @@ def find_subnet(
     backbone: Backbone,
     pixels: Tensor,
     labels: Tensor,
-    rule: Cosine,
+    config: TrainingConfig,
     *,
     seed: int,
     hardware: Hardware | None = None,
-    time_limit: float | None = None,
     population: int = 50,
     generations: int = 20,
 ) -> list[list[int]]:
@@ -53,8 +53,16 @@ def find_subnet(
         noah.choose(model.network, space.draw(generator))
 
     another()
+    rule = Cosine(config.search_steps, config.learning_rate, config.batch, config.weight_decay)
     history = train_batches(
-        model, pixels[kept], labels[kept], rule, seed=seed, watch=another, time_limit=time_limit
+        model,
+        pixels[kept],
+        labels[kept],
+        rule,
+        seed=seed,
+        micro_batch=config.micro_batch,
+        watch=another,
+        time_limit=config.time_limit,
     )
     if history.stopped == "interrupted":  # nothing is found yet that could be kept
         raise KeyboardInterrupt

@@ -14,7 +14,7 @@ from torch import Tensor
 from ...episodes import Episode, choose_split, episodes, has_query_images
 from ...errors import InputError
 from ...model import AdaptedModel
-from ..presets import Settings
+from ..config import TrainingConfig
 from ..profiler import Profile
 from .activations import Activations
 from .gradient import StepResult, accumulate
@@ -26,11 +26,10 @@ def finetune(
     model: AdaptedModel,
     pixels: Tensor,
     labels: Tensor,
-    settings: Settings,
+    config: TrainingConfig,
     *,
     seed: int,
     watch: Watch | None = None,
-    time_limit: float | None = None,
     profile: Profile | None = None,
     embed: Callable[[Tensor], Tensor] | None = None,
     tasks: Iterator[Episode] | None = None,
@@ -48,30 +47,30 @@ def finetune(
     if not has_query_images(labels):
         return History(stopped="one-shot")
     if tasks is None:
-        split = choose_split(settings.split, len(labels))
-        tasks = episodes(labels, split, settings.support_size, seed, settings.max_query)
+        split = choose_split(config.split, len(labels))
+        tasks = episodes(labels, split, config.support_size, seed, config.max_query)
     drawn = tasks
     learned, world = model.learned(), World.current()
-    optimiser = torch.optim.Adam(learned, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    optimiser = torch.optim.Adam(learned, lr=config.learning_rate, weight_decay=config.weight_decay)
     profile = profile or Profile()
     if embed is None:
         with profile.phase("activations below FiLM, once"):
-            embed = Activations(model, pixels, settings.cache_mb)
+            embed = Activations(model, pixels, config.cache_mb)
     features = embed
 
     def backward() -> StepResult:
         with profile.step():
             return accumulate(
-                features, model.head, next(drawn), settings.micro_batch, world=world, mark=profile.mark
+                features, model.head, next(drawn), config.micro_batch, world=world, mark=profile.mark
             )
 
     return run_steps(
         backward,
         learned,
         optimiser,
-        settings.steps or 0,
+        config.steps or 0,
         watch=watch,
-        time_limit=time_limit,
+        time_limit=config.time_limit,
         world=world,
         mark=profile.mark,
         pull=pull,
