@@ -284,7 +284,7 @@ def _sizes(rows: Sequence[Row]) -> list[str]:
         settings, plan, bound = row["settings"], from_settings(row["settings"]), bound_of(row["settings"])
         ours["ways"].add(settings["ways"])
         if bound != "federated":
-            ours[bound].add(bound_steps(settings) or plan.training.steps)
+            ours[bound].add(bound_steps(settings) or plan.training.steps or 0)
             continue
         for name in ("rounds", "clients_per_round", "steps"):
             ours[name].add(plan.to_dict()[name])

@@ -54,7 +54,7 @@ def _option(declared: Setting) -> inspect.Parameter:
     kind: object = declared.kind
     if declared.kind is Mapping:
         option, kind = typer.Option(help=declared.help, parser=_table, metavar="TOML"), str
-    annotation = Annotated[kind | None, option]  # type: ignore[valid-type, operator]
+    annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
     return inspect.Parameter(
         declared.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
     )

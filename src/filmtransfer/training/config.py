@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from functools import cache
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -236,6 +236,6 @@ def _setting(declared: Field[Any], hint: Any) -> Setting:
         str if literal else get_origin(kind) or kind,
         optional,
         get_args(kind) if literal else (),
-        declared.default_factory() if declared.default is MISSING else declared.default,
+        getattr(TrainingConfig(), declared.name),
         **declared.metadata,
     )
