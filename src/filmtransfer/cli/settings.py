@@ -16,7 +16,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def read_settings(pairs: Sequence[str] | None, example: str) -> dict[str, Any]:
-    """Return the values by name: TOML, or text where that fails; ``example`` is for the error."""
+    """Return the settings given as name=value, values as TOML or text; ``example`` is for the error message."""
     chosen: dict[str, Any] = {}
     for pair in pairs or ():
         name, sign, value = pair.partition("=")
