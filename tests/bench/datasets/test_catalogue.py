@@ -11,7 +11,7 @@ from filmtransfer.bench.datasets import DATASETS, VTAB, inventory, load_dataset
 from filmtransfer.bench.datasets.flowers import FLOWERS
 from filmtransfer.bench.datasets.location import find_entry
 from filmtransfer.errors import InputError
-from tests.bench.datasets import making
+from tests.bench.datasets import archive_builders
 
 # Column C of the paper's VTAB table, in its order.
 PUBLISHED = {
@@ -51,7 +51,7 @@ def test_groups_are_those_of_vtab():
     assert DATASETS["cifar10"].group == ""
 
 
-def test_no_name_means_two_sets():
+def test_names_and_aliases_are_unique():
     names = [name for entry in DATASETS.values() for name in (entry.name, *entry.aliases)]
     assert len(names) == len(set(names))
     assert all(find_entry(name) is not None for name in names)
@@ -69,8 +69,8 @@ def test_every_row_is_complete():
             assert "/" not in file.name, file.name
 
 
-def test_the_inventory_says_what_is_there_and_what_to_do(tmp_path):
-    making.pets(tmp_path)
+def test_the_inventory_lists_present_and_missing_datasets(tmp_path):
+    archive_builders.pets(tmp_path)
     np.savez(tmp_path / "svhn.npz")  # the inventory does not open it
     (tmp_path / "dtd" / "train" / "banded").mkdir(parents=True)
     (tmp_path / "dtd" / "test").mkdir()
@@ -84,9 +84,9 @@ def test_the_inventory_says_what_is_there_and_what_to_do(tmp_path):
     assert rows["svhn"].source == f"npz: {tmp_path / 'svhn.npz'}"
     assert rows["oxford_pets"].source.startswith("published: ")
     assert not (tmp_path / "oxford_pets" / "unpacked").exists()
-    why = rows["flowers102"].why_missing
-    assert why.startswith("Get 102flowers.tgz, imagelabels.mat from https://")
-    assert why.endswith(f"and put them in {tmp_path / 'flowers102'}.")
+    reason = rows["flowers102"].why_missing
+    assert reason.startswith("Download 102flowers.tgz, imagelabels.mat from https://")
+    assert reason.endswith(f"and put them in {tmp_path / 'flowers102'}.")
     assert rows["cifar10"].classes == 10
     assert all(bool(row.source) == row.present != bool(row.why_missing) for row in rows.values())
     with pytest.raises(InputError, match="no data folder"):
@@ -100,20 +100,20 @@ def test_tasks_on_the_same_files_share_them(tmp_path):
     assert rows["cifar10"] != rows["cifar100"]
 
 
-def test_an_unpacking_that_was_cut_short_is_no_set(tmp_path):
+def test_an_interrupted_unpacking_is_not_a_dataset(tmp_path):
     (tmp_path / "sun397" / ".unpacked.x1" / "SUN397").mkdir(parents=True)
     assert "sun397" not in {row.name for row in inventory(tmp_path) if row.present}
     (tmp_path / "sun397" / "SUN397").mkdir()
     assert "sun397" in {row.name for row in inventory(tmp_path) if row.present}
 
 
-def test_a_set_unpacked_by_hand_is_found_and_a_partial_one_is_noted(tmp_path):
+def test_a_dataset_unpacked_by_hand_is_located_and_a_partial_one_is_noted(tmp_path):
     home = tmp_path / "cifar100" / "some" / "cifar-100-python"
     home.mkdir(parents=True)
-    for name, content in making.cifar100_python().items():
+    for name, content in archive_builders.cifar100_python().items():
         (home / Path(name).name).write_bytes(content)
     assert load_dataset("cifar100", tmp_path).source == str(tmp_path / "cifar100")
-    packed = making.tar(tmp_path / "cifar-100-python.tar.gz", making.cifar100_python())
+    packed = archive_builders.tar(tmp_path / "cifar-100-python.tar.gz", archive_builders.cifar100_python())
     note, fewer = load_dataset("cifar100", tmp_path).notes
     assert fewer.endswith("training images; the published set has 50,000.")
     assert note == f"{packed} has {packed.stat().st_size:,} bytes; the published file has 169,001,437."

@@ -80,7 +80,7 @@ def test_missing_files_are_downloaded_and_checked(server, tmp_path):
     assert paths[1].stat().st_mode & 0o444 == 0o444
 
 
-def test_a_file_at_hand_that_is_not_the_published_one_is_said_and_kept(server, tmp_path):
+def test_an_existing_file_with_another_checksum_is_reported_and_kept(server, tmp_path):
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "one.bin").write_bytes(b"cut short")
     with pytest.raises(UpdateFileError, match=r"one\.bin is not the published file"):
@@ -98,18 +98,18 @@ def test_a_wrong_checksum_removes_the_file_and_nothing_else(server, tmp_path, ki
     assert fetch(good, tmp_path)[1].is_file()
 
 
-def test_what_is_not_free_or_has_no_checksum_is_not_asked_for(server, tmp_path):
+def test_restricted_files_and_files_without_checksum_are_not_requested(server, tmp_path):
     with pytest.raises(UnavailableError, match="licence: CC0") as caught:
         fetch(entry(server, free=False), tmp_path)
     for words in ("one.bin, two.bin", "https://example.org/tiny", str(tmp_path / "tiny")):
         assert words in caught.value.hint
-    with pytest.raises(UnavailableError, match="no checksum"):
+    with pytest.raises(UnavailableError, match="checksum is unknown"):
         fetch(entry(server, files=(PublishedFile("one.bin", f"{server}/one.bin"),)), tmp_path)
     assert Server.asked == []
     assert names(tmp_path) == []
 
 
-def test_no_network_says_what_to_get_by_hand(server, tmp_path):
+def test_without_network_the_error_says_what_to_download(server, tmp_path):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -121,7 +121,7 @@ def test_no_network_says_what_to_get_by_hand(server, tmp_path):
     assert names(tmp_path / "tiny") == []
 
 
-def test_a_download_that_breaks_off_leaves_nothing(server, tmp_path, monkeypatch):
+def test_an_interrupted_download_leaves_nothing(server, tmp_path, monkeypatch):
     def cut(self: Server) -> None:
         self.send_response(200)
         self.send_header("Content-Length", "3000")
@@ -135,20 +135,20 @@ def test_a_download_that_breaks_off_leaves_nothing(server, tmp_path, monkeypatch
     assert names(tmp_path / "tiny") == []
 
 
-def test_a_file_too_large_for_the_disk_is_not_begun(server, tmp_path):
+def test_a_file_too_large_for_the_disk_is_not_requested(server, tmp_path):
     good = entry(server)
     with pytest.raises(InputError, match=r"one\.bin needs 10,000,000,000,000,000,000 bytes"):
         fetch(replace(good, files=(replace(good.files[0], bytes=10**19),)), tmp_path)
     assert Server.asked == []
 
 
-def test_a_place_that_cannot_be_written(server, tmp_path):
+def test_an_unwritable_data_folder(server, tmp_path):
     (tmp_path / "tiny").write_text("a file")
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(InputError, match="is not writable"):
         fetch(entry(server), tmp_path)
 
 
-def test_what_the_catalogue_downloads_can_be_checked():
+def test_every_downloadable_file_has_a_checksum():
     for one in DATASETS.values():
         if one.free:
             assert all(file.url.startswith("http") for file in one.files), one.name

@@ -23,7 +23,7 @@ def saved(compressed: bool, **values: object) -> bytes:
 
 @pytest.mark.parametrize("compressed", [True, False])
 @pytest.mark.parametrize("shape", [(1, 3), (5, 1), (4, 3, 3, 2), (1, 1)])
-def test_matrices_are_those_that_scipy_reads(tmp_path, compressed, shape):
+def test_matrices_equal_those_of_scipy(tmp_path, compressed, shape):
     file = tmp_path / "a.mat"
     rng = np.random.default_rng(0)
     values = {f"m_{kind}": rng.integers(0, 100, shape).astype(kind) for kind in KINDS}
@@ -36,7 +36,7 @@ def test_matrices_are_those_that_scipy_reads(tmp_path, compressed, shape):
 
 
 def test_the_other_byte_order(tmp_path):
-    """One matrix x = [1 2] of doubles, as a big-endian machine writes it: stored as bytes, meant as doubles."""
+    """One matrix x = [1 2] of doubles, as a big-endian machine writes it: stored as bytes, read as doubles."""
     flags = b"\0\0\0\6" + b"\0\0\0\x08" + b"\0\0\0\6" + b"\0\0\0\0"
     shape = b"\0\0\0\5" + b"\0\0\0\x08" + b"\0\0\0\1" + b"\0\0\0\2"
     name, values = b"\0\1\0\1" + b"x\0\0\0", b"\0\2\0\2" + b"\1\2\0\0"
@@ -48,19 +48,23 @@ def test_the_other_byte_order(tmp_path):
     assert got.dtype == np.float64
 
 
-def test_what_is_no_matrix_of_numbers_is_refused(tmp_path):
+def test_other_content_than_numeric_matrices_is_rejected(tmp_path):
     file = tmp_path / "a.mat"
     file.write_bytes(saved(False, words="text", whole=np.array([[1 + 2j]])))
-    for name, words in (("words", "not a matrix"), ("whole", "not a matrix"), ("absent", "no matrix absent")):
+    for name, words in (
+        ("words", "not a numeric matrix"),
+        ("whole", "not a numeric matrix"),
+        ("absent", "no matrix absent"),
+    ):
         with pytest.raises(UpdateFileError, match=rf"a\.mat is damaged: .*{words}"):
             read_matlab(file, name)
     file.write_bytes(b"MATLAB 7.3 MAT-file, which is HDF5".ljust(600))
     with pytest.raises(UpdateFileError, match="version 5"):
-        read_matlab(file, "words")
+        read_matlab(file, "message")
 
 
 @pytest.mark.parametrize("compressed", [True, False])
-def test_wrong_bytes_give_a_line_or_a_matrix_and_never_a_crash(tmp_path, compressed):
+def test_wrong_bytes_give_an_error_or_a_matrix_and_never_a_crash(tmp_path, compressed):
     whole = saved(compressed, ids=np.arange(300, dtype=np.uint16)[None])
     file = tmp_path / "a.mat"
     rng = random.Random(0)

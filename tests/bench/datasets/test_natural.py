@@ -14,8 +14,8 @@ from filmtransfer.bench.datasets import load_dataset
 from filmtransfer.bench.datasets.cifar import read_cifar
 from filmtransfer.data import decode
 from filmtransfer.errors import FitError, InputError, UpdateFileError
-from tests.bench.datasets import making
-from tests.bench.datasets.making import jpeg, tar, zipped
+from tests.bench.datasets import archive_builders
+from tests.bench.datasets.archive_builders import jpeg, tar, zipped
 
 
 def matrices(**values: np.ndarray) -> bytes:
@@ -31,7 +31,7 @@ def put(file: Path, content: bytes) -> Path:
 
 
 def flowers(root: Path, drop: str = "") -> None:
-    """204 images: of each kind one to learn from, and one to test or validate on."""
+    """204 images: of each kind one to train on, and one to test or validate on."""
     images = {f"jpg/image_{i:05d}.jpg": jpeg(i, 16) for i in range(1, 205)}
     images.pop(drop, None)
     tar(root / "102flowers.tgz", images)
@@ -43,34 +43,36 @@ def flowers(root: Path, drop: str = "") -> None:
     )
 
 
-def test_cifar_as_pickles_and_as_records_is_the_same_set(tmp_path):
-    tar(tmp_path / "a" / "cifar-100-python.tar.gz", making.cifar100_python())
-    tar(tmp_path / "b" / "cifar100" / "cifar-100-binary.tar.gz", making.cifar100_binary())
+def test_cifar_pickles_and_binary_records_agree(tmp_path):
+    tar(tmp_path / "a" / "cifar-100-python.tar.gz", archive_builders.cifar100_python())
+    tar(tmp_path / "b" / "cifar100" / "cifar-100-binary.tar.gz", archive_builders.cifar100_binary())
     python, binary = load_dataset("cifar100", tmp_path / "a"), load_dataset("cifar100", tmp_path / "b")
     assert python.classes == binary.classes == [f"thing_{i}" for i in range(100)]
     assert python.train.labels.tolist() == binary.train.labels.tolist() == [1, 18, 35, 52, 69, 86]
     assert np.array_equal(python.train.sources, binary.train.sources)
-    row = making.rows(1, 6)[2]
+    row = archive_builders.rows(1, 6)[2]
     assert python.train.sources[2][5, 7].tolist() == [row[c * 1024 + 5 * 32 + 7] for c in range(3)]
     assert list(python.train.keys) == ["0", "1", "2", "3", "4", "5"]
     assert (len(python.test), len(binary.test)) == (3, 3)
 
 
 def test_cifar10(tmp_path):
-    tar(tmp_path / "cifar-10-python.tar.gz", making.cifar10_python())
+    tar(tmp_path / "cifar-10-python.tar.gz", archive_builders.cifar10_python())
     got = load_dataset("cifar10", tmp_path)
     assert got.classes == [f"kind_{i}" for i in range(10)]
     assert got.train.labels.tolist() == [1, 2, 2, 3, 3, 4, 4, 5, 5, 6]
-    assert np.array_equal(got.test.sources[1].transpose(2, 0, 1).reshape(-1), making.rows(6, 2)[1])
+    assert np.array_equal(got.test.sources[1].transpose(2, 0, 1).reshape(-1), archive_builders.rows(6, 2)[1])
 
 
-def test_a_pickle_that_would_run_something_is_refused(tmp_path):
+def test_a_pickle_that_would_execute_code_is_rejected(tmp_path):
     class Evil:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "harm"),)
 
     for name, member in (("train", Evil()), ("meta", [Evil()])):
-        for file, content in making.cifar100_python(**{name: making.pickled(member)}).items():
+        for file, content in archive_builders.cifar100_python(
+            **{name: archive_builders.pickled(member)}
+        ).items():
             put(tmp_path / name / file, content)
         with pytest.raises(UpdateFileError, match=rf"{name} would run posix\.mkdir"):
             read_cifar(tmp_path / name, 100)
@@ -80,29 +82,29 @@ def test_a_pickle_that_would_run_something_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("train", making.pickled({"data": making.rows(1, 4)})[:-500]),
+        ("train", archive_builders.pickled({"data": archive_builders.rows(1, 4)})[:-500]),
         ("train", b""),
-        ("train", making.pickled([1, 2])),
-        ("train", making.pickled({"data": making.rows(1, 4), "fine_labels": [1, 2]})),
-        ("test", making.pickled({"data": making.rows(1, 1), "fine_labels": [100]})),
-        ("meta", making.pickled({"fine_label_names": ["one"]})),
+        ("train", archive_builders.pickled([1, 2])),
+        ("train", archive_builders.pickled({"data": archive_builders.rows(1, 4), "fine_labels": [1, 2]})),
+        ("test", archive_builders.pickled({"data": archive_builders.rows(1, 1), "fine_labels": [100]})),
+        ("meta", archive_builders.pickled({"fine_label_names": ["one"]})),
     ],
 )
 def test_damaged_pickles_are_named(tmp_path, name, content):
-    for file, good in making.cifar100_python(**{name: content}).items():
+    for file, good in archive_builders.cifar100_python(**{name: content}).items():
         put(tmp_path / file, good)
     with pytest.raises(UpdateFileError, match="cifar-100-python"):
         read_cifar(tmp_path, 100)
 
 
-def test_cut_off_records_and_missing_files_are_named(tmp_path):
-    for file, content in making.cifar100_binary().items():
+def test_truncated_records_and_missing_files_are_named(tmp_path):
+    for file, content in archive_builders.cifar100_binary().items():
         put(tmp_path / file, content)
     put(
         tmp_path / "cifar-100-binary" / "train.bin",
-        making.cifar100_binary()["cifar-100-binary/train.bin"][:-9],
+        archive_builders.cifar100_binary()["cifar-100-binary/train.bin"][:-9],
     )
-    with pytest.raises(UpdateFileError, match=r"train\.bin is damaged.*whole records"):
+    with pytest.raises(UpdateFileError, match=r"train\.bin is damaged.*complete records"):
         read_cifar(tmp_path, 100)
     (tmp_path / "cifar-100-binary" / "train.bin").unlink()
     with pytest.raises(InputError, match="cifar-100-python"):
@@ -120,7 +122,7 @@ def test_flowers_follow_the_published_ids(tmp_path):
     assert decode(got.test.sources[0]).size == (16, 16)
 
 
-def test_flowers_with_a_missing_image_or_a_wrong_list_say_so(tmp_path):
+def test_flowers_with_a_missing_image_or_a_wrong_list(tmp_path):
     flowers(tmp_path / "a", drop="jpg/image_00007.jpg")
     with pytest.raises(InputError, match=r"1 of the 102 images.*image_00007"):
         load_dataset("flowers102", tmp_path / "a")
@@ -135,7 +137,7 @@ def test_flowers_with_a_missing_image_or_a_wrong_list_say_so(tmp_path):
 
 
 def test_pets_follow_the_published_lists(tmp_path):
-    making.pets(tmp_path)
+    archive_builders.pets(tmp_path)
     got = load_dataset("pets", tmp_path)
     assert (len(got.classes), len(got.train), len(got.test)) == (37, 74, 37)
     assert got.classes[:2] == ["Great_breed_a0", "Great_breed_b1"]
@@ -145,7 +147,7 @@ def test_pets_follow_the_published_lists(tmp_path):
 
 
 def test_a_broken_list_of_pets_is_named(tmp_path):
-    making.pets(tmp_path, breeds=3)
+    archive_builders.pets(tmp_path, breeds=3)
     lines = b"Great_breed_a0_1 one 1 1"
     tar(tmp_path / "oxford_pets" / "annotations.tar.gz", {"annotations/trainval.txt": lines})
     with pytest.raises(InputError, match=r"no annotations/test\.txt"):
@@ -167,7 +169,7 @@ def test_caltech_has_the_background_and_thirty_of_each_class(tmp_path):
     assert np.bincount(got.train.labels).tolist() == [30] * 102
     assert np.bincount(got.test.labels).tolist() == [2] * 102
     assert not {str(p) for p in got.train.sources} & {str(p) for p in got.test.sources}
-    assert any("drawn by us" in note for note in got.notes)
+    assert any("drawn at random" in note for note in got.notes)
     again = load_dataset("caltech101", tmp_path)
     assert [str(p) for p in again.train.sources] == [str(p) for p in got.train.sources]
 
@@ -200,7 +202,7 @@ def test_sun_uses_its_own_partition_or_that_of_vtab(tmp_path):
     assert [Path(p).name for p in tfds.test.sources] == ["sun_0.jpg"]
 
 
-def test_svhn_takes_ten_for_the_digit_zero(tmp_path):
+def test_svhn_label_ten_is_the_digit_zero(tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 5), dtype=np.uint8)
     labels = np.array([[1], [10], [3], [9], [10]], np.uint8)
     for split in ("train", "test"):
@@ -213,7 +215,7 @@ def test_svhn_takes_ten_for_the_digit_zero(tmp_path):
     with pytest.raises(UpdateFileError, match=r"test_32x32\.mat is damaged.*3 labels"):
         load_dataset("svhn", tmp_path)
     (tmp_path / "svhn" / "test_32x32.mat").unlink()
-    with pytest.raises(FitError, match=r"Get test_32x32\.mat from"):
+    with pytest.raises(FitError, match=r"Download test_32x32\.mat from"):
         load_dataset("svhn", tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Sets in a layout of no particular publisher: npz, folders, lists, parquet; and archives that do harm."""
+"""Datasets in generic formats: npz, folders, image lists, parquet; and malicious archives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from filmtransfer.bench.datasets import archives, load_dataset, load_vtab
-from filmtransfer.bench.datasets.parquet import KEPT, ParquetImages
+from filmtransfer.bench.datasets.parquet import CACHED_GROUPS, ParquetImages
 from filmtransfer.data import decode
 from filmtransfer.errors import (
     FitError,
@@ -22,8 +22,8 @@ from filmtransfer.errors import (
     UpdateFileError,
     UsageError,
 )
-from tests.bench.datasets import making
-from tests.bench.datasets.making import jpeg, pixels, tar, zipped
+from tests.bench.datasets import archive_builders
+from tests.bench.datasets.archive_builders import jpeg, pixels, tar, zipped
 
 
 def save_npz(file: Path, count: int = 12, **change: object) -> Path:
@@ -62,19 +62,19 @@ def test_an_npz_without_names_numbers_its_classes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"test_y": None}, "lacks test_y"),
         ({"train_x": np.zeros((12, 8, 8), np.float32)}, "float32"),
         ({"train_x": np.zeros((11, 8, 8), np.uint8)}, "12 labels"),
-        ({"train_y": np.arange(12) / 2}, "whole numbers"),
+        ({"train_y": np.arange(12) / 2}, "vector of integers"),
         ({"train_y": np.arange(12)}, "not one of 0 to 2"),
         ({"classes": np.array([{"a": 1}], dtype=object)}, "damaged"),  # objects could run code
     ],
 )
-def test_an_npz_that_does_not_fit_is_named(tmp_path, change, words):
+def test_an_inconsistent_npz_is_named(tmp_path, change, message):
     file = save_npz(tmp_path / "mine.npz", **change)
-    with pytest.raises(FitError, match=words) as caught:
+    with pytest.raises(FitError, match=message) as caught:
         load_dataset("mine", tmp_path)
     assert str(file) in caught.value.message
 
@@ -91,7 +91,7 @@ def test_a_damaged_npz(tmp_path):
             load_dataset("mine", tmp_path)
 
 
-def test_a_random_split_parts_all_images_anew(tmp_path):
+def test_a_random_split_shuffles_all_images(tmp_path):
     save_npz(tmp_path / "mine.npz")
     folders(tmp_path / "other", {"train": {"a": 9, "b": 7}, "test": {"b": 4}})
     official, first = (load_dataset("other", tmp_path, split=s) for s in ("official", "random"))  # type: ignore[arg-type]
@@ -143,9 +143,11 @@ def lists(folder: Path, joined: bool = False) -> None:
 
 
 @pytest.mark.parametrize("joined", [False, True])
-@pytest.mark.parametrize("place", ["smallnorb_azimuth", "vtab-1k/smallnorb_azi", "vtab-1k/smallnorb_azimuth"])
-def test_the_image_lists_of_vtab(tmp_path, place, joined):
-    lists(tmp_path / place, joined)
+@pytest.mark.parametrize(
+    "folder", ["smallnorb_azimuth", "vtab-1k/smallnorb_azi", "vtab-1k/smallnorb_azimuth"]
+)
+def test_the_image_lists_of_vtab(tmp_path, folder, joined):
+    lists(tmp_path / folder, joined)
     for got in (load_dataset("smallnorb_azimuth", tmp_path), load_vtab("smallnorb_azimuth", tmp_path)):
         assert len(got.classes) == 18
         assert got.train.labels.tolist() == [0, 1, 2, 3, 4, 0, 0, 1, 2]
@@ -209,7 +211,7 @@ def making_file(folder: Path, seed: int) -> Path:
     return file
 
 
-def test_parquet_keeps_few_groups_and_names_what_is_wrong(tmp_path):
+def test_parquet_caches_few_groups_and_names_damaged_files(tmp_path):
     many = tmp_path / "mine" / "train" / "0000.parquet"
     parquet(many, [i % 2 for i in range(40)], broken=5)
     images = ParquetImages([many], "img")
@@ -219,7 +221,7 @@ def test_parquet_keeps_few_groups_and_names_what_is_wrong(tmp_path):
     with pytest.raises(IndexError):
         images[40]
     assert [decode(images[i]).size for i in range(6, 40)] == [(8, 8)] * 34
-    assert len(images._kept) == KEPT
+    assert len(images._cached) == CACHED_GROUPS
     with pytest.raises(InputError, match="No test split"):
         load_dataset("mine", tmp_path)
     test = tmp_path / "mine" / "test" / "0000.parquet"
@@ -241,11 +243,11 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
         load_dataset("mine", tmp_path)
 
 
-def test_names_that_are_no_names(tmp_path):
+def test_invalid_and_unknown_names(tmp_path):
     for name in ("../up", "a/b", "", ".hidden"):
-        with pytest.raises(UsageError, match="cannot be called"):
+        with pytest.raises(UsageError, match="cannot be named"):
             load_dataset(name, tmp_path)
-    with pytest.raises(UnavailableError, match="catalogue does not know"):
+    with pytest.raises(UnavailableError, match="not in the catalogue"):
         load_dataset("unheard_of", tmp_path)
     with pytest.raises(InputError, match="no data folder"):
         load_dataset("cifar10", tmp_path / "absent")
@@ -258,31 +260,31 @@ def left_behind(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     "name", ["../escaped", "/tmp/filmtransfer-escaped", "a/../../escaped", "C:\\escaped", "..\\escaped"]
 )
-def test_members_that_try_to_escape_are_refused(tmp_path, name):
+def test_archive_members_outside_the_folder_are_rejected(tmp_path, name):
     root = tmp_path / "data"
     for file in (
         tar(root / "a.tgz", {"fine": b"1", name: b"2"}),
         zipped(root / "b.zip", {"fine": b"1", name: b"2"}),
     ):
-        with pytest.raises(UpdateFileError, match="outside its folder"):
+        with pytest.raises(UpdateFileError, match="outside the target folder"):
             archives.unpack([file], root / "out")
     assert left_behind(tmp_path) == ["data", "data/a.tgz", "data/b.zip"]
 
 
-def test_links_out_of_the_folder_are_refused(tmp_path):
+def test_links_out_of_the_folder_are_rejected(tmp_path):
     file = tmp_path / "a.tar"
     with tarfile.open(file, "w") as packed:
         link = tarfile.TarInfo("door")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc"
         packed.addfile(link)
-    with pytest.raises(UpdateFileError, match="outside its folder"):
+    with pytest.raises(UpdateFileError, match="outside the target folder"):
         archives.unpack([file], tmp_path / "out")
     assert left_behind(tmp_path) == ["a.tar"]
 
 
-def test_corrupt_archives_give_one_line_and_leave_nothing(tmp_path):
+def test_corrupt_archives_give_one_error_and_leave_nothing(tmp_path):
     root = tmp_path / "cifar100"
-    file = tar(root / "cifar-100-python.tar.gz", making.cifar100_python())
+    file = tar(root / "cifar-100-python.tar.gz", archive_builders.cifar100_python())
     whole = file.read_bytes()
     for content in (
         whole[: len(whole) // 2],
@@ -300,7 +302,9 @@ def test_corrupt_archives_give_one_line_and_leave_nothing(tmp_path):
 
 
 def test_a_corrupt_zip(tmp_path):
-    file = zipped(tmp_path / "caltech-101.zip", {"101_ObjectCategories/a/1.jpg": making.jpeg(1) * 20})
+    file = zipped(
+        tmp_path / "caltech-101.zip", {"101_ObjectCategories/a/1.jpg": archive_builders.jpeg(1) * 20}
+    )
     whole = file.read_bytes()
     for content in (whole[:-30], whole[:200] + b"\0" * 40 + whole[240:]):
         file.write_bytes(content)
@@ -309,7 +313,7 @@ def test_a_corrupt_zip(tmp_path):
 
 
 def test_archives_are_unpacked_once(tmp_path, monkeypatch):
-    making.pets(tmp_path, breeds=2)
+    archive_builders.pets(tmp_path, breeds=2)
     load_dataset("oxford_pets", tmp_path)
     monkeypatch.setattr(archives, "_extract", lambda *_: pytest.fail("unpacked again"))
     assert len(load_dataset("oxford_pets", tmp_path).classes) == 2
@@ -320,9 +324,9 @@ def test_archives_are_unpacked_once(tmp_path, monkeypatch):
     ]
 
 
-def test_a_folder_that_cannot_be_written_is_unpacked_elsewhere(tmp_path, monkeypatch):
+def test_a_read_only_folder_is_unpacked_in_the_cache(tmp_path, monkeypatch):
     root, cache = tmp_path / "data", tmp_path / "cache"
-    tar(root / "cifar-100-python.tar.gz", making.cifar100_python())
+    tar(root / "cifar-100-python.tar.gz", archive_builders.cifar100_python())
     (root / "cifar100").write_text("a file where the folder should be: nothing can be made in it")
     monkeypatch.setenv("FILMTRANSFER_CACHE", str(cache))
     before = left_behind(root)
@@ -335,8 +339,8 @@ def test_a_folder_that_cannot_be_written_is_unpacked_elsewhere(tmp_path, monkeyp
     assert archives.cache_folder() == Path.home() / ".cache" / "filmtransfer" / "datasets"
 
 
-def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
-    tar(tmp_path / "cifar100" / "cifar-100-python.tar.gz", making.cifar100_python())
+def test_a_full_disk_is_one_error(tmp_path, monkeypatch):
+    tar(tmp_path / "cifar100" / "cifar-100-python.tar.gz", archive_builders.cifar100_python())
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -347,7 +351,7 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
     assert left_behind(tmp_path / "cifar100") == ["cifar-100-python.tar.gz"]
 
 
-def test_an_archive_in_an_archive_and_a_file_beside_it(tmp_path):
+def test_nested_archives_and_plain_files(tmp_path):
     inner = io.BytesIO()
     with tarfile.open(fileobj=inner, mode="w:gz") as packed:
         packed.addfile(tarfile.TarInfo("deep/empty"))
@@ -357,7 +361,7 @@ def test_an_archive_in_an_archive_and_a_file_beside_it(tmp_path):
     assert left_behind(folder) == ["box", "box/deep", "box/deep/empty", "notes.mat"]
 
 
-def test_sets_of_ones_own_are_named(tmp_path):
+def test_custom_datasets_are_listed(tmp_path):
     from filmtransfer.bench.datasets import custom_datasets
 
     for part in ("train", "test"):

@@ -34,7 +34,7 @@ def test_names_titles_and_class_counts():
 
 
 @pytest.mark.parametrize("entry", SPECIALISED, ids=lambda e: e.name)
-def test_an_empty_folder_is_one_clear_line(entry: DatasetEntry, tmp_path: Path):
+def test_an_empty_folder_is_one_clear_error(entry: DatasetEntry, tmp_path: Path):
     with pytest.raises(InputError, match=r"There is no .* in ") as caught:
         entry.read(tmp_path)
     assert "\n" not in str(caught.value)
@@ -116,10 +116,13 @@ def test_camelyon_damaged_files(tmp_path: Path):
     with pytest.raises(UpdateFileError, match=r"test_x\.h5 is damaged: it has no array x"):
         ENTRIES["patch_camelyon"].read(tmp_path)
     images.write_bytes(whole)
-    for array, why in ((np.zeros((3, 1, 1, 1)), "for 4 images"), (np.full((4, 1, 1, 1), 2), "a label is 2")):
+    for array, reason in (
+        (np.zeros((3, 1, 1, 1)), "for 4 images"),
+        (np.full((4, 1, 1, 1), 2), "a label is 2"),
+    ):
         with h5py.File(labels, "w") as out:
             out["y"] = array
-        with pytest.raises(UpdateFileError, match=rf"test_y\.h5 is damaged: .*{why}"):
+        with pytest.raises(UpdateFileError, match=rf"test_y\.h5 is damaged: .*{reason}"):
             ENTRIES["patch_camelyon"].read(tmp_path)
     with h5py.File(images, "w") as out:
         out["x"] = np.zeros((4, 96, 96))
@@ -173,7 +176,7 @@ def expected(photo: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("height", "width"), [(640, 720), (600, 600), (480, 700)])
-def test_a_photo_is_prepared_as_the_recipe_says(height: int, width: int):
+def test_preprocessing_equals_the_published_steps(height: int, width: int):
     photo = eye(300, height, width)
     ours, theirs = preprocess_fundus(photo).astype(int), expected(photo).astype(int)
     assert ours.shape == theirs.shape == (min(540, height), 540, 3)
@@ -226,7 +229,7 @@ def test_retinopathy_splits(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "why"),
+    ("file", "text", "reason"),
     [
         ("trainLabels.csv", "a,b\n1,2\n", "lacks the columns image, level"),
         ("trainLabels.csv", "image,level\n", "lacks the columns"),
@@ -237,10 +240,10 @@ def test_retinopathy_splits(tmp_path: Path):
         ("retinopathy_solution.csv", "image,level,Usage\n1_left,0,Private\n", "lists no images"),
     ],
 )
-def test_retinopathy_damaged_tables(tmp_path: Path, file: str, text: str, why: str):
+def test_retinopathy_damaged_tables(tmp_path: Path, file: str, text: str, reason: str):
     make_retinopathy(tmp_path)
     (tmp_path / file).write_text(text)
-    with pytest.raises(UpdateFileError, match=f"{file} is damaged: .*{why}"):
+    with pytest.raises(UpdateFileError, match=f"{file} is damaged: .*{reason}"):
         ENTRIES["diabetic_retinopathy"].read(tmp_path)
 
 

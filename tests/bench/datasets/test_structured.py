@@ -37,7 +37,7 @@ def test_names_titles_and_class_counts():
 
 
 @pytest.mark.parametrize("entry", STRUCTURED, ids=lambda e: e.name)
-def test_an_empty_folder_is_one_clear_line(entry: DatasetEntry, tmp_path: Path):
+def test_an_empty_folder_is_one_clear_error(entry: DatasetEntry, tmp_path: Path):
     with pytest.raises(InputError, match=r"There is no .* in ") as caught:
         entry.read(tmp_path)
     assert "\n" not in str(caught.value)
@@ -102,7 +102,7 @@ def test_clevr_distance_at_the_edges(nearest: float, label: int):
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ('{"scenes": [', "Expecting value"),
         ('{"info": {}}', "not a list of scenes"),
@@ -112,10 +112,10 @@ def test_clevr_distance_at_the_edges(nearest: float, label: int):
         ('{"scenes": []}', "lists no images"),
     ],
 )
-def test_clevr_damaged_scenes(tmp_path: Path, text: str, why: str):
+def test_clevr_damaged_scenes(tmp_path: Path, text: str, reason: str):
     home = make_clevr(tmp_path, train=[[8.0] * 3], val=[[8.0] * 3])
     (home / "scenes" / "CLEVR_val_scenes.json").write_text(text)
-    with pytest.raises(UpdateFileError, match=rf"CLEVR_val_scenes\.json is damaged: .*{why}"):
+    with pytest.raises(UpdateFileError, match=rf"CLEVR_val_scenes\.json is damaged: .*{reason}"):
         ENTRIES["clevr_count"].read(tmp_path)
 
 
@@ -169,20 +169,20 @@ def test_dsprites_bins_and_pixels(tmp_path: Path):
 def test_dsprites_damaged_files(tmp_path: Path):
     make_dsprites(tmp_path)
     file = tmp_path / dsprites.NAME
-    whole = file.read_bytes()
-    file.write_bytes(whole[: len(whole) // 2])
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
     with pytest.raises(UpdateFileError, match=r"64x64\.npz is damaged"):
         ENTRIES["dsprites_location"].read(tmp_path)
-    with zipfile.ZipFile(io.BytesIO(whole)) as packed:
-        place = packed.getinfo("imgs.npy").header_offset + 100_000
-    file.write_bytes(whole[:place] + bytes(64) + whole[place + 64 :])
+    with zipfile.ZipFile(io.BytesIO(content)) as packed:
+        offset = packed.getinfo("imgs.npy").header_offset + 100_000
+    file.write_bytes(content[:offset] + bytes(64) + content[offset + 64 :])
     raw = ENTRIES["dsprites_location"].read(tmp_path)  # the images are not looked at yet
     with pytest.raises(UpdateFileError, match=r"64x64\.npz is damaged"):
         raw.train.sources[0]
 
 
 @pytest.mark.parametrize(
-    ("arrays", "why"),
+    ("arrays", "reason"),
     [
         ({"imgs": np.zeros((4, 64, 64), np.uint8)}, "latents_classes"),
         ({"latents_classes": np.zeros((4, 6), np.int64)}, r"imgs\.npy"),
@@ -194,9 +194,9 @@ def test_dsprites_damaged_files(tmp_path: Path):
         ({"imgs": np.zeros((1, 64, 64), np.uint8), "latents_classes": np.full((1, 6), 40)}, "a label is"),
     ],
 )
-def test_dsprites_other_arrays(tmp_path: Path, arrays: dict[str, np.ndarray], why: str):
+def test_dsprites_other_arrays(tmp_path: Path, arrays: dict[str, np.ndarray], reason: str):
     np.savez_compressed(tmp_path / dsprites.NAME, **arrays)  # type: ignore[arg-type]
-    with pytest.raises(UpdateFileError, match=f"is damaged: .*{why}"):
+    with pytest.raises(UpdateFileError, match=f"is damaged: .*{reason}"):
         ENTRIES["dsprites_location"].read(tmp_path)
 
 
@@ -239,7 +239,7 @@ def make_norb(root: Path, packed: bool = False) -> np.ndarray:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_smallnorb_sides_and_heights(tmp_path: Path, packed: bool):
+def test_smallnorb_azimuth_and_elevation(tmp_path: Path, packed: bool):
     pairs = make_norb(tmp_path, packed)
     azimuth, elevation = (ENTRIES[f"smallnorb_{what}"].read(tmp_path) for what in ("azimuth", "elevation"))
     assert azimuth.train.labels.tolist() == azimuth.test.labels.tolist() == [0, 17, 1, 8, 9]
@@ -259,26 +259,26 @@ def test_smallnorb_headers(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "reason"),
     [
-        (lambda whole: whole[:-1], "size does not fit"),
-        (lambda whole: whole + b"\x00", "size does not fit"),
-        (lambda whole: b"\x00" + whole[1:], "does not begin like a NORB matrix"),
-        (lambda whole: whole[:6], "does not begin like a NORB matrix"),
-        (lambda whole: whole[:10], "size does not fit"),
-        (lambda whole: whole[:4] + struct.pack("<i", 99) + whole[8:], "does not begin like"),
-        (lambda whole: norb_matrix(np.zeros((5, 1, 96, 96), np.uint8)), "not that of pairs"),
+        (lambda content: content[:-1], "size does not fit"),
+        (lambda content: content + b"\x00", "size does not fit"),
+        (lambda content: b"\x00" + content[1:], "does not begin as a NORB matrix"),
+        (lambda content: content[:6], "does not begin as a NORB matrix"),
+        (lambda content: content[:10], "size does not fit"),
+        (lambda content: content[:4] + struct.pack("<i", 99) + content[8:], "does not begin as"),
+        (lambda content: norb_matrix(np.zeros((5, 1, 96, 96), np.uint8)), "not that of image pairs"),
     ],
 )
-def test_smallnorb_damaged_images(tmp_path: Path, change, why: str):
+def test_smallnorb_damaged_images(tmp_path: Path, change, reason: str):
     make_norb(tmp_path)
     file = tmp_path / f"{smallnorb.TESTING}-dat.mat"
     file.write_bytes(change(file.read_bytes()))
-    with pytest.raises(UpdateFileError, match=f"testing-dat.mat is damaged: .*{why}"):
+    with pytest.raises(UpdateFileError, match=f"testing-dat.mat is damaged: .*{reason}"):
         ENTRIES["smallnorb_azimuth"].read(tmp_path)
 
 
-def test_smallnorb_labels_that_do_not_fit(tmp_path: Path):
+def test_smallnorb_inconsistent_labels(tmp_path: Path):
     make_norb(tmp_path)
     file = tmp_path / f"{smallnorb.TRAINING}-info.mat"
     file.write_bytes(norb_matrix(np.zeros((4, 4), np.int32)))
@@ -289,7 +289,7 @@ def test_smallnorb_labels_that_do_not_fit(tmp_path: Path):
         ENTRIES["smallnorb_azimuth"].read(tmp_path)
 
 
-def test_smallnorb_a_packed_file_that_is_cut_off(tmp_path: Path):
+def test_smallnorb_a_truncated_archive(tmp_path: Path):
     make_norb(tmp_path, packed=True)
     file = tmp_path / f"{smallnorb.TRAINING}-dat.mat.gz"
     file.write_bytes(file.read_bytes()[:-20])
@@ -345,21 +345,21 @@ def test_dmlab_damage_is_found_when_an_image_is_used(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("content", "reason"),
     [
         (record(example(image=b"x", filename=b"y")), "a record has no label"),
         (record(example(image=b"x", label=1)), "a record has no filename"),
         (record(example(image=b"x", filename=b"y", label=[1, 2])), "a record has no label"),
         (record(example(image=b"x", filename=b"y", label=6)), "a label is 6"),
         (record(b"\x0a\x7f"), r"not a tf\.train\.Example"),
-        (record(b"")[:-1], "cut off"),
+        (record(b"")[:-1], "truncated"),
         (b"", "lists no images"),
     ],
 )
-def test_dmlab_damaged_records(tmp_path: Path, content: bytes, why: str):
+def test_dmlab_damaged_records(tmp_path: Path, content: bytes, reason: str):
     make_dmlab(tmp_path)
     (tmp_path / "dmlab-test.tfrecord").write_bytes(content)
-    with pytest.raises(UpdateFileError, match=rf"dmlab-test\.tfrecord is damaged: .*{why}"):
+    with pytest.raises(UpdateFileError, match=rf"dmlab-test\.tfrecord is damaged: .*{reason}"):
         ENTRIES["dmlab"].read(tmp_path)
 
 
@@ -371,7 +371,7 @@ def test_dmlab_a_record_without_an_image(tmp_path: Path):
         raw.test.sources[0]
 
 
-def test_dmlab_a_missing_piece(tmp_path: Path):
+def test_dmlab_a_missing_part(tmp_path: Path):
     make_dmlab(tmp_path)
     (tmp_path / "dmlab-train.tfrecord-00001-of-00002").unlink()
     with pytest.raises(InputError, match=r"1 of the 2 files of dmlab-train\.tfrecord"):
@@ -389,8 +389,8 @@ def thing(kind: str, z: float) -> str:
 def make_kitti(
     root: Path, frames: list[list[str]], videos: list[int], order: list[int] | None = None
 ) -> None:
-    for place in ("training/image_2", "training/label_2", "devkit_object/mapping"):
-        (root / place).mkdir(parents=True)
+    for folder in ("training/image_2", "training/label_2", "devkit_object/mapping"):
+        (root / folder).mkdir(parents=True)
     for number, lines in enumerate(frames):
         Image.new("RGB", (62, 19)).save(root / f"training/image_2/{number:06}.png")
         (root / f"training/label_2/{number:06}.txt").write_text("".join(f"{line}\n" for line in lines))
@@ -409,8 +409,8 @@ def test_kitti_distance_at_the_edges(z: float, label: int):
     assert kitti.distance_label([50.0, z, 95.0]) == label
 
 
-def test_kitti_which_objects_count(tmp_path: Path):
-    """Cars, vans and trucks; whoever walks or rides, trams and regions without labels do not."""
+def test_kitti_counts_only_vehicles(tmp_path: Path):
+    """Cars, vans and trucks; people, trams and regions without labels do not."""
     near = 3.0
     frames = [
         [thing("Car", 30.0), thing("Truck", 15.0), thing("Pedestrian", near)],
@@ -447,54 +447,54 @@ def test_kitti_is_split_by_video(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "why"),
+    ("file", "text", "reason"),
     [
-        ("training/label_2/000001.txt", "Car 0.00 0\n", "has not 15 columns"),
+        ("training/label_2/000001.txt", "Car 0.00 0\n", "does not have 15 columns"),
         ("training/label_2/000001.txt", thing("Car", 1).replace("1.00", "near"), "not a number"),
-        ("devkit_object/mapping/train_rand.txt", "1,2,x,4\n", "does not number lines"),
-        ("devkit_object/mapping/train_rand.txt", "1,2,3,9\n", "does not number lines"),
-        ("devkit_object/mapping/train_rand.txt", "0,1,2,3\n", "does not number lines"),
-        ("devkit_object/mapping/train_rand.txt", "", "does not number lines"),
+        ("devkit_object/mapping/train_rand.txt", "1,2,x,4\n", "numbers are not lines"),
+        ("devkit_object/mapping/train_rand.txt", "1,2,3,9\n", "numbers are not lines"),
+        ("devkit_object/mapping/train_rand.txt", "0,1,2,3\n", "numbers are not lines"),
+        ("devkit_object/mapping/train_rand.txt", "", "numbers are not lines"),
         ("devkit_object/mapping/train_mapping.txt", "a b c\n" * 4, "too few videos"),
     ],
 )
-def test_kitti_damaged_files(tmp_path: Path, file: str, text: str, why: str):
+def test_kitti_damaged_files(tmp_path: Path, file: str, text: str, reason: str):
     make_kitti(tmp_path, [[thing("Car", 5.0)]] * 4, [0, 1, 2, 3])
     (tmp_path / file).write_text(text)
-    with pytest.raises(UpdateFileError, match=f"{Path(file).name} is damaged: .*{why}"):
+    with pytest.raises(UpdateFileError, match=f"{Path(file).name} is damaged: .*{reason}"):
         ENTRIES["kitti_distance"].read(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("file", "why"),
+    ("file", "reason"),
     [
         ("training/image_2/000002.png", r"1 of the . images .*000002\.png"),
         ("training/label_2/000002.txt", r"000002\.txt cannot be read"),
         ("devkit_object/mapping/train_rand.txt", r"no mapping/train_rand\.txt .*devkit_object\.zip"),
     ],
 )
-def test_kitti_missing_files(tmp_path: Path, file: str, why: str):
+def test_kitti_missing_files(tmp_path: Path, file: str, reason: str):
     make_kitti(tmp_path, [[thing("Car", 5.0)]] * 4, [0, 1, 2, 3])
     (tmp_path / file).unlink()
-    with pytest.raises(InputError, match=why):
+    with pytest.raises(InputError, match=reason):
         ENTRIES["kitti_distance"].read(tmp_path)
 
 
 # All
 
 
-def test_signs_are_in_every_unpacked_folder(tmp_path: Path):
-    """The patterns by which a set is recognised match what its reader reads, also one folder down."""
+def test_markers_match_every_unpacked_folder(tmp_path: Path):
+    """The patterns by which a dataset is recognised match what its reader reads, also one folder down."""
     makers = {
-        "clevr_count": lambda place: make_clevr(place, train=[[8.0] * 3], val=[[8.0] * 3]),
+        "clevr_count": lambda folder: make_clevr(folder, train=[[8.0] * 3], val=[[8.0] * 3]),
         "dsprites_location": make_dsprites,
         "smallnorb_azimuth": make_norb,
         "dmlab": make_dmlab,
-        "kitti_distance": lambda place: make_kitti(place, [[thing("Car", 5.0)]] * 4, [0, 1, 2, 3]),
+        "kitti_distance": lambda folder: make_kitti(folder, [[thing("Car", 5.0)]] * 4, [0, 1, 2, 3]),
     }
     for name, make in makers.items():
-        place = tmp_path / name / "deeper"
-        place.mkdir(parents=True)
-        make(place)
+        folder = tmp_path / name / "deeper"
+        folder.mkdir(parents=True)
+        make(folder)
         assert any(list((tmp_path / name).glob(pattern)) for pattern in ENTRIES[name].markers)
         assert isinstance(ENTRIES[name].read(tmp_path / name), RawDataset)

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from filmtransfer.bench.datasets.tfrecord import crc32c, parse_example, read, spans
+from filmtransfer.bench.datasets.tfrecord import crc32c, parse_example, read_record, record_spans
 from filmtransfer.errors import InputError, UpdateFileError
 
 Feature = int | bytes | list[int] | list[float]
 
 
 def slow_crc32c(data: bytes) -> int:
-    """Bit by bit."""
+    """Compute the checksum bit by bit."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -71,7 +71,7 @@ def test_checksums_published_for_iscsi():
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 1023, 1024, 1025, 5000])
-def test_checksum_is_that_of_the_slow_way(rng: np.random.Generator, length: int):
+def test_checksum_equals_the_bitwise_one(rng: np.random.Generator, length: int):
     data = rng.integers(0, 256, length, dtype=np.uint8).tobytes()
     assert crc32c(data) == slow_crc32c(data)
 
@@ -80,46 +80,46 @@ def test_records_are_found_and_read(tmp_path: Path):
     contents = [b"one", b"", b"three" * 1000]
     file = tmp_path / "a.tfrecord"
     file.write_bytes(b"".join(map(record, contents)))
-    found = [(start, len(data)) for start, data in spans(file)]
-    assert [read(file, *place) for place in found] == contents
-    assert [bytes(data) for _, data in spans(file)] == contents
+    spans = [(start, len(data)) for start, data in record_spans(file)]
+    assert [read_record(file, *span) for span in spans] == contents
+    assert [bytes(data) for _, data in record_spans(file)] == contents
     (tmp_path / "empty.tfrecord").write_bytes(b"")
-    assert list(spans(tmp_path / "empty.tfrecord")) == []
+    assert list(record_spans(tmp_path / "empty.tfrecord")) == []
 
 
 @pytest.mark.parametrize("lost", [1, 4, 5, 9, 17])
-def test_a_file_that_is_cut_off(tmp_path: Path, lost: int):
+def test_a_truncated_file(tmp_path: Path, lost: int):
     file = tmp_path / "a.tfrecord"
     file.write_bytes((record(b"whole") + record(b"half"))[:-lost])
-    with pytest.raises(UpdateFileError, match=r"a\.tfrecord is damaged: it is cut off"):
-        list(spans(file))
+    with pytest.raises(UpdateFileError, match=r"a\.tfrecord is damaged: it is truncated"):
+        list(record_spans(file))
 
 
-def test_a_wrong_byte_is_noticed(tmp_path: Path):
+def test_a_wrong_byte_is_detected(tmp_path: Path):
     file = tmp_path / "a.tfrecord"
     whole = record(b"first") + record(b"second")
     second = len(record(b"first"))
     for place in (0, 8):  # a length, and its checksum
         file.write_bytes(_flipped(whole, second + place))
         with pytest.raises(UpdateFileError, match=f"record at byte {second} has a wrong checksum"):
-            list(spans(file))
+            list(record_spans(file))
     for place in (12, 12 + len(b"second")):  # the data, and their checksum
         file.write_bytes(_flipped(whole, second + place))
-        (start, data), (other, more) = spans(file)
-        assert read(file, start, len(data)) == b"first"
+        (start, data), (other, more) = record_spans(file)
+        assert read_record(file, start, len(data)) == b"first"
         with pytest.raises(UpdateFileError, match=f"record at byte {second} has a wrong checksum"):
-            read(file, other, len(more))
+            read_record(file, other, len(more))
 
 
-def test_a_file_that_vanished_or_shrank(tmp_path: Path):
+def test_a_file_that_was_deleted_or_truncated(tmp_path: Path):
     file = tmp_path / "a.tfrecord"
     with pytest.raises(InputError, match="cannot be read"):
-        list(spans(file))
+        list(record_spans(file))
     with pytest.raises(InputError, match="cannot be read"):
-        read(file, 12, 4)
+        read_record(file, 12, 4)
     file.write_bytes(record(b"data")[:-6])
-    with pytest.raises(UpdateFileError, match="cut off"):
-        read(file, 12, 4)
+    with pytest.raises(UpdateFileError, match="truncated"):
+        read_record(file, 12, 4)
 
 
 def test_an_example_of_all_kinds():
@@ -135,7 +135,7 @@ def test_an_example_of_all_kinds():
 
 
 def test_integers_one_by_one_and_unknown_fields():
-    """Protobuf lets a writer leave lists unpacked, and a reader skip what it does not know."""
+    """Protobuf allows unpacked lists, and readers skip unknown fields."""
     unpacked = varint(1 << 3) + varint(7) + varint(1 << 3) + varint(8)
     skipped = varint(9 << 3 | 5) + bytes(4) + varint(9 << 3 | 1) + bytes(8) + varint(9 << 3) + varint(3)
     entry = field(1, b"label") + field(2, field(3, unpacked))
@@ -154,7 +154,7 @@ def test_integers_one_by_one_and_unknown_fields():
         field(1, field(1, field(1, b"x") + field(2, field(4, b"")))),  # a fourth kind of list
     ],
 )
-def test_what_is_not_an_example(data: bytes):
+def test_invalid_examples(data: bytes):
     with pytest.raises(
         UpdateFileError, match=r"b\.tfrecord is damaged: a record is not a tf\.train\.Example"
     ):

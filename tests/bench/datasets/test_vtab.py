@@ -12,9 +12,9 @@ from filmtransfer.bench.datasets import DATASETS, VTAB, catalogue, load_dataset,
 from filmtransfer.bench.datasets.dataset import ImageSplit, RawDataset
 from filmtransfer.bench.datasets.lazy_sequence import LazySequence
 from filmtransfer.bench.datasets.tfds_order import tfds_order
-from filmtransfer.bench.datasets.vtab_splits import VTAB_SLICES, vtab_parts
+from filmtransfer.bench.datasets.vtab_splits import VTAB_SLICES, official_split
 from filmtransfer.errors import InputError, UsageError
-from tests.bench.datasets import making
+from tests.bench.datasets import archive_builders
 
 # The ids of the first 16 images of tfds.load("cifar10", split="train"), as tutorials print them (with the
 # first, label 7, in ray.data.from_tf's documentation).
@@ -56,7 +56,7 @@ def test_the_order_is_that_of_tensorflow_datasets():
 
 def test_slices_within_the_training_split():
     raw = RawDataset(list("abcdefg"), numbered(3680, "a"), numbered(10, "t"))
-    train, test = vtab_parts(raw, VTAB_SLICES["oxford_pets"])
+    train, test = official_split(raw, VTAB_SLICES["oxford_pets"])
     expected = slow_order(list(raw.train.keys), "train")
     assert list(train.sources) == expected[:800] + expected[2944:3144]
     assert list(train.keys) == list(train.sources)
@@ -66,38 +66,41 @@ def test_slices_within_the_training_split():
 
 def test_slices_of_a_validation_split():
     raw = RawDataset(list("abcdefg"), numbered(1880, "a"), numbered(10, "t"), numbered(1880, "v"))
-    train, _ = vtab_parts(raw, VTAB_SLICES["dtd"])
+    train, _ = official_split(raw, VTAB_SLICES["dtd"])
     first, second = slow_order(list(raw.train.keys), "train"), slow_order(list(raw.val.keys), "validation")
     assert list(train.keys) == first[:800] + second[:200]
 
 
 def test_slices_of_a_test_split_are_not_tested_on():
     raw = RawDataset(list("abcdefg"), numbered(24_300, "a"), numbered(24_300, "t"))
-    train, test = vtab_parts(raw, VTAB_SLICES["smallnorb_azimuth"])
+    train, test = official_split(raw, VTAB_SLICES["smallnorb_azimuth"])
     second = slow_order(list(raw.test.keys), "test")
     assert list(train.keys)[800:] == second[:200]
     assert list(test.keys) == second[12_150:]
 
 
-def test_a_set_in_one_piece_is_cut_in_three():
+def test_a_dataset_without_splits_is_divided_in_three():
     raw = RawDataset(list("abcdefg"), numbered(27_000, "a"), ImageSplit((), np.zeros(0, np.int64)))
-    train, test = vtab_parts(raw, VTAB_SLICES["eurosat"])
+    train, test = official_split(raw, VTAB_SLICES["eurosat"])
     order = slow_order(list(raw.train.keys), "train")
     assert list(train.keys) == order[:800] + order[16_200:16_400]
     assert list(test.keys) == order[21_600:]
 
 
-def test_an_incomplete_set_or_one_without_keys_is_not_called_official():
+def test_an_incomplete_dataset_or_one_without_keys_is_not_official():
     whole = RawDataset(list("abcdefg"), numbered(3680, "a"), numbered(10, "t"))
-    assert vtab_parts(replace(whole, train=numbered(3679, "a")), VTAB_SLICES["oxford_pets"]) is None
-    assert vtab_parts(replace(whole, train=replace(whole.train, keys=())), VTAB_SLICES["oxford_pets"]) is None
+    assert official_split(replace(whole, train=numbered(3679, "a")), VTAB_SLICES["oxford_pets"]) is None
+    assert (
+        official_split(replace(whole, train=replace(whole.train, keys=())), VTAB_SLICES["oxford_pets"])
+        is None
+    )
     textures = RawDataset(list("abcdefg"), numbered(1880, "a"), whole.test, numbered(1880, "v"))
-    assert vtab_parts(textures, VTAB_SLICES["dtd"]) is not None
-    assert vtab_parts(replace(textures, val=None), VTAB_SLICES["dtd"]) is None
-    assert vtab_parts(replace(textures, val=numbered(1879, "v")), VTAB_SLICES["dtd"]) is None
+    assert official_split(textures, VTAB_SLICES["dtd"]) is not None
+    assert official_split(replace(textures, val=None), VTAB_SLICES["dtd"]) is None
+    assert official_split(replace(textures, val=numbered(1879, "v")), VTAB_SLICES["dtd"]) is None
 
 
-def test_every_set_has_a_cut_but_caltech():
+def test_every_dataset_but_caltech_has_slices():
     assert set(VTAB_SLICES) == set(VTAB) - {"caltech101"}
     for name, rule in VTAB_SLICES.items():
         assert rule.images >= 800, name
@@ -152,22 +155,22 @@ def test_official_random_and_released(published):
         load_vtab("oxford_pets", published, split="best")  # type: ignore[arg-type]
 
 
-def test_without_the_official_members_the_note_says_so(tmp_path):
-    making.pets(tmp_path)
+def test_without_the_official_images_there_is_a_note(tmp_path):
+    archive_builders.pets(tmp_path)
     got = load_vtab("oxford_pets", tmp_path)
     assert len(got.train) == 74
     assert "All 74 training images" in got.notes[-2]
-    assert "cannot be known" in got.notes[-1]
+    assert "cannot be determined" in got.notes[-1]
     images, labels = np.zeros((1200, 4, 4), np.uint8), np.arange(1200) % 3
     np.savez(tmp_path / "mine.npz", train_x=images, train_y=labels, test_x=images[:5], test_y=labels[:5])
     drawn = load_vtab("mine", tmp_path)
     assert (len(drawn.train), len(drawn.test)) == (1000, 5)
     assert "drawn with seed 0" in drawn.notes[-2]
-    assert "cannot be known" in drawn.notes[-1]
+    assert "cannot be determined" in drawn.notes[-1]
     assert load_vtab("mine", tmp_path, split="released").train.labels.tolist() == labels[:1000].tolist()
 
 
-def test_a_set_in_one_piece_still_has_test_images(tmp_path, monkeypatch):
+def test_a_dataset_without_splits_still_has_test_images(tmp_path, monkeypatch):
     def serve(count: int) -> None:
         raw = RawDataset(list("abcdefg"), numbered(count, "a"), ImageSplit((), np.zeros(0, np.int64)))
         file = replace(DATASETS["eurosat"].files[0], name="sat.bin", bytes=0)

@@ -1,4 +1,4 @@
-"""Named image sets for the benchmarks, read without TensorFlow."""
+"""Image datasets of the benchmarks by name, read without TensorFlow."""
 
 from .catalogue import DATASETS, VTAB
 from .dataset import Dataset, DatasetEntry, ImageSplit

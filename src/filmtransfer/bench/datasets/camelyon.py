@@ -1,27 +1,29 @@
-"""Patch Camelyon: whether the middle of a patch of lymph node tissue has tumour in it.
+"""Patch Camelyon: does the centre of a patch of lymph node tissue contain tumour?
 
-Published as HDF5 files, three splits, used as they are. Images are read one by one from their place.
+Published as HDF5 files with three splits, which are used unchanged. Images are read one by one.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...errors import MissingExtraError
 from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
 from .lazy_sequence import LazySequence
-from .plain_formats import one_line
-from .unpacked import check_labels, damaged_file, find_unzipped, search_patterns
+from .unpacked import check_labels, damaged_file, find_unzipped, one_line, search_patterns
+
+if TYPE_CHECKING:
+    import h5py
 
 STEM = "camelyonpatch_level_2_split"
 CLASSES = ["normal", "tumour"]
 
 
 def read(root: Path) -> RawDataset:
-    """From the .h5 files, which are unpacked from .h5.gz if need be."""
+    """Read the .h5 files; .h5.gz files are unpacked first."""
     train, val, test = (_read_split(root, split) for split in ("train", "valid", "test"))
     return RawDataset(list(CLASSES), train, test, val)
 
@@ -29,12 +31,12 @@ def read(root: Path) -> RawDataset:
 def _read_split(root: Path, split: str) -> ImageSplit:
     images_file = find_unzipped(root, f"{STEM}_{split}_x.h5")
     labels_file = find_unzipped(root, f"{STEM}_{split}_y.h5")
-    images, marks = _open(images_file, "x"), _open(labels_file, "y")
+    images, targets = _open(images_file, "x"), _open(labels_file, "y")
     if len(images.shape) != 4 or images.shape[3] != 3 or images.dtype != np.uint8:
         raise damaged_file(images_file, f"x is {images.dtype} of shape {images.shape}")
     count = len(images)
-    if marks.shape != (count, 1, 1, 1):
-        raise damaged_file(labels_file, f"y has shape {marks.shape} for {count} images")
+    if targets.shape != (count, 1, 1, 1):
+        raise damaged_file(labels_file, f"y has shape {targets.shape} for {count} images")
 
     def image(index: int) -> np.ndarray:
         try:
@@ -43,15 +45,15 @@ def _read_split(root: Path, split: str) -> ImageSplit:
             raise damaged_file(images_file, one_line(error)) from None
 
     try:
-        labels = check_labels(np.asarray(marks[:, 0, 0, 0]), len(CLASSES), labels_file)
+        labels = check_labels(np.asarray(targets[:, 0, 0, 0]), len(CLASSES), labels_file)
     except (OSError, RuntimeError) as error:
         raise damaged_file(labels_file, one_line(error)) from None
-    # The keys of tensorflow/datasets, tensorflow_datasets/image_classification/patch_camelyon.py.
+    # Keys as in tensorflow/datasets, tensorflow_datasets/image_classification/patch_camelyon.py.
     return ImageSplit(LazySequence(count, image), labels, LazySequence(count, lambda i: f"{split}_{i}"))
 
 
-def _open(file: Path, name: str) -> Any:
-    """An array of an HDF5 file, left on disk."""
+def _open(file: Path, name: str) -> h5py.Dataset:
+    """Return an array of an HDF5 file, which stays on disk."""
     try:
         import h5py
     except ImportError:
@@ -66,7 +68,7 @@ def _open(file: Path, name: str) -> Any:
 
 
 # The checksums are those of tensorflow/datasets, tensorflow_datasets/url_checksums/patch_camelyon.txt. The
-# publisher's README and torchvision disagree about whose md5 is whose of valid and test, so none is given.
+# publisher's README and torchvision disagree about the md5 of valid and test, so none is given.
 PATCH_CAMELYON = DatasetEntry(
     name="patch_camelyon",
     title="Camelyon",
@@ -75,12 +77,12 @@ PATCH_CAMELYON = DatasetEntry(
     licence="CC0 1.0",
     files=tuple(
         PublishedFile(
-            f"{STEM}_{piece}.h5.gz",
-            f"https://zenodo.org/record/2546921/files/{STEM}_{piece}.h5.gz",
+            f"{STEM}_{part}.h5.gz",
+            f"https://zenodo.org/record/2546921/files/{STEM}_{part}.h5.gz",
             sha256=digest,
             bytes=size,
         )
-        for piece, digest, size in (
+        for part, digest, size in (
             ("train_x", "d619e741468a7ab35c7e4a75e6821b7e7e6c9411705d45708f2a0efc8960656c", 6421353462),
             ("train_y", "b74126d2c01b20d3661f9b46765d29cf4e4fba6faba29c8e0d09d406331ab75a", 21378),
             ("valid_x", "f82ee1670d027b4ec388048d9eabc2186b77c009655dae76d624c0ecb053ccb2", 805965320),

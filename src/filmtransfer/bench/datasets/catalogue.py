@@ -1,4 +1,4 @@
-"""The image sets by name: VTAB's 19 in the paper's order, and CIFAR-10."""
+"""The catalogue of datasets: the 19 of VTAB in the paper's order, and CIFAR-10."""
 
 from __future__ import annotations
 

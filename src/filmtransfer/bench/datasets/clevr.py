@@ -1,7 +1,7 @@
-"""CLEVR as two tasks: how many objects there are, and how far the nearest one is from the camera.
+"""CLEVR as two tasks: the number of objects, and the distance of the nearest one from the camera.
 
-The images of the test split are published without scenes, so VTAB tests on the validation split and cuts its
-own validation images, the last 10%, from the training ones.
+The images of the test split are published without scenes, so VTAB tests on the validation split and takes its
+validation images, the last 10%, from the training split.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
-from .plain_formats import one_line, require_files
-from .unpacked import check_labels, damaged_file, find_path, search_patterns
+from .unpacked import check_labels, damaged_file, find_path, one_line, require_files, search_patterns
 
-# google-research/task_adaptation, task_adaptation/data/clevr.py: the label of a distance is the number of
+# google-research/task_adaptation, task_adaptation/data/clevr.py: the label of a distance is the index of
 # the last threshold below it, compared in float32; scenes have 3 to 10 objects.
 FEWEST, MOST = 3, 10
 THRESHOLDS = np.array([0.0, 8.0, 8.5, 9.0, 9.5, 10.0], dtype=np.float32)
@@ -27,18 +26,18 @@ Scene = tuple[str, list[float]]  # the image's file name; each object's distance
 
 
 def count_label(distances: Sequence[float]) -> int:
-    """The number of objects, less the fewest there can be."""
+    """Return the number of objects minus the smallest possible number."""
     return len(distances) - FEWEST
 
 
 def distance_label(distances: Sequence[float]) -> int:
-    """The bin of the nearest object."""
+    """Return the bin of the nearest object."""
     nearest = np.float32(min(distances, default=-1.0))
     return int(np.searchsorted(THRESHOLDS, nearest, side="left")) - 1
 
 
 def read(root: Path, label: Callable[[Sequence[float]], int], classes: list[str]) -> RawDataset:
-    """From the unpacked CLEVR_v1.0.zip."""
+    """Read the unpacked CLEVR_v1.0.zip."""
     return RawDataset(
         list(classes), _read_split(root, "train", label, classes), _read_split(root, "val", label, classes)
     )
@@ -52,12 +51,12 @@ def _read_split(
     paths = [file.parent.parent / "images" / split / name for name, _ in scenes]
     require_files(paths, file)
     labels = check_labels((label(distances) for _, distances in scenes), len(classes), file)
-    return ImageSplit(paths, labels, [name for name, _ in scenes])  # TFDS keys them by name too
+    return ImageSplit(paths, labels, [name for name, _ in scenes])  # the keys of TFDS
 
 
 def _read_scenes(file: Path) -> list[Scene]:
     try:
-        scenes = json.loads(file.read_bytes(), object_hook=_shrink)
+        scenes = json.loads(file.read_bytes(), object_hook=_reduce_scene)
     except (OSError, ValueError, TypeError, IndexError, RecursionError) as error:
         raise damaged_file(file, one_line(error)) from None
     if not isinstance(scenes, list) or not all(isinstance(scene, tuple) for scene in scenes):
@@ -65,8 +64,8 @@ def _read_scenes(file: Path) -> list[Scene]:
     return scenes
 
 
-def _shrink(content: dict[str, Any]) -> Any:
-    """Keep of each scene what the tasks need while it is parsed: all of them as dicts fill gigabytes."""
+def _reduce_scene(content: dict[str, Any]) -> object:
+    """Keep only what the tasks need while a scene is parsed: all scenes as dicts take gigabytes."""
     if "pixel_coords" in content:
         return float(content["pixel_coords"][2])
     if "image_filename" in content:

@@ -1,32 +1,32 @@
-"""The words the data sets are described in: a part, a set as published, a file, an entry of the catalogue."""
+"""The records of a dataset: a split of images, a published file, a catalogue entry, the dataset itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from .lazy_sequence import LazySequence
 
+# Paths, a uint8 array (N, H, W[, 3]), or any sequence of what data.pixels.decode accepts.
+ImageSources = Sequence[object] | np.ndarray
+
 
 @dataclass(frozen=True)
 class ImageSplit:
-    """Images of one split: sources with labels 0 … C−1. Nothing is decoded before a source is asked for."""
+    """The images of one split with labels 0 … C−1; an image is decoded only when it is accessed."""
 
-    sources: (
-        Sequence[Any] | np.ndarray
-    )  # paths, or a uint8 array (N, H, W[, 3]), or anything with [i] and len()
+    sources: ImageSources
     labels: np.ndarray  # int64 (N,)
-    keys: Sequence[str] = ()  # a name for each image inside its set, where published split lists need one
+    keys: Sequence[str] = ()  # the name of each image in its dataset, where published split lists need one
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def select(self, indices: Sequence[int] | np.ndarray) -> ImageSplit:
-        """The images at ``indices``, in that order; still nothing is decoded."""
+        """Return the images at ``indices`` in that order, without decoding them."""
         chosen = np.asarray(indices, dtype=np.int64)
         keys = [self.keys[i] for i in chosen] if len(self.keys) else ()
         if isinstance(self.sources, np.ndarray):
@@ -36,21 +36,20 @@ class ImageSplit:
         )
 
     def join(self, other: ImageSplit) -> ImageSplit:
-        """These images and then the other ones."""
+        """Return these images followed by the other ones."""
         first, count = self.sources, len(self)
         keys = [*self.keys, *other.keys] if len(self.keys) and len(other.keys) else ()
 
-        def one(index: int) -> Any:
+        def source(index: int) -> object:
             return first[index] if index < count else other.sources[index - count]
 
-        return ImageSplit(
-            LazySequence(count + len(other), one), np.concatenate([self.labels, other.labels]), keys
-        )
+        labels = np.concatenate([self.labels, other.labels])
+        return ImageSplit(LazySequence(count + len(other), source), labels, keys)
 
 
 @dataclass(frozen=True)
 class RawDataset:
-    """A set as its publisher gives it."""
+    """A dataset with the splits of its publisher."""
 
     classes: list[str]
     train: ImageSplit
@@ -60,7 +59,7 @@ class RawDataset:
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A published file: where it is, and how to know that it is whole. An empty checksum is not known."""
+    """A published file, where to download it, and its checksums; an empty checksum is unknown."""
 
     name: str
     url: str = ""
@@ -71,26 +70,26 @@ class PublishedFile:
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """A set of the catalogue."""
+    """A dataset of the catalogue."""
 
     name: str  # "clevr_count"
-    title: str  # the paper's name for it, "Clevr-count"
+    title: str  # its name in the paper, "Clevr-count"
     classes: int
-    home: str  # the web page where it is published
+    home: str  # the web page of the publisher
     licence: str
     files: tuple[PublishedFile, ...]  # the published archives
-    read: Callable[[Path], RawDataset]  # from the folder in which those archives are unpacked (or lie)
-    group: str = ""  # "natural", "specialized", "structured" for VTAB, else ""
+    read: Callable[[Path], RawDataset]  # from the folder that holds the unpacked archives or plain files
+    group: str = ""  # "natural", "specialized" or "structured" for VTAB, else ""
     free: bool = False  # licence and publisher allow a plain download
-    aliases: tuple[str, ...] = ()  # other names of it: a vtab-1k folder, a Hugging Face set
+    aliases: tuple[str, ...] = ()  # other names: of a vtab-1k folder, of a Hugging Face dataset
     note: str = ""
-    instead: tuple[PublishedFile, ...] = ()  # a second form in which the whole set is published
-    markers: tuple[str, ...] = ()  # patterns of which a folder unpacked by hand has at least one
+    instead: tuple[PublishedFile, ...] = ()  # a second form in which the complete dataset is published
+    markers: tuple[str, ...] = ()  # glob patterns, at least one of which matches in an unpacked folder
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A set ready for a benchmark: what to learn from, what to be tried on, and where both came from."""
+    """A dataset prepared for a benchmark: training images, test images, and their origin."""
 
     name: str
     title: str

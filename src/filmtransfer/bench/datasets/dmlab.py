@@ -1,7 +1,7 @@
-"""DMLab: frames of a game, labelled by how far away an object is and whether it is a good one.
+"""DMLab: frames of a game, labelled by the distance of an object and whether it gives a positive reward.
 
-Published as TFRecord files, three splits. The label is in the record; which of the six numbers means which of
-{close, far, very far} × {positive, negative} the publisher does not say.
+Published as TFRecord files with three splits. The record contains the label; the publisher does not document which of
+the six numbers means which of {close, far, very far} × {positive, negative}.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from ...data.pixels import decode
 from ...errors import InputError
 from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
 from .lazy_sequence import LazySequence
-from .tfrecord import Values, parse_example, read, spans
+from .tfrecord import Values, parse_example, read_record, record_spans
 from .unpacked import check_labels, damaged_file, search_patterns
 
 CLASSES = [str(c) for c in range(6)]
-Place = tuple[Path, int, int]  # a file, where a record's data begin in it, and how long they are
+RecordSpan = tuple[Path, int, int]  # a file, the offset of a record's data, and their length
 
 
 def read_dmlab(root: Path) -> RawDataset:
-    """From the unpacked dmlab.tar.gz."""
+    """Read the unpacked dmlab.tar.gz."""
     train, val, test = (_read_split(root, split) for split in ("train", "validation", "test"))
     return RawDataset(list(CLASSES), train, test, val)
 
 
 def _read_split(root: Path, split: str) -> ImageSplit:
-    places: list[Place] = []
+    records: list[RecordSpan] = []
     labels: list[int] = []
     keys: list[str] = []
     files = _files(root, split)
     for file in files:
-        for start, data in spans(file):
+        for start, data in record_spans(file):
             example = parse_example(data, file)
-            places.append((file, start, len(data)))
+            records.append((file, start, len(data)))
             labels.append(_label(example, file))
             keys.append(_content(example, "filename", file).decode(errors="replace"))
-    images = LazySequence(len(places), lambda i: _image(places[i]))
+    images = LazySequence(len(records), lambda i: _image(records[i]))
     return ImageSplit(images, check_labels(labels, len(CLASSES), files[0]), keys)
 
 
 def _files(root: Path, split: str) -> list[Path]:
-    """dmlab-train.tfrecord, or its pieces dmlab-train.tfrecord-00000-of-00010 and so on, of which none lacks."""
+    """Return dmlab-train.tfrecord, or all its parts dmlab-train.tfrecord-00000-of-00010 and so on."""
     for pattern in search_patterns(f"dmlab-{split}.tfrecord*"):
         if files := sorted(root.glob(pattern)):
             _, _, total = files[0].name.partition("-of-")
@@ -58,10 +58,10 @@ def _files(root: Path, split: str) -> list[Path]:
     raise InputError(f"There is no dmlab-{split}.tfrecord in {root}.", "Unpack dmlab.tar.gz there.")
 
 
-def _image(place: Place) -> np.ndarray:
-    """The image of a record, whose checksum is compared here, when it is used."""
-    file, start, length = place
-    example = parse_example(read(file, start, length), file)
+def _image(record: RecordSpan) -> np.ndarray:
+    """Return the image of a record, after comparing the checksum of the record."""
+    file, start, length = record
+    example = parse_example(read_record(file, start, length), file)
     try:
         frame = Image.open(io.BytesIO(_content(example, "image", file)))
     except UnidentifiedImageError:
@@ -83,7 +83,7 @@ def _content(example: dict[str, Values], name: str, file: Path) -> bytes:
     raise damaged_file(file, f"a record has no {name}")
 
 
-# google-research/task_adaptation, task_adaptation/data/dmlab.py: the three splits as they are. Checksum and
+# google-research/task_adaptation, task_adaptation/data/dmlab.py: the three splits unchanged. Checksum and
 # names: tensorflow/datasets, tensorflow_datasets/url_checksums/dmlab.txt, image_classification/dmlab.py.
 DMLAB = DatasetEntry(
     name="dmlab",

@@ -1,7 +1,7 @@
-"""dSprites as two tasks: where the sprite is from left to right, and how it is turned.
+"""dSprites as two tasks: the horizontal position of the sprite, and its orientation.
 
-Everything is in one file of 737280 images of 64×64, 3 GB when unpacked and 26 MB packed. The pixels are 0 or
-1, so the images are kept in memory as bits, packed again in small blocks that can be opened one by one.
+One file holds 737280 images of 64×64 pixels, 3 GB uncompressed and 26 MB compressed. The pixels are 0 or 1, so the
+images are kept in memory as bits, compressed in small blocks that can be decompressed one by one.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ import numpy as np
 
 from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
 from .lazy_sequence import LazySequence
-from .plain_formats import one_line
-from .unpacked import check_labels, damaged_file, find_path, search_patterns
+from .unpacked import check_labels, damaged_file, find_path, one_line, search_patterns
 
 NAME = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
-BLOCK = 256  # images packed together
+BLOCK = 256  # images compressed together
 UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
 # google-research/task_adaptation, task_adaptation/data/dsprites.py and scripts/run_all_tasks.sh: the column
@@ -32,7 +31,7 @@ ORIENTATION, X_POSITION = (3, 40), (4, 32)  # column, number of values
 
 
 def read(root: Path, column: int, values: int) -> RawDataset:
-    """All images are training images, in the published order; VTAB tests on the last 10% as TFDS stores them."""
+    """Read all images as training images in the published order; VTAB tests on the last 10% in the order of TFDS."""
     file = find_path(root, NAME)
     images = BinaryImages(file)
     try:
@@ -44,17 +43,17 @@ def read(root: Path, column: int, values: int) -> RawDataset:
         raise damaged_file(file, f"latents_classes has shape {latents.shape} for {images.count} images")
     classes = [str(b) for b in range(BINS)]
     labels = check_labels(latents[:, column].astype(np.int64) * BINS // values, BINS, file)
-    everything = ImageSplit(LazySequence(images.count, images.image), labels, LazySequence(images.count, str))
-    return RawDataset(classes, everything, ImageSplit((), np.zeros(0, np.int64)))
+    train = ImageSplit(LazySequence(images.count, images.image), labels, LazySequence(images.count, str))
+    return RawDataset(classes, train, ImageSplit((), np.zeros(0, np.int64)))
 
 
 class BinaryImages:
-    """The array ``imgs`` of an .npz, held as packed bits. The file is gone through when first needed."""
+    """The array ``imgs`` of an .npz file as compressed bits; the file is read when the first image is accessed."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self.blocks: list[bytes] = []
-        self.lock = threading.Lock()  # images are decoded in several threads
+        self.lock = threading.Lock()  # several threads decode images
         try:
             with zipfile.ZipFile(file) as packed, packed.open("imgs.npy") as array:
                 shape, columns_first, dtype = _header(array)
@@ -65,13 +64,13 @@ class BinaryImages:
         self.count, self.height, self.width = shape
 
     def image(self, index: int) -> np.ndarray:
-        """One image with pixels 0 or 255."""
+        """Return one image with pixels 0 or 255."""
         with self.lock:
             if not self.blocks:
                 self.blocks = self._pack()
-        block, place = divmod(index, BLOCK)
+        block, offset = divmod(index, BLOCK)
         size = self.height * self.width // 8
-        bits = zlib.decompress(self.blocks[block])[place * size : (place + 1) * size]
+        bits = zlib.decompress(self.blocks[block])[offset * size : (offset + 1) * size]
         pixels = np.unpackbits(np.frombuffer(bits, np.uint8)).reshape(self.height, self.width)
         return pixels * np.uint8(255)
 
@@ -82,10 +81,10 @@ class BinaryImages:
             with zipfile.ZipFile(self.file) as packed, packed.open("imgs.npy") as array:
                 _header(array)
                 for start in range(0, self.count, BLOCK):
-                    wanted = min(BLOCK, self.count - start) * size
-                    pixels = np.frombuffer(array.read(wanted), np.uint8)
-                    if len(pixels) < wanted:
-                        raise EOFError("imgs is cut off")
+                    expected = min(BLOCK, self.count - start) * size
+                    pixels = np.frombuffer(array.read(expected), np.uint8)
+                    if len(pixels) < expected:
+                        raise EOFError("imgs is truncated")
                     if pixels.max() > 1:
                         raise ValueError("imgs has values other than 0 and 1")
                     blocks.append(zlib.compress(np.packbits(pixels).tobytes(), 1))
@@ -95,13 +94,13 @@ class BinaryImages:
 
 
 def _header(array: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, order and type at the beginning of an .npy; the stream is left where the pixels begin."""
+    """Read shape, order and type from the header of an .npy file; the file is left at the first pixel."""
     if np.lib.format.read_magic(array) == (1, 0):
         return np.lib.format.read_array_header_1_0(array)
     return np.lib.format.read_array_header_2_0(array)
 
 
-# The md5 is the one that pyro, disent and others compare with; DeepMind publishes none.
+# The md5 is the one that pyro, disent and others use; DeepMind publishes none.
 FILES = (
     PublishedFile(
         NAME,

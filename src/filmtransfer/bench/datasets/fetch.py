@@ -1,4 +1,4 @@
-"""Downloads of published archives: whole, checked, or not at all."""
+"""Download published archives: complete and verified, or not at all."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .location import dataset_folders, download_instructions, locate_file
 BLOCK = 1 << 20
 TIMEOUT = 30.0  # seconds without a byte
 
-Progress = Callable[[str, int, int], None]  # file, bytes so far, bytes in all (0 if not known)
+DownloadProgress = Callable[[str, int, int], None]  # file, bytes so far, total bytes (0 if unknown)
 
 
-def fetch(entry: DatasetEntry, root: str | Path, *, progress: Progress | None = None) -> list[Path]:
-    """The files of a set, those at hand checked and those that are missing downloaded to ``root/<name>``.
+def fetch(entry: DatasetEntry, root: str | Path, *, progress: DownloadProgress | None = None) -> list[Path]:
+    """Return the files of a dataset: verify those that exist, download the others to ``root/<name>``.
 
-    Only what its publisher offers to everyone and a published checksum can vouch for is downloaded;
-    for the rest the error says what to get where.
+    Only files that the publisher offers to everyone and that have a published checksum are downloaded;
+    for the others the error says where to get them.
     """
     base = Path(root)
     paths = []
@@ -39,27 +39,31 @@ def fetch(entry: DatasetEntry, root: str | Path, *, progress: Progress | None = 
 
 
 def verify(path: Path, file: PublishedFile) -> None:
-    """Whether a file is the published one, by all checksums that are known of it."""
-    for kind, wanted in (("sha256", file.sha256), ("md5", file.md5)):
-        if not wanted:
+    """Raise an error unless the file matches every known checksum of the published one."""
+    for algorithm, expected in (("sha256", file.sha256), ("md5", file.md5)):
+        if not expected:
             continue
         try:
-            with path.open("rb") as stream:
-                found = hashlib.file_digest(stream, kind).hexdigest()
+            with path.open("rb") as content:
+                digest = hashlib.file_digest(content, algorithm).hexdigest()
         except OSError as error:
-            raise InputError(f"{path} cannot be read ({error.strerror}).", "Get it again.") from None
-        if found != wanted:
+            raise InputError(f"{path} cannot be read ({error.strerror}).", "Download it again.") from None
+        if digest != expected:
             raise UpdateFileError(
-                f"{file.name} is not the published file: its {kind} is {found}, not {wanted}.",
-                "Get it again; if it stays so, its publisher has changed it.",
+                f"{file.name} is not the published file: its {algorithm} is {digest}, not {expected}.",
+                "Download it again; if the checksum stays different, the publisher has changed the file.",
             )
 
 
-def _download(file: PublishedFile, entry: DatasetEntry, root: Path, progress: Progress | None) -> Path:
-    by_hand = download_instructions(entry, root)
+def _download(
+    file: PublishedFile, entry: DatasetEntry, root: Path, progress: DownloadProgress | None
+) -> Path:
+    instructions = download_instructions(entry, root)
     if not entry.free or not file.url or not (file.sha256 or file.md5):
-        why = f"its licence: {entry.licence}" if not entry.free else "no checksum of it is known"
-        raise UnavailableError(f"{file.name} of {entry.title} is not downloaded here ({why}).", by_hand)
+        reason = f"its licence: {entry.licence}" if not entry.free else "its checksum is unknown"
+        raise UnavailableError(
+            f"{file.name} of {entry.title} cannot be downloaded automatically ({reason}).", instructions
+        )
     folder = dataset_folders(entry, root)[0]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -71,16 +75,16 @@ def _download(file: PublishedFile, entry: DatasetEntry, root: Path, progress: Pr
         handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=folder)
     except OSError as error:
         raise InputError(
-            f"{folder} cannot be written ({error.strerror}).", "Choose another data folder."
+            f"{folder} is not writable ({error.strerror}).", "Choose another data folder."
         ) from None
     part = Path(name)
     try:
         with os.fdopen(handle, "wb") as out:
-            _receive(file, out.write, by_hand, progress)
+            _receive(file, out.write, instructions, progress)
             out.flush()
             os.fsync(out.fileno())
         verify(part, file)
-        part.chmod(0o644)  # mkstemp's are for their owner only
+        part.chmod(0o644)  # mkstemp gives access to the owner only
         part.replace(folder / file.name)
     except OSError as error:
         raise InputError(
@@ -92,20 +96,20 @@ def _download(file: PublishedFile, entry: DatasetEntry, root: Path, progress: Pr
 
 
 def _receive(
-    file: PublishedFile, write: Callable[[bytes], int], by_hand: str, progress: Progress | None
+    file: PublishedFile, write: Callable[[bytes], int], instructions: str, progress: DownloadProgress | None
 ) -> None:
-    """Read from the network; what goes wrong there is told apart from a full disk."""
+    """Copy the content of the URL; network errors are distinguished from a full disk."""
     try:
-        answer = urllib.request.urlopen(file.url, timeout=TIMEOUT)
+        response = urllib.request.urlopen(file.url, timeout=TIMEOUT)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise _unreachable(file, error, by_hand) from None
-    with answer:
+        raise _unreachable(file, error, instructions) from None
+    with response:
         done = 0
         while True:
             try:
-                block = answer.read(BLOCK)
+                block = response.read(BLOCK)
             except (OSError, http.client.HTTPException) as error:
-                raise _unreachable(file, error, by_hand) from None
+                raise _unreachable(file, error, instructions) from None
             if not block:
                 return
             write(block)
@@ -114,6 +118,8 @@ def _receive(
                 progress(file.name, done, file.bytes)
 
 
-def _unreachable(file: PublishedFile, error: Exception, by_hand: str) -> UnavailableError:
-    why = getattr(error, "reason", None) or error
-    return UnavailableError(f"{file.url} cannot be downloaded ({' '.join(str(why).split())[:100]}).", by_hand)
+def _unreachable(file: PublishedFile, error: Exception, instructions: str) -> UnavailableError:
+    reason = getattr(error, "reason", None) or error
+    return UnavailableError(
+        f"{file.url} cannot be downloaded ({' '.join(str(reason).split())[:100]}).", instructions
+    )

@@ -1,4 +1,4 @@
-"""The names of the 102 flowers by class number, which the archives of Flowers102 lack.
+"""The names of the 102 flowers by class number, which the archives of Flowers102 do not contain.
 
 As listed on the publisher's page and in tensorflow_datasets/image_classification/oxford_flowers102.py.
 """

@@ -1,4 +1,4 @@
-"""Where a set lies below a data folder, and in which form. Nothing is unpacked or decoded to find out."""
+"""Find where a dataset is stored below a data folder, and in which form, without unpacking or decoding it."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ UNPACKED = "unpacked"
 
 @dataclass(frozen=True)
 class DatasetLocation:
-    """A set that is there: its form, where it lies, and how to read it."""
+    """The location of a dataset: its form, its path, and how to read it."""
 
     form: Form
-    place: Path
+    path: Path
     reader: Callable[[], RawDataset]
     notes: list[str] = field(default_factory=list)
 
     def read(self) -> RawDataset:
+        """Read the dataset."""
         try:
             return self.reader()
         except OSError as error:
-            raise InputError(_unreadable(error, self.place), "Look at the disk and the rights.") from None
+            raise InputError(_unreadable(error, self.path), "Check the disk and the access rights.") from None
 
 
 @dataclass(frozen=True)
 class InventoryRow:
-    """A line of the inventory."""
+    """Whether a dataset of the catalogue is present below a data folder."""
 
     name: str
     title: str
@@ -49,53 +50,52 @@ class InventoryRow:
 
 
 def find_entry(name: str) -> DatasetEntry | None:
-    """The set of that name, or of that other name; None for a set of the user's own."""
+    """Return the catalogue entry with that name or alias; None for a dataset of the user."""
     if not name or name.startswith(".") or "/" in name or "\\" in name:
-        raise UsageError(f"A data set cannot be called {name!r}.", "Give a name without slashes.")
+        raise UsageError(f"A dataset cannot be named {name!r}.", "Use a name without slashes.")
     if name in DATASETS:
         return DATASETS[name]
     return next((entry for entry in DATASETS.values() if name in entry.aliases), None)
 
 
 def locate_dataset(name: str, root: str | Path) -> DatasetLocation:
-    """The set as it lies below ``root``, or an error that says what to put there."""
+    """Return the location of the dataset below ``root``; the error says which files to put there."""
     entry = find_entry(name)
     base = _data_folder(root)
     try:
-        found = next(_forms(entry.name if entry else name, entry, base), None)
+        location = next(_locations(entry.name if entry else name, entry, base), None)
     except OSError as error:
-        raise InputError(_unreadable(error, base), "Look at the rights of the data folder.") from None
-    if found:
-        return found
+        raise InputError(_unreadable(error, base), "Check the access rights of the data folder.") from None
+    if location:
+        return location
     if entry is None:
         raise UnavailableError(
             f"There is no {name}.npz and no {name}/train with {name}/test in {base}, "
-            "and the catalogue does not know the name.",
-            f"Known sets: {', '.join(DATASETS)}.",
+            "and the name is not in the catalogue.",
+            f"Known datasets: {', '.join(DATASETS)}.",
         )
     raise UnavailableError(f"{entry.title} is not in {base}.", download_instructions(entry, base))
 
 
 def inventory(root: str | Path) -> list[InventoryRow]:
-    """For every set of the catalogue: whether it is below ``root``, and if not, what to do about it."""
+    """Return for every dataset of the catalogue whether it is below ``root`` and, if not, how to get it."""
     base = _data_folder(root)
     rows = []
     for entry in DATASETS.values():
-        found, source, why = None, "", ""
+        location, reason = None, ""
         try:
-            found = next(_forms(entry.name, entry, base), None)
-            why = "" if found else download_instructions(entry, base)
+            location = next(_locations(entry.name, entry, base), None)
+            reason = "" if location else download_instructions(entry, base)
         except OSError as error:
-            why = _unreadable(error, base)
-        if found:
-            source = f"{found.form}: {found.place}"
-        rows.append(InventoryRow(entry.name, entry.title, entry.classes, found is not None, source, why))
+            reason = _unreadable(error, base)
+        source = f"{location.form}: {location.path}" if location else ""
+        rows.append(InventoryRow(entry.name, entry.title, entry.classes, bool(location), source, reason))
     return rows
 
 
 def _data_folder(root: str | Path) -> Path:
     if not Path(root).is_dir():
-        raise InputError(f"There is no data folder {root}.", "Give the folder that holds the image sets.")
+        raise InputError(f"There is no data folder {root}.", "Name the folder that contains the datasets.")
     return Path(root)
 
 
@@ -104,7 +104,7 @@ def _unreadable(error: OSError, root: Path) -> str:
 
 
 def custom_datasets(root: str | Path) -> list[str]:
-    """Names below ``root`` that can be used like those of the catalogue: sets of the user's own."""
+    """Return the names of datasets below ``root`` that are not in the catalogue but can be used by name."""
     base = Path(root)
     packed = {file.stem for file in base.glob("*.npz")}
     folders = {p.parent.name for p in base.glob("*/train") if p.is_dir() and (p.parent / "test").is_dir()}
@@ -112,26 +112,26 @@ def custom_datasets(root: str | Path) -> list[str]:
 
 
 def download_instructions(entry: DatasetEntry, root: Path) -> str:
-    """Which files to get, where from, and where to put them."""
-    wanted = [file.name for file in entry.files if locate_file(file, entry, root) is None] or [entry.title]
-    them = "them" if len(wanted) > 1 else "it"
-    return f"Get {', '.join(wanted)} from {entry.home} and put {them} in {dataset_folders(entry, root)[0]}."
+    """Return which files to download from where, and where to put them."""
+    missing = [file.name for file in entry.files if locate_file(file, entry, root) is None] or [entry.title]
+    them = "them" if len(missing) > 1 else "it"
+    return f"Download {', '.join(missing)} from {entry.home} and put {them} in {dataset_folders(entry, root)[0]}."
 
 
 def locate_file(file: PublishedFile, entry: DatasetEntry, root: Path) -> Path | None:
-    """A published file in ``root/<name>``, or in that of another task on the same files, or in ``root``."""
-    places = (folder / file.name for folder in (*dataset_folders(entry, root), root))
-    return next((place for place in places if place.is_file()), None)
+    """Return the path of a published file in ``root/<name>``, in the folder of a task on the same files, or in ``root``."""
+    paths = (folder / file.name for folder in (*dataset_folders(entry, root), root))
+    return next((path for path in paths if path.is_file()), None)
 
 
 def dataset_folders(entry: DatasetEntry, root: Path) -> list[Path]:
-    """The folders of all tasks on the same files, so that 18 GB of CLEVR are unpacked once for its two."""
+    """Return the folders of all tasks on the same files, so that 18 GB of CLEVR are unpacked once for both tasks."""
     names = [other.name for other in DATASETS.values() if other.files == entry.files]
     return [root / name for name in names or [entry.name]]
 
 
-def _forms(name: str, entry: DatasetEntry | None, root: Path) -> Iterator[DatasetLocation]:
-    """The forms in which the set is there, the plainest first."""
+def _locations(name: str, entry: DatasetEntry | None, root: Path) -> Iterator[DatasetLocation]:
+    """Yield the locations of the dataset, the simplest form first."""
     packed, folder = root / f"{name}.npz", root / name
     if packed.is_file():
         yield DatasetLocation("npz", packed, partial(read_npz, packed))
@@ -152,7 +152,7 @@ def _has_folders(folder: Path) -> bool:
 
 
 def _published(entry: DatasetEntry, root: Path) -> Iterator[DatasetLocation]:
-    """The publisher's own form: archives, their content unpacked here before, or unpacked by hand."""
+    """Yield the locations in the published form: archives, or their content, unpacked by us or by the user."""
     for files in (entry.files, entry.instead):
         located = [locate_file(file, entry, root) for file in files]
         paths = [path for path in located if path]
@@ -166,30 +166,35 @@ def _published(entry: DatasetEntry, root: Path) -> Iterator[DatasetLocation]:
         else:
             yield DatasetLocation("published", paths[0].parent, partial(entry.read, paths[0].parent), notes)
     for folder in dataset_folders(entry, root):
-        for place in (folder / UNPACKED, folder):
-            if _looks_unpacked(entry, place):
-                yield DatasetLocation("published", place, partial(entry.read, place))
+        for path in (folder / UNPACKED, folder):
+            if _looks_unpacked(entry, path):
+                yield DatasetLocation("published", path, partial(entry.read, path))
 
 
 def _looks_unpacked(entry: DatasetEntry, folder: Path) -> bool:
-    """Whether one of the set's signs is there; not a published file itself, as others may be missing,
-    and not in a hidden folder, which is an unpacking that was cut short."""
+    """Return whether a marker of the unpacked dataset exists.
+
+    A published file does not count, since others may be missing, nor does a hidden folder, which an interrupted
+    unpacking leaves behind.
+    """
     published = {file.name for file in (*entry.files, *entry.instead)}
-    found = (path for pattern in entry.markers for path in folder.glob(pattern) if path.name not in published)
-    return any(not path.relative_to(folder).parts[0].startswith(".") for path in found)
+    matches = (
+        path for pattern in entry.markers for path in folder.glob(pattern) if path.name not in published
+    )
+    return any(not path.relative_to(folder).parts[0].startswith(".") for path in matches)
 
 
 def _read_unpacked(entry: DatasetEntry, root: Path, files: list[Path]) -> RawDataset:
-    """From the archives' content, unpacked the first time; elsewhere if ``root`` is read-only."""
-    beside = dataset_folders(entry, root)[0] / UNPACKED
-    about = "|".join(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)
-    away = cache_folder() / f"{entry.name}-{hashlib.sha256(about.encode()).hexdigest()[:12]}"
-    folder = next((folder for folder in (beside, away) if folder.is_dir()), None)
+    """Read the unpacked archives; unpack them first if needed, into the cache folder if ``root`` is read-only."""
+    local = dataset_folders(entry, root)[0] / UNPACKED
+    content = "|".join(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)
+    cached = cache_folder() / f"{entry.name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+    folder = next((folder for folder in (local, cached) if folder.is_dir()), None)
     if folder is None:
         try:
-            folder = unpack(files, beside)
+            folder = unpack(files, local)
         except UnwritableFolderError:
-            folder = unpack(files, away)
+            folder = unpack(files, cached)
     return entry.read(folder)
 
 

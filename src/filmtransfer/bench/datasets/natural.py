@@ -1,15 +1,14 @@
-"""Readers of the natural images of VTAB, and CIFAR-10, from the files their publishers offer.
+"""The natural datasets of VTAB, and CIFAR-10, read from the published files.
 
-``ImageSplit.keys`` are the keys under which TensorFlow Datasets stores the images, because VTAB's 1000 training
-images are slices of its order (tfds_order.py); each reader says where the form of its keys is from. Sizes and
-checksums of the files are those that TensorFlow Datasets (url_checksums) and torchvision publish.
+``ImageSplit.keys`` are the keys under which TensorFlow Datasets stores the images, because the 1000 training images of
+VTAB are slices of its order (tfds_order.py); each reader documents the source of its keys. Sizes and checksums of the
+files are those that TensorFlow Datasets (url_checksums) and torchvision publish.
 """
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,18 +19,25 @@ from .cifar import read_cifar
 from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
 from .flowers import FLOWERS
 from .matlab import read_matlab
-from .plain_formats import read_lines, require_files
-from .unpacked import check_labels, damaged_file, find_path, read_text, search_patterns
+from .unpacked import (
+    check_labels,
+    damaged_file,
+    find_path,
+    read_lines,
+    read_text,
+    require_files,
+    search_patterns,
+)
 
 DRAWN_PER_CLASS = 30  # training images of a Caltech-101 class
 
 
 def read_caltech101(folder: Path) -> RawDataset:
-    """101_ObjectCategories/<class>/image_0001.jpg, with the background class: 102 classes.
+    """Read 101_ObjectCategories/<class>/image_0001.jpg: 102 classes with the background class.
 
-    Caltech publishes no split. VTAB's is that of TensorFlow Datasets, 30 of each class drawn with NumPy in
-    the order in which a file system happens to list the folders (tensorflow_datasets/image_classification/
-    caltech.py): it cannot be had without its files. Ours draws 30 of each class too.
+    Caltech publishes no split. The split of VTAB is that of TensorFlow Datasets, which draws 30 images of each
+    class in the order in which the file system lists the folders (tensorflow_datasets/image_classification/
+    caltech.py) and cannot be reproduced without its files. This reader draws 30 of each class too.
     """
     home = find_path(folder, "101_ObjectCategories", "101_ObjectCategories.tar.gz")
     classes = sorted((child.name for child in home.iterdir() if child.is_dir()), key=str.lower)
@@ -46,24 +52,24 @@ def read_caltech101(folder: Path) -> RawDataset:
     if not train:
         raise InputError(f"There are no images in {home}.", "Unpack 101_ObjectCategories.tar.gz again.")
 
-    def part(images: list[tuple[Path, int]]) -> ImageSplit:
+    def split_of(images: list[tuple[Path, int]]) -> ImageSplit:
         return ImageSplit(
             [path for path, _ in images], check_labels([y for _, y in images], len(classes), home)
         )
 
-    return RawDataset([name.lower() for name in classes], part(train), part(test))
+    return RawDataset([name.lower() for name in classes], split_of(train), split_of(test))
 
 
 def read_flowers102(folder: Path) -> RawDataset:
-    """jpg/image_00001.jpg, the labels in imagelabels.mat, the published split in setid.mat.
+    """Read jpg/image_00001.jpg, the labels in imagelabels.mat, and the published split in setid.mat.
 
-    Keys: the file name (tensorflow_datasets/image_classification/oxford_flowers102.py).
+    The key of an image is its file name (tensorflow_datasets/image_classification/oxford_flowers102.py).
     """
     labels_file, split_file = find_path(folder, "imagelabels.mat"), find_path(folder, "setid.mat")
     labels = read_matlab(labels_file, "labels").ravel().astype(np.int64) - 1
     images = find_path(folder, "jpg", "102flowers.tgz")
 
-    def part(ids: str) -> ImageSplit:
+    def read_split(ids: str) -> ImageSplit:
         numbers = read_matlab(split_file, ids).ravel().astype(np.int64)
         if len(numbers) == 0 or numbers.min() < 1 or numbers.max() > len(labels):
             raise damaged_file(split_file, f"{ids} does not fit the {len(labels)} labels")
@@ -72,13 +78,13 @@ def read_flowers102(folder: Path) -> RawDataset:
         require_files(paths, split_file)
         return ImageSplit(paths, check_labels(labels[numbers - 1], len(FLOWERS), labels_file), names)
 
-    return RawDataset(list(FLOWERS), part("trnid"), part("tstid"), part("valid"))
+    return RawDataset(list(FLOWERS), read_split("trnid"), read_split("tstid"), read_split("valid"))
 
 
 def read_oxford_pets(folder: Path) -> RawDataset:
-    """images/Abyssinian_1.jpg, and annotations/trainval.txt and test.txt: name, class from 1, two more.
+    """Read images/Abyssinian_1.jpg, and the names and classes in annotations/trainval.txt and test.txt.
 
-    Keys: the file name (tensorflow_datasets/image_classification/oxford_iiit_pet.py).
+    The key of an image is its file name (tensorflow_datasets/image_classification/oxford_iiit_pet.py).
     """
     images = find_path(folder, "images", "images.tar.gz")
     lists = {s: find_path(folder, f"annotations/{s}.txt", "annotations.tar.gz") for s in ("trainval", "test")}
@@ -87,28 +93,29 @@ def read_oxford_pets(folder: Path) -> RawDataset:
     for split, file in lists.items():
         rows[split] = []
         for line in read_lines(file):
-            words = line.split()
-            if len(words) < 2 or not words[1].isdecimal():
+            fields = line.split()
+            if len(fields) < 2 or not fields[1].isdecimal():
                 raise damaged_file(file, f"{line[:40]!r} is not a name and a class")
-            rows[split].append((words[0], int(words[1]) - 1))
-            names.setdefault(int(words[1]) - 1, words[0].rpartition("_")[0])
+            rows[split].append((fields[0], int(fields[1]) - 1))
+            names.setdefault(int(fields[1]) - 1, fields[0].rpartition("_")[0])
     if sorted(names) != list(range(len(names))):
-        raise damaged_file(lists["trainval"], "its classes are not numbered from 1 on")
+        raise damaged_file(lists["trainval"], "its classes are not numbered from 1")
 
-    def part(split: str) -> ImageSplit:
+    def read_split(split: str) -> ImageSplit:
         keys = [f"{name}.jpg" for name, _ in rows[split]]
         paths = [images / key for key in keys]
         require_files(paths, lists[split])
         return ImageSplit(paths, check_labels([y for _, y in rows[split]], len(names), lists[split]), keys)
 
-    return RawDataset([names[i] for i in range(len(names))], part("trainval"), part("test"))
+    return RawDataset([names[i] for i in range(len(names))], read_split("trainval"), read_split("test"))
 
 
 def read_sun397(folder: Path) -> RawDataset:
-    """SUN397/a/abbey/sun_….jpg, parted by the lists of TensorFlow Datasets, or else by the first of SUN's own.
+    """Read SUN397/a/abbey/sun_….jpg with the split of TensorFlow Datasets, or else the first partition of SUN.
 
     VTAB uses the former (sun397_tfds_tr.txt, _va.txt, _te.txt in tensorflow_datasets/image_classification);
-    they are not in SUN's archive but can be put beside it. Keys: the path from /a/ on (sun.py there).
+    its lists are not in the archive of SUN but can be put next to it. The key of an image is its path from /a/ on
+    (sun.py there).
     """
     home = find_path(folder, "SUN397", "SUN397.tar.gz")
     try:
@@ -117,23 +124,23 @@ def read_sun397(folder: Path) -> RawDataset:
         lists = [find_path(folder, f"{name}_01.txt", "Partitions.zip") for name in ("Training", "Testing")]
     rows = [read_lines(file) for file in lists]
     classes = sorted({line.rpartition("/")[0] for lines in rows for line in lines})
-    number = {name: i for i, name in enumerate(classes)}
-    parts = []
+    class_index = {name: i for i, name in enumerate(classes)}
+    splits = []
     for file, lines in zip(lists, rows, strict=True):
         paths = [home / line.lstrip("/") for line in lines]
         require_files(paths, file)
-        labels = check_labels([number[line.rpartition("/")[0]] for line in lines], len(classes), file)
-        parts.append(ImageSplit(paths, labels, lines if len(lists) == 3 else ()))
-    return RawDataset(classes, *parts)
+        labels = check_labels([class_index[line.rpartition("/")[0]] for line in lines], len(classes), file)
+        splits.append(ImageSplit(paths, labels, lines if len(lists) == 3 else ()))
+    return RawDataset(classes, *splits)
 
 
 def read_svhn(folder: Path) -> RawDataset:
-    """train_32x32.mat and test_32x32.mat: X (32, 32, 3, N), y from 1 to 10, where 10 is the digit 0.
+    """Read train_32x32.mat and test_32x32.mat: X (32, 32, 3, N), and y from 1 to 10, where 10 is the digit 0.
 
-    Keys: the position in the file (tensorflow_datasets/image_classification/svhn.py).
+    The key of an image is its index in the file (tensorflow_datasets/image_classification/svhn.py).
     """
 
-    def part(name: str) -> ImageSplit:
+    def read_split(name: str) -> ImageSplit:
         file = find_path(folder, name)
         images, labels = read_matlab(file, "X"), read_matlab(file, "y").ravel().astype(np.int64)
         if images.ndim != 4 or images.dtype != np.uint8 or images.shape[3] != len(labels):
@@ -143,13 +150,15 @@ def read_svhn(folder: Path) -> RawDataset:
             np.ascontiguousarray(images.transpose(3, 0, 1, 2)), check_labels(labels % 10, 10, file), keys
         )
 
-    return RawDataset([str(digit) for digit in range(10)], part("train_32x32.mat"), part("test_32x32.mat"))
+    return RawDataset(
+        [str(digit) for digit in range(10)], read_split("train_32x32.mat"), read_split("test_32x32.mat")
+    )
 
 
 def read_dtd(folder: Path) -> RawDataset:
-    """images/banded/banded_0002.jpg, and the first published split: labels/train1.txt, val1.txt, test1.txt.
+    """Read images/banded/banded_0002.jpg, and the first published split: labels/train1.txt, val1.txt, test1.txt.
 
-    Keys: the line of the list (tensorflow_datasets/image_classification/dtd.py).
+    The key of an image is its line in the list (tensorflow_datasets/image_classification/dtd.py).
     """
     lists = [
         find_path(folder, f"labels/{name}1.txt", "dtd-r1.0.1.tar.gz") for name in ("train", "test", "val")
@@ -157,17 +166,19 @@ def read_dtd(folder: Path) -> RawDataset:
     home = lists[0].parent.parent / "images"
     rows = [read_text(file).split() for file in lists]
     classes = sorted({line.partition("/")[0] for lines in rows for line in lines})
-    number = {name: i for i, name in enumerate(classes)}
-    parts = []
+    class_index = {name: i for i, name in enumerate(classes)}
+    splits = []
     for file, lines in zip(lists, rows, strict=True):
         paths = [home / line for line in lines]
         require_files(paths, file)
-        parts.append(
+        splits.append(
             ImageSplit(
-                paths, check_labels([number[x.partition("/")[0]] for x in lines], len(classes), file), lines
+                paths,
+                check_labels([class_index[x.partition("/")[0]] for x in lines], len(classes), file),
+                lines,
             )
         )
-    return RawDataset(classes, *parts)
+    return RawDataset(classes, *splits)
 
 
 CIFAR_HOME = "https://www.cs.toronto.edu/~kriz/cifar.html"
@@ -179,14 +190,11 @@ CALTECH_HOME = "https://data.caltech.edu/records/mzrjq-6wc02"
 DTD_HOME = "https://www.robots.ox.ac.uk/~vgg/data/dtd/"
 
 
-def _cifar_files(classes: int, python: dict[str, Any], binary: dict[str, Any]) -> dict[str, Any]:
-    folder = CIFAR_HOME.rpartition("/")[0]
-
-    def one(form: str, about: dict[str, Any]) -> tuple[PublishedFile]:
-        name = f"cifar-{classes}-{form}.tar.gz"
-        return (PublishedFile(name, f"{folder}/{name}", **about),)
-
-    return {"files": one("python", python), "instead": one("binary", binary)}
+def _cifar_file(
+    classes: int, form: str, size: int, *, sha256: str = "", md5: str = ""
+) -> tuple[PublishedFile, ...]:
+    name = f"cifar-{classes}-{form}.tar.gz"
+    return (PublishedFile(name, f"{CIFAR_HOME.rpartition('/')[0]}/{name}", sha256, md5, size),)
 
 
 CIFAR10 = DatasetEntry(
@@ -198,13 +206,9 @@ CIFAR10 = DatasetEntry(
     read=partial(read_cifar, classes=10),
     free=True,
     markers=search_patterns("cifar-10-batches-py", "cifar-10-batches-bin"),
-    **_cifar_files(
-        10,
-        {"md5": "c58f30108f718f92721af3b95e74349a", "bytes": 170498071},
-        {
-            "sha256": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-            "bytes": 170052171,
-        },
+    files=_cifar_file(10, "python", 170498071, md5="c58f30108f718f92721af3b95e74349a"),
+    instead=_cifar_file(
+        10, "binary", 170052171, sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
     ),
 )
 
@@ -235,7 +239,7 @@ NATURAL = (
         read=read_caltech101,
         group="natural",
         free=True,
-        note="Its training images, 30 of each class, are drawn by us: Caltech publishes no split.",
+        note="Its training images, 30 of each class, are drawn at random: Caltech publishes no split.",
         markers=search_patterns("101_ObjectCategories"),
     ),
     DatasetEntry(
@@ -249,13 +253,12 @@ NATURAL = (
         free=True,
         aliases=("cifar", "cifar_100", "cifar-100"),
         markers=search_patterns("cifar-100-python", "cifar-100-binary"),
-        **_cifar_files(
+        files=_cifar_file(100, "python", 169001437, md5="eb9058c3a382ffc7106e4002c42a8d85"),
+        instead=_cifar_file(
             100,
-            {"md5": "eb9058c3a382ffc7106e4002c42a8d85", "bytes": 169001437},
-            {
-                "sha256": "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
-                "bytes": 168513733,
-            },
+            "binary",
+            168513733,
+            sha256="58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
         ),
     ),
     DatasetEntry(
@@ -343,8 +346,8 @@ NATURAL = (
         ),
         read=read_sun397,
         group="natural",
-        note="VTAB's parts of SUN397 are in the lists sun397_tfds_tr.txt, _va.txt and _te.txt of TensorFlow "
-        "Datasets; without them beside the images, SUN's own first partition is used.",
+        note="VTAB's split of SUN397 is in the lists sun397_tfds_tr.txt, _va.txt and _te.txt of TensorFlow "
+        "Datasets; without them next to the images, the first partition of SUN is used.",
         markers=search_patterns("SUN397"),
     ),
     DatasetEntry(

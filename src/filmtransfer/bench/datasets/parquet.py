@@ -1,4 +1,4 @@
-"""Sets as the Hugging Face hub stores them: parquet files with the encoded images in a column."""
+"""Datasets as the Hugging Face hub stores them: parquet files with a column of encoded images."""
 
 from __future__ import annotations
 
@@ -10,46 +10,44 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from ...errors import InputError, MissingExtraError
 from .dataset import ImageSplit, RawDataset
-from .plain_formats import one_line
-from .unpacked import check_labels, damaged_file
+from .unpacked import check_labels, damaged_file, one_line
 
 SPLITS = {"train": "train", "test": "test", "validation": "val", "valid": "val", "val": "val"}
-LABELS = ("label", "fine_label", "labels", "label_id")  # in this order, where a set has several
+LABELS = ("label", "fine_label", "labels", "label_id")  # in this order, if a dataset has several
 DEPTH = 3
-KEPT = 8  # row groups in memory; one has some hundred images
+CACHED_GROUPS = 8  # row groups in memory; one has some hundred images
 
 
 def find_parquet(folder: Path) -> dict[str, list[Path]]:
-    """Parquet files by split, which their names or their folders' names begin with."""
-    found: dict[str, list[Path]] = {}
+    """Return the parquet files by split, which is the prefix of their name or of their folder's name."""
+    by_split: dict[str, list[Path]] = {}
     for file in _parquet_files(folder):
         for name in (file.stem, file.parent.name):
             split = SPLITS.get(name.split("-")[0].lower())
             if split:
-                found.setdefault(split, []).append(file)
+                by_split.setdefault(split, []).append(file)
                 break
-    return found
+    return by_split
 
 
 def _parquet_files(folder: Path) -> list[Path]:
-    """Down to <config>/<split>/, where the hub puts them, and no deeper: an image set has many folders."""
-    found: list[Path] = []
-    for place, below, files in os.walk(folder):
-        if len(Path(place).relative_to(folder).parts) >= DEPTH:
+    """Return the parquet files down to <config>/<split>/, where the hub stores them, and no deeper."""
+    paths: list[Path] = []
+    for path, below, files in os.walk(folder):
+        if len(Path(path).relative_to(folder).parts) >= DEPTH:
             below.clear()
-        found += [Path(place, name) for name in files if name.endswith(".parquet")]
-    return sorted(found)
+        paths += [Path(path, name) for name in files if name.endswith(".parquet")]
+    return sorted(paths)
 
 
 def read_parquet(folder: Path) -> RawDataset:
-    """The splits below ``folder``; class names from the hub's own notes in the files."""
+    """Read the splits below ``folder``; the class names are in the metadata of the files."""
     try:
         import pyarrow.parquet
     except ImportError:
@@ -59,11 +57,11 @@ def read_parquet(folder: Path) -> RawDataset:
         if split not in files:
             raise InputError(
                 f"No {split} split among the parquet files of {folder}.",
-                f"Copy the files whose names begin with {split}- too.",
+                f"Also copy the files whose names begin with {split}-.",
             )
     image, label, classes = _columns(files["train"][0])
 
-    def one(split: str) -> ImageSplit:
+    def read_split(split: str) -> ImageSplit:
         labels: list[np.ndarray] = []
         for file in files[split]:
             try:
@@ -71,23 +69,25 @@ def read_parquet(folder: Path) -> RawDataset:
                 labels.append(np.asarray(column.to_numpy(), dtype=np.int64))
             except (OSError, ValueError, KeyError, pyarrow.ArrowException) as error:
                 raise damaged_file(file, one_line(error)) from None
-        numbers = check_labels(np.concatenate(labels), len(classes), files[split][0])
-        return ImageSplit(ParquetImages(files[split], image), numbers)
+        checked = check_labels(np.concatenate(labels), len(classes), files[split][0])
+        return ImageSplit(ParquetImages(files[split], image), checked)
 
-    return RawDataset(classes, one("train"), one("test"), one("val") if "val" in files else None)
+    return RawDataset(
+        classes, read_split("train"), read_split("test"), read_split("val") if "val" in files else None
+    )
 
 
 def _columns(file: Path) -> tuple[str, str, list[str]]:
-    """The image column, the label column, and the class names."""
+    """Return the image column, the label column, and the class names."""
     import pyarrow
     import pyarrow.parquet
 
     try:
         schema = pyarrow.parquet.read_schema(file)
-        notes = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        metadata = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
     except (OSError, ValueError, pyarrow.ArrowException) as error:
         raise damaged_file(file, one_line(error)) from None
-    features = notes.get("info", {}).get("features", {})
+    features = metadata.get("info", {}).get("features", {})
     images = [
         f.name for f in schema if pyarrow.types.is_struct(f.type) and f.type.get_field_index("bytes") >= 0
     ]
@@ -98,13 +98,13 @@ def _columns(file: Path) -> tuple[str, str, list[str]]:
     if not images or label is None:
         raise InputError(
             f"{file} has no image column with bytes, or no class label column with names.",
-            "It has to be an image classification set as the Hugging Face hub stores it.",
+            "It has to be an image classification dataset of the Hugging Face hub.",
         )
     return images[0], label, [str(name) for name in named[label]]
 
 
-class ParquetImages(Sequence[Any]):
-    """Images of parquet files, opened when asked for; a few row groups are kept in memory."""
+class ParquetImages(Sequence[Image.Image]):
+    """The images of parquet files, opened on access; a few row groups are kept in memory."""
 
     def __init__(self, files: Sequence[Path], column: str) -> None:
         import pyarrow
@@ -116,20 +116,20 @@ class ParquetImages(Sequence[Any]):
         self._count = 0
         for file in files:
             try:
-                about = pyarrow.parquet.read_metadata(file)
+                metadata = pyarrow.parquet.read_metadata(file)
             except (OSError, pyarrow.ArrowException) as error:
                 raise damaged_file(file, one_line(error)) from None
-            for group in range(about.num_row_groups):
+            for group in range(metadata.num_row_groups):
                 self._groups.append((file, group))
                 self._starts.append(self._count)
-                self._count += about.row_group(group).num_rows
-        self._kept: OrderedDict[int, list[bytes]] = OrderedDict()
+                self._count += metadata.row_group(group).num_rows
+        self._cached: OrderedDict[int, list[bytes]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int) -> Image.Image:  # type: ignore[override]  # slices are not used
         if not -self._count <= index < self._count:
             raise IndexError(index)
         index %= self._count
@@ -145,14 +145,14 @@ class ParquetImages(Sequence[Any]):
         import pyarrow.parquet
 
         with self._lock:
-            if group not in self._kept:
+            if group not in self._cached:
                 file, number = self._groups[group]
                 try:
                     table = pyarrow.parquet.ParquetFile(file).read_row_group(number, columns=[self.column])
                 except (OSError, pyarrow.ArrowException) as error:
                     raise damaged_file(file, one_line(error)) from None
-                self._kept[group] = [row["bytes"] or b"" for row in table.column(0).to_pylist()]
-                if len(self._kept) > KEPT:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(group)
-            return self._kept[group]
+                self._cached[group] = [row["bytes"] or b"" for row in table.column(0).to_pylist()]
+                if len(self._cached) > CACHED_GROUPS:
+                    self._cached.popitem(last=False)
+            self._cached.move_to_end(group)
+            return self._cached[group]

@@ -1,7 +1,7 @@
-"""Diabetic Retinopathy: how ill an eye is, from none (0) to proliferative (4), in photos of the retina.
+"""Diabetic Retinopathy: the severity of the disease, from none (0) to proliferative (4), in photos of the retina.
 
-VTAB uses the photos as the winner of the Kaggle competition prepared them (fundus.py), which is done here
-when a photo is asked for.
+VTAB uses the photos with the preprocessing of the winner of the Kaggle competition (fundus.py), which is applied when a
+photo is accessed.
 """
 
 from __future__ import annotations
@@ -16,17 +16,23 @@ from ...data.pixels import decode
 from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
 from .fundus import preprocess_fundus
 from .lazy_sequence import LazySequence
-from .plain_formats import one_line, require_files
-from .unpacked import check_labels, damaged_file, find_path, read_text, search_patterns
+from .unpacked import (
+    check_labels,
+    damaged_file,
+    find_path,
+    one_line,
+    read_text,
+    require_files,
+    search_patterns,
+)
 
 CLASSES = ["none", "mild", "moderate", "severe", "proliferative"]
 
 
 def read(root: Path) -> RawDataset:
-    """From Kaggle's folders train and test, trainLabels.csv, and the solution published later.
+    """Read Kaggle's folders train and test, trainLabels.csv, and the solution published later.
 
-    The images of the competition's public leaderboard are the validation split, those of the private one
-    the test split.
+    The images of the public leaderboard are the validation split, those of the private one the test split.
     """
     train = _read_split(root, "train", find_path(root, "trainLabels.csv", "trainLabels.csv.zip"), "")
     solution = find_path(root, "retinopathy_solution.csv")
@@ -35,7 +41,7 @@ def read(root: Path) -> RawDataset:
 
 
 def _read_split(root: Path, folder: str, table: Path, usage: str) -> ImageSplit:
-    """Rows of a table: image, level and, in the solution, Usage."""
+    """Read the rows of a table: image, level and, in the solution, Usage."""
     try:
         rows = list(csv.DictReader(io.StringIO(read_text(table), newline="")))
     except csv.Error as error:
@@ -56,7 +62,7 @@ def _read_split(root: Path, folder: str, table: Path, usage: str) -> ImageSplit:
     )
 
 
-# Kaggle gives the photos to those who accept the rules of the competition. The checksum is that of
+# Kaggle provides the photos after acceptance of the competition's rules. The checksum is that of
 # tensorflow/datasets, tensorflow_datasets/url_checksums/diabetic_retinopathy_detection.txt.
 SOLUTION = (
     "https://storage.googleapis.com/kaggle-forum-message-attachments/90528/2877/retinopathy_solution.csv"
@@ -81,6 +87,6 @@ DIABETIC_RETINOPATHY = DatasetEntry(
     read=read,
     group="specialized",
     aliases=("retinopathy", "diabetic_retinopathy_detection"),
-    note="Photos are prepared as btgraham-300 of TensorFlow Datasets, up to rounding.",
+    note="Photos are preprocessed as btgraham-300 of TensorFlow Datasets, up to rounding.",
     markers=search_patterns("trainLabels.csv"),
 )

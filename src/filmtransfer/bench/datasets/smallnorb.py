@@ -1,7 +1,7 @@
-"""SmallNORB as two tasks: from which side, and from how high, a toy is seen.
+"""SmallNORB as two tasks: the azimuth and the elevation of the camera that photographs a toy.
 
-Each photo is a stereo pair, of which VTAB uses the first. Its validation images are the first half of the
-test split, as TFDS stores it; the other half is its test set.
+Each photo is a stereo pair, of which VTAB uses the first image. Its validation images are the first half of the test
+split in the order of TFDS; the other half is its test split.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ KINDS: dict[int, np.dtype] = {
 
 # The columns of an -info file, from the page above: instance, elevation 0 … 8, azimuth 0, 2 … 34, lighting.
 # TFDS halves the azimuth (tensorflow/datasets, tensorflow_datasets/image/smallnorb.py).
-ELEVATION, AZIMUTH = (1, 1), (2, 2)  # column, what it is divided by
+ELEVATION, AZIMUTH = (1, 1), (2, 2)  # column, divisor
 ELEVATIONS = [f"{30 + 5 * e}°" for e in range(9)]
 AZIMUTHS = [f"{20 * a}°" for a in range(18)]
 
 
 def read(root: Path, column: int, step: int, classes: list[str]) -> RawDataset:
-    """From the .mat files, which are unpacked from .mat.gz if need be."""
+    """Read the .mat files; .mat.gz files are unpacked first."""
     train, test = (_read_split(root, stem, column, step, classes) for stem in (TRAINING, TESTING))
     return RawDataset(list(classes), train, test)
 
@@ -42,23 +42,23 @@ def _read_split(root: Path, stem: str, column: int, step: int, classes: list[str
     info_file = find_unzipped(root, f"{stem}-info.mat")
     pairs, info = read_matrix(images_file), read_matrix(info_file)
     if pairs.ndim != 4 or pairs.shape[1] != 2 or pairs.dtype != np.uint8:
-        raise damaged_file(images_file, f"it has shape {pairs.shape}, not that of pairs of images")
+        raise damaged_file(images_file, f"it has shape {pairs.shape}, which is not that of image pairs")
     if info.shape != (len(pairs), 4):
-        raise damaged_file(info_file, f"it has shape {info.shape} for {len(pairs)} pairs of images")
+        raise damaged_file(info_file, f"it has shape {info.shape} for {len(pairs)} image pairs")
     count = len(pairs)
     labels = check_labels(info[:, column] // step, len(classes), info_file)
     return ImageSplit(LazySequence(count, lambda i: np.array(pairs[i, 0])), labels, LazySequence(count, str))
 
 
 def read_matrix(file: Path) -> np.ndarray:
-    """A matrix in NORB's format, left on disk: magic number, number of dimensions, sizes, values.
+    """Map a matrix in the format of NORB: magic number, number of dimensions, sizes, values.
 
-    All numbers are little-endian; at least three sizes are stored, also of a matrix with fewer dimensions.
+    All numbers are little-endian; at least three sizes are stored, even if the matrix has fewer dimensions.
     """
     try:
         start = np.fromfile(file, "<i4", count=2)
         if len(start) < 2 or int(start[0]) not in KINDS or not 1 <= start[1] <= 8:
-            raise damaged_file(file, "it does not begin like a NORB matrix")
+            raise damaged_file(file, "it does not begin as a NORB matrix does")
         sizes = np.fromfile(file, "<i4", count=max(3, int(start[1])), offset=8)
         shape = tuple(int(size) for size in sizes[: start[1]])
         kind, offset = KINDS[int(start[0])], 8 + 4 * max(3, int(start[1]))
@@ -66,11 +66,11 @@ def read_matrix(file: Path) -> np.ndarray:
             raise damaged_file(file, f"its size does not fit a matrix of {shape}")
         return np.memmap(file, kind, mode="r", offset=offset, shape=shape)
     except OSError as error:
-        raise InputError(f"{file} cannot be read ({error.strerror}).", "Get it again.") from None
+        raise InputError(f"{file} cannot be read ({error.strerror}).", "Download it again.") from None
 
 
 # The checksums are those of tensorflow/datasets, tensorflow_datasets/url_checksums/smallnorb.txt.
-# The -cat files hold which toy it is, which neither task asks.
+# The -cat files hold the category of the toy, which neither task needs.
 FILES = tuple(
     PublishedFile(f"{stem}-{kind}.mat.gz", f"{HOME}{stem}-{kind}.mat.gz", sha256=digest, bytes=size)
     for stem, kind, digest, size in (

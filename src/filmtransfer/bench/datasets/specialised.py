@@ -1,7 +1,7 @@
-"""The specialised sets of VTAB, in the paper's order; those that are a folder of images per class are read here.
+"""The specialised datasets of VTAB in the paper's order, and the reader of those with a folder per class.
 
-EuroSAT and RESISC45 come as one split. VTAB trains on the first 60% of the order in which TFDS stores them,
-validates on the next 20% and tests on the last 20% (google-research/task_adaptation,
+EuroSAT and RESISC45 are published as one split. VTAB trains on the first 60% in the order of TFDS, validates on the
+next 20% and tests on the last 20% (google-research/task_adaptation,
 task_adaptation/data/eurosat.py and resisc45.py).
 """
 
@@ -35,17 +35,17 @@ SCENES = [
 ]
 # fmt: on
 KEYS_CHANGED = (
-    "TensorFlow Datasets stored it in another order until 2020: the earliest results are on other images."
+    "TensorFlow Datasets stored it in another order until 2020: the earliest results used other images."
 )
 
 
 def read_class_folders(root: Path, classes: list[str], archive: str) -> RawDataset:
-    """A folder per class, wherever the first class is; all images are training images, in order of name.
+    """Read a folder per class; all images are training images in the order of their names.
 
     The keys are those of tensorflow/datasets (tensorflow_datasets/image_classification/eurosat.py and
-    resisc45.py) since 2020: the class, an underscore, and the file's name. Before that, under the same
-    version numbers, a key was the file's path on the machine that stored the set (tensorflow_datasets/
-    image/eurosat.py and resisc45.py), so that the members of the earliest results cannot be known.
+    resisc45.py) since 2020: the class, an underscore, and the file name. Before that, under the same version
+    numbers, a key was the path on the machine that stored the dataset (tensorflow_datasets/image/eurosat.py and
+    resisc45.py), so the images of the earliest results cannot be determined.
     """
     top = find_path(root, classes[0], archive).parent
     paths: list[Path] = []

@@ -1,4 +1,4 @@
-"""The structured sets of VTAB, in the paper's order."""
+"""The structured datasets of VTAB in the paper's order."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""TFRecord files and the tf.train.Example messages in them, read without TensorFlow.
+"""Read TFRecord files, and the tf.train.Example messages in them, without TensorFlow.
 
-A record is its length (8 bytes), a checksum of those 8 bytes, the data, and a checksum of the data; the
-checksums are CRC32C, rotated and shifted by a constant (tensorflow/core/lib/io/record_writer.h). The data
-is a protobuf message that maps names to lists of bytes, floats or integers
-(tensorflow/core/example/example.proto and feature.proto).
+A record consists of its length (8 bytes), a checksum of those 8 bytes, the data, and a checksum of the data; the
+checksums are CRC32C, rotated and shifted by a constant (tensorflow/core/lib/io/record_writer.h). The data are a
+protobuf message that maps names to lists of bytes, floats or integers (tensorflow/core/example/example.proto and
+feature.proto).
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ import numpy as np
 from ...errors import InputError
 from .unpacked import damaged_file
 
-BLOCK = 1024  # bytes whose checksum is taken in one numpy expression
-POLYNOMIAL = 0x82F63B78  # Castagnoli's, bits reversed
+BLOCK = 1024  # bytes whose checksum is computed in one numpy expression
+POLYNOMIAL = 0x82F63B78  # the Castagnoli polynomial, bits reversed
 MASK = 0xA282EAD8
 
 Content = bytes | memoryview
 Values = list[Content] | list[float] | list[int]
 
 
-def spans(path: Path) -> Iterator[tuple[int, memoryview]]:
-    """Where the data of each record begins, and the data itself as a view of the file.
+def record_spans(path: Path) -> Iterator[tuple[int, memoryview]]:
+    """Yield the offset of the data of each record, and the data as a view of the file.
 
-    The lengths are checked; the data are not touched, so that one can look for a small feature in a file
-    of gigabytes. ``read`` checks them.
+    Only the checksums of the lengths are compared, so that a small feature can be read from a file of gigabytes;
+    ``read_record`` compares those of the data.
     """
     try:
         size = path.stat().st_size
         view = np.memmap(path, np.uint8, mode="r").data if size else memoryview(b"")
     except OSError as error:
         raise _unreadable(path, error) from None
-    place = 0
-    while place < size:
-        if place + 12 > size:
-            raise damaged_file(path, "it is cut off")
-        header = bytes(view[place : place + 8])
-        if _masked(header) != struct.unpack("<I", view[place + 8 : place + 12])[0]:
-            raise damaged_file(path, f"the record at byte {place} has a wrong checksum")
+    offset = 0
+    while offset < size:
+        if offset + 12 > size:
+            raise damaged_file(path, "it is truncated")
+        header = bytes(view[offset : offset + 8])
+        if _masked(header) != struct.unpack("<I", view[offset + 8 : offset + 12])[0]:
+            raise damaged_file(path, f"the record at byte {offset} has a wrong checksum")
         (length,) = struct.unpack("<Q", header)
-        start = place + 12
-        place = start + length + 4
-        if place > size:
-            raise damaged_file(path, "it is cut off")
+        start = offset + 12
+        offset = start + length + 4
+        if offset > size:
+            raise damaged_file(path, "it is truncated")
         yield start, view[start : start + length]
 
 
-def read(path: Path, start: int, length: int) -> bytes:
-    """The data of one record, with its checksum compared."""
+def read_record(path: Path, start: int, length: int) -> bytes:
+    """Return the data of one record after comparing their checksum."""
     try:
         with path.open("rb") as file:
             file.seek(start)
@@ -61,14 +61,14 @@ def read(path: Path, start: int, length: int) -> bytes:
     except OSError as error:
         raise _unreadable(path, error) from None
     if len(data) < length or len(checksum) < 4:
-        raise damaged_file(path, "it is cut off")
+        raise damaged_file(path, "it is truncated")
     if _masked(data) != struct.unpack("<I", checksum)[0]:
         raise damaged_file(path, f"the record at byte {start - 12} has a wrong checksum")
     return data
 
 
 def parse_example(data: Content, path: Path) -> dict[str, Values]:
-    """The features of a tf.train.Example by name; of a view, views. ``path`` is for the message if it is none."""
+    """Return the features of a tf.train.Example by name; ``path`` is for the error message."""
     try:
         return {
             key: values
@@ -81,9 +81,9 @@ def parse_example(data: Content, path: Path) -> dict[str, Values]:
 
 
 def crc32c(data: Content) -> int:
-    """The Castagnoli checksum. Bytes count independently of each other, so a block is one table look-up."""
+    """Compute the Castagnoli checksum; bytes contribute independently, so a block is one table lookup."""
     tables = _tables()
-    places = np.arange(BLOCK)
+    positions = np.arange(BLOCK)
     head = len(data) % BLOCK
     last = tables[-1].tolist()
     state = 0xFFFFFFFF
@@ -91,7 +91,7 @@ def crc32c(data: Content) -> int:
         state = (state >> 8) ^ last[(state ^ byte) & 0xFF]
     blocks = np.frombuffer(data, np.uint8, offset=head).reshape(-1, BLOCK) if len(data) > head else ()
     for block in blocks:
-        own = np.bitwise_xor.reduce(tables[places, block])
+        own = np.bitwise_xor.reduce(tables[positions, block])
         carried = [int(tables[i, (state >> 8 * i) & 0xFF]) for i in range(4)]
         state = int(own) ^ carried[0] ^ carried[1] ^ carried[2] ^ carried[3]
     return state ^ 0xFFFFFFFF
@@ -108,20 +108,20 @@ def _masked(data: bytes) -> int:
 
 @cache
 def _tables() -> np.ndarray:
-    """(BLOCK, 256): what a byte at a place in a block does to the checksum at the block's end."""
+    """Return (BLOCK, 256): the contribution of each byte value at each position to the checksum of a block."""
     tables = np.empty((BLOCK, 256), np.uint32)
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ np.uint32(POLYNOMIAL), table >> 1)
     tables[-1] = table
-    for place in range(BLOCK - 2, -1, -1):
-        later = tables[place + 1]
-        tables[place] = table[later & 0xFF] ^ (later >> 8)
+    for position in range(BLOCK - 2, -1, -1):
+        later = tables[position + 1]
+        tables[position] = table[later & 0xFF] ^ (later >> 8)
     return tables
 
 
 def _feature(entry: Content) -> tuple[str, Values]:
-    """A name and its list: field 1 of an entry is the name, field 2 the list in one of three kinds."""
+    """Parse an entry: field 1 is the name, field 2 a list of one of three kinds."""
     name = ""
     values: Values = []
     for number, _, content in _fields(entry):
@@ -152,52 +152,52 @@ def _floats(packed: int | Content) -> list[float]:
 
 
 def _integers(packed: int | Content) -> list[int]:
-    """One integer, or several packed together; 64 bits with a sign."""
+    """Parse one integer, or several packed together, of 64 bits with a sign."""
     if isinstance(packed, int):
         numbers = [packed]
     else:
-        numbers, place = [], 0
-        while place < len(packed):
-            number, place = _varint(packed, place)
+        numbers, offset = [], 0
+        while offset < len(packed):
+            number, offset = _varint(packed, offset)
             numbers.append(number)
     return [x - (1 << 64) if x >> 63 else x for x in numbers]
 
 
-def _messages(data: Content, wanted: int) -> Iterator[Content]:
-    """The contents of all fields number ``wanted``."""
+def _messages(data: Content, field: int) -> Iterator[Content]:
+    """Yield the contents of all fields with the number ``field``."""
     for number, _, content in _fields(data):
-        if number == wanted:
+        if number == field:
             if isinstance(content, int):
                 raise ValueError
             yield content
 
 
 def _fields(data: Content) -> Iterator[tuple[int, int, int | Content]]:
-    """Number, wire type and content of each field of a protobuf message."""
-    place = 0
-    while place < len(data):
-        tag, place = _varint(data, place)
+    """Yield number, wire type and content of each field of a protobuf message."""
+    offset = 0
+    while offset < len(data):
+        tag, offset = _varint(data, offset)
         wire = tag & 7
         if wire == 0:
             content: int | Content
-            content, place = _varint(data, place)
+            content, offset = _varint(data, offset)
         else:
             length = {1: 8, 5: 4}.get(wire, 0)
             if wire == 2:
-                length, place = _varint(data, place)
-            if wire not in (1, 2, 5) or place + length > len(data):
+                length, offset = _varint(data, offset)
+            if wire not in (1, 2, 5) or offset + length > len(data):
                 raise ValueError
-            content, place = data[place : place + length], place + length
+            content, offset = data[offset : offset + length], offset + length
         yield tag >> 3, wire, content
 
 
-def _varint(data: Content, place: int) -> tuple[int, int]:
-    """A number in groups of seven bits, the lowest first; and where the next one begins."""
+def _varint(data: Content, offset: int) -> tuple[int, int]:
+    """Return a number stored in groups of seven bits, the lowest first, and the offset behind it."""
     number = shift = 0
     while shift < 70:
-        byte = data[place]
+        byte = data[offset]
         number |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
+        offset, shift = offset + 1, shift + 7
         if byte < 0x80:
-            return number, place
+            return number, offset
     raise ValueError

@@ -1,7 +1,7 @@
-"""Finding the pieces of a published set in the folder where it was unpacked, and saying what is wrong with them.
+"""Find, read and check the files of a published dataset in the folder where it was unpacked.
 
-People unpack archives into the folder itself or into one with the archive's name, so a piece is looked for
-at the top and up to two folders down.
+An archive may be unpacked into the folder itself or into one with the archive's name, so files are searched for
+at the top level and up to two folders down.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,49 +22,49 @@ DEPTH = 3
 
 
 def search_patterns(*names: str) -> tuple[str, ...]:
-    """Patterns for the places in which ``find_path`` looks."""
+    """Return glob patterns for all locations that ``find_path`` searches."""
     return tuple("*/" * depth + name for name in names for depth in range(DEPTH))
 
 
 def find_path(root: Path, name: str, archive: str = "") -> Path:
-    """The file or folder ``name``, which may say folders too; ``archive`` is what it is published in."""
+    """Return the file or folder ``name``, which may include folders; ``archive`` is the archive that contains it."""
     level = [root]
     for _ in range(DEPTH):
         for folder in level:
             if (folder / name).exists():
                 return folder / name
         level = [below for folder in level for below in _folders(folder)]
-    hint = f"Unpack {archive} there." if archive else "Put it there, as it is published."
+    hint = f"Unpack {archive} there." if archive else "Put the published file there."
     raise InputError(f"There is no {name} in {root}.", hint)
 
 
 def find_unzipped(root: Path, name: str) -> Path:
-    """The file ``name``; if only ``name``.gz is there, it is unpacked beside it, once.
+    """Return the file ``name``; if there is only ``name``.gz, unpack it next to the archive, once.
 
-    Images are then read from their places in the file; a packed file can only be read from its beginning.
+    Single images are then read at their offset; a compressed file can only be read from its beginning.
     """
     try:
         return find_path(root, name)
     except InputError:
         packed = find_path(root, f"{name}.gz")
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=packed.parent) as workshop:
-            whole = Path(workshop, name)
-            with whole.open("wb") as out, gzip.open(packed) as source:
+        with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=packed.parent) as workspace:
+            unpacked = Path(workspace, name)
+            with unpacked.open("wb") as out, gzip.open(packed) as source:
                 shutil.copyfileobj(source, out, 1 << 20)
-            whole.replace(packed.with_name(name))
+            unpacked.replace(packed.with_name(name))
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise damaged_file(packed, "it cannot be unpacked") from None
     except OSError as error:
         raise InputError(
-            f"{packed} cannot be unpacked beside itself ({error.strerror}).",
-            f"Put {name} there yourself (gunzip), or use a folder that can be written.",
+            f"{packed} cannot be unpacked in its folder ({error.strerror}).",
+            f"Unpack {name} there yourself (gunzip), or use a writable folder.",
         ) from None
     return packed.with_name(name)
 
 
 def check_labels(labels: Iterable[int] | np.ndarray, classes: int, file: Path) -> np.ndarray:
-    """Labels as int64, all of them below ``classes``; a file that says otherwise is not the published one."""
+    """Return the labels as int64; raise an error if ``file`` has none or one outside 0 … ``classes`` − 1."""
     array = np.asarray(labels if isinstance(labels, np.ndarray) else list(labels), dtype=np.int64)
     if len(array) == 0:
         raise damaged_file(file, "it lists no images")
@@ -74,8 +74,18 @@ def check_labels(labels: Iterable[int] | np.ndarray, classes: int, file: Path) -
     return array
 
 
+def require_files(paths: Sequence[Path], list_file: Path) -> None:
+    """Raise an error if an image that a list names is missing: an incomplete copy is no benchmark."""
+    missing = [path for path in paths if not path.is_file()]
+    if missing:
+        raise InputError(
+            f"{len(missing)} of the {len(paths)} images in {list_file} are missing, the first: {missing[0]}.",
+            "Unpack the published archive again, completely.",
+        )
+
+
 def read_text(path: Path) -> str:
-    """A text file of the set."""
+    """Return the content of a text file of the dataset."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
@@ -84,9 +94,20 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path} cannot be read ({error.strerror}).", "Unpack the archive again.") from None
 
 
-def damaged_file(file: Path, why: str) -> UpdateFileError:
-    """The error for a file that is there but cannot be what was published."""
-    return UpdateFileError(f"{file} is damaged: {why}.", "Get it again from where it is published.")
+def read_lines(file: Path) -> list[str]:
+    """Return the lines of a text file that are neither empty nor a comment."""
+    lines = (line.strip() for line in read_text(file).splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def damaged_file(file: Path, reason: str) -> UpdateFileError:
+    """Return the error for a file whose content cannot be the published one."""
+    return UpdateFileError(f"{file} is damaged: {reason}.", "Download it again from its publisher.")
+
+
+def one_line(error: Exception) -> str:
+    """Return the message of a library's error as part of one line."""
+    return " ".join(str(error).split())[:100].rstrip(".") or type(error).__name__
 
 
 def _folders(folder: Path) -> list[Path]:

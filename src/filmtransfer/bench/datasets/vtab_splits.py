@@ -1,7 +1,7 @@
-"""How VTAB cuts a set into images to learn from, to validate on and to test on.
+"""The training, validation and test splits of VTAB.
 
-VTAB (google-research/task_adaptation, task_adaptation/data/*.py, splits train800, val200 and test) gives its
-images as slices of the splits of TensorFlow Datasets, as these are stored; tfds_order.py computes that order.
+VTAB (google-research/task_adaptation, task_adaptation/data/*.py, splits train800, val200 and test) defines them as
+slices of the splits of TensorFlow Datasets in their stored order, which tfds_order.py computes.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ COUNT = TRAIN + VAL
 
 @dataclass(frozen=True)
 class VtabSlices:
-    """Where the slices of a set begin. train800 is always the beginning of the training split."""
+    """Where the slices of a dataset begin; train800 is always the beginning of the training split."""
 
-    images: int  # in the whole training split
+    images: int  # of the complete training split
     val_from: Literal["train", "validation", "test"]  # the split that val200 is a slice of
-    others: int  # images in that split
-    val: int = 0  # where in it val200 begins
-    test: int | None = None  # where in it the test images begin; None: they are a split of their own
+    others: int  # images of that split
+    val: int = 0  # index in it at which val200 begins
+    test: int | None = None  # index in it at which the test images begin; None: they are a separate split
 
 
-# The splits' sizes are those of TensorFlow Datasets; a copy of another size is never called official.
-# Caltech101 is absent: its splits depend on how a file system lists folders (natural.py).
+# The sizes are those of TensorFlow Datasets; a copy of another size is never called official.
+# Caltech101 is missing: its splits depend on the order in which a file system lists folders (natural.py).
 VTAB_SLICES = {
     "cifar100": VtabSlices(50_000, "train", 50_000, 45_000),
     "flowers102": VtabSlices(1_020, "validation", 1_020),
@@ -53,38 +53,37 @@ VTAB_SLICES = {
     "kitti_distance": VtabSlices(6_347, "validation", 423),
 }
 
-
-# Training images of a set as published, where that is known.
-PUBLISHED = {"cifar10": 50_000} | {name: rule.images for name, rule in VTAB_SLICES.items()}
+# The number of published training images, where it is known.
+TRAINING_IMAGES = {"cifar10": 50_000} | {name: slices.images for name, slices in VTAB_SLICES.items()}
 
 
 def full_splits(
-    raw: RawDataset, rule: VtabSlices | None, seed: int, notes: list[str]
+    raw: RawDataset, slices: VtabSlices | None, seed: int, notes: list[str]
 ) -> tuple[ImageSplit, ImageSplit]:
-    """All training images and all test images, also of a set that is published in one piece."""
+    """Return all training and all test images, also of a dataset that is published without a split."""
     if len(raw.test):
         return raw.train, raw.test
-    if rule and rule.test is not None and is_complete(raw.train, rule.images):
+    if slices and slices.test is not None and is_complete(raw.train, slices.images):
         order = tfds_order(raw.train.keys, "train")
-        notes.append("It is published in one piece; training and test images are VTAB's slices of it.")
-        return raw.train.select(order[: rule.val]), raw.train.select(order[rule.test :])
+        notes.append("It is published without a split; training and test images are VTAB's slices of it.")
+        return raw.train.select(order[: slices.val]), raw.train.select(order[slices.test :])
     order = permutation(len(raw.train), make_generator(seed, "test images")).numpy()
-    few = max(1, len(order) // 5)
-    notes.append(f"It is published in one piece; a fifth was drawn for the test with seed {seed}.")
-    return raw.train.select(np.sort(order[few:])), raw.train.select(np.sort(order[:few]))
+    test_count = max(1, len(order) // 5)
+    notes.append(f"It is published without a split; a fifth was drawn for testing with seed {seed}.")
+    return raw.train.select(np.sort(order[test_count:])), raw.train.select(np.sort(order[:test_count]))
 
 
-def vtab_parts(raw: RawDataset, rule: VtabSlices) -> tuple[ImageSplit, ImageSplit] | None:
-    """VTAB's training and test images, if the set is whole and the keys of its images are known."""
-    second = {"train": raw.train, "validation": raw.val, "test": raw.test}[rule.val_from]
-    if second is None or not is_complete(raw.train, rule.images) or not is_complete(second, rule.others):
+def official_split(raw: RawDataset, slices: VtabSlices) -> tuple[ImageSplit, ImageSplit] | None:
+    """Return the training and test images of VTAB, or None if the dataset is incomplete or lacks image keys."""
+    second = {"train": raw.train, "validation": raw.val, "test": raw.test}[slices.val_from]
+    if second is None or not is_complete(raw.train, slices.images) or not is_complete(second, slices.others):
         return None
     first = tfds_order(raw.train.keys, "train")
-    order = first if rule.val_from == "train" else tfds_order(second.keys, rule.val_from)
-    train = raw.train.select(first[:TRAIN]).join(second.select(order[rule.val : rule.val + VAL]))
-    return train, raw.test if rule.test is None else second.select(order[rule.test :])
+    order = first if slices.val_from == "train" else tfds_order(second.keys, slices.val_from)
+    train = raw.train.select(first[:TRAIN]).join(second.select(order[slices.val : slices.val + VAL]))
+    return train, raw.test if slices.test is None else second.select(order[slices.test :])
 
 
 def is_complete(part: ImageSplit, images: int) -> bool:
-    """Whether these are all the published images of a split, with their keys."""
+    """Return whether a split has all its published images, with their keys."""
     return len(part) == len(part.keys) == images
