@@ -64,7 +64,7 @@ def test_data_says_what_is_present_and_what_is_missing(tmp_path, capsys):
     assert f"1 of {len(DATASETS)} sets are present" in out
     lines = {line.split()[0]: line for line in out.splitlines() if line.split()}
     assert re.search(r"cifar10 +10 +yes +npz: ", lines["cifar10"])
-    assert re.search(r"svhn +10 +no +Get .*http.* and put", lines["svhn"])
+    assert re.search(r"svhn +10 +no +Download .*http.* and put", lines["svhn"])
 
     code, out, _ = run(capsys, "data", "--data-root", str(root), "--json")
     assert code == 0

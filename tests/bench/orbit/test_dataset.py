@@ -79,7 +79,7 @@ def test_what_cannot_be_used_is_left_out_and_named(root):
     said = "\n".join(found.notes)
     for words in (
         "nothing has no frames",
-        "torn.mp4: the video is damaged",
+        "torn.mp4: the file is damaged",
         "belong to no video",
         "no clutter video",
     ):

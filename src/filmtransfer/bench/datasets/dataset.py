@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ...data.pixels import ImageSource
 from .lazy_sequence import LazySequence
 
-# Paths, a uint8 array (N, H, W[, 3]), or any sequence of what data.pixels.decode accepts.
-ImageSources = Sequence[object] | np.ndarray
+ImageSources = Sequence[ImageSource] | np.ndarray  # an array is uint8 (N, H, W[, 3])
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ImageSplit:
         first, count = self.sources, len(self)
         keys = [*self.keys, *other.keys] if len(self.keys) and len(other.keys) else ()
 
-        def source(index: int) -> object:
+        def source(index: int) -> ImageSource:
             return first[index] if index < count else other.sources[index - count]
 
         labels = np.concatenate([self.labels, other.labels])
