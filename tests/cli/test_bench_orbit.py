@@ -122,7 +122,7 @@ def test_own_videos(tmp_path, capsys, here):
         (
             ["cnaps", "train", "--out", "{tmp}/c", "--dataset", "x", "--held-out", "2"],
             2,
-            "held-out is between",
+            "held-out cannot be 2",
         ),
     ],
 )

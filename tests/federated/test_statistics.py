@@ -111,11 +111,14 @@ def test_the_papers_count_of_what_travels():
 
 def test_the_presets_are_the_papers():
     cifar, quickdraw, bit = named("cifar100"), named("quickdraw"), named("bit")
-    assert (cifar.rounds, cifar.clients_per_round, cifar.steps, cifar.learning_rate) == (60, 5, 10, 0.003)
+    training = cifar.training
+    assert (cifar.rounds, cifar.clients_per_round) == (60, 5)
+    assert (training.steps, training.learning_rate) == (10, 0.003)
     assert cifar.rate(60) == pytest.approx(0.003 * 0.09)
-    assert (quickdraw.rounds, quickdraw.learning_rate, quickdraw.rate(120)) == (120, 0.006, 0.006)
-    assert (bit.head, bit.train, bit.rate(60), bit.rounds) == ("linear", "all", 0.003, 60)
-    assert (cifar.weight_decay, named("released").weight_decay, cifar.mu) == (0.0, 1e-3, 0.01)
+    assert (quickdraw.rounds, quickdraw.training.learning_rate, quickdraw.rate(120)) == (120, 0.006, 0.006)
+    assert (bit.head, bit.training.train, bit.rate(60), bit.rounds) == ("linear", "all", 0.003, 60)
+    released = named("released").training
+    assert (training.weight_decay, released.weight_decay, cifar.mu) == (0.0, 1e-3, 0.01)
 
 
 def test_a_round_counts_what_it_sends():
