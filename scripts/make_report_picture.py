@@ -15,7 +15,7 @@ from playwright.sync_api import sync_playwright
 from filmtransfer import FewShotClassifier
 from filmtransfer.data import LabelledImages
 from filmtransfer.data.sample import sample_drawings
-from filmtransfer.report import Album, of_training, write_report
+from filmtransfer.report import PhotoRecorder, collect_training, write_report
 
 TARGET = Path(__file__).parents[1] / "docs" / "report.png"
 CLASSES, SHOTS = 6, 10
@@ -32,12 +32,12 @@ def spoiled() -> LabelledImages:
 
 
 def main() -> None:
-    album = Album()
-    clf = FewShotClassifier(seed=0, steps=0).fit_images(spoiled(), look=album.learned)
+    recorder = PhotoRecorder()
+    clf = FewShotClassifier(seed=0, steps=0).fit_images(spoiled(), look=recorder.on_training)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
         update, page = Path(folder, "drawings.safetensors"), Path(folder, "report.html")
         clf.save(update)
-        write_report(page, of_training(clf, album, update))
+        write_report(page, collect_training(clf, recorder, update))
         browser = play.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
         )

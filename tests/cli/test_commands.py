@@ -73,8 +73,9 @@ def test_train_predict_evaluate_show(trained, capsys, tmp_path):
     assert np.trace(measured["confusion"]) == 12
 
     shown = document(capsys, "show", str(update), "--plot", str(tmp_path / "film.png"))
-    assert shown["film_numbers"] == 19_936, "the fast preset begins at stage 3 of this backbone"
-    assert shown["updateable_numbers"] == shown["stored_numbers"] == 19_936 + 3 * 1281 + 2
+    assert shown["film_parameters"] == 19_936, "the fast preset begins at stage 3 of this backbone"
+    assert shown["film_numbers"] == 19_936, "the former key"
+    assert shown["updateable_parameters"] == shown["stored_parameters"] == 19_936 + 3 * 1281 + 2
     assert shown["relative_update_size"] == pytest.approx((19_936 + 3 * 1281 + 2) / (3_371_008 + 3 * 1280))
     assert width(tmp_path / "film.png") > 600
 

@@ -1,4 +1,4 @@
-"""The page as a browser shows it: accessible in light and dark, whole on a telephone, silent."""
+"""The page in a browser: accessible in light and dark, as wide as a phone, no errors and no requests."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 from playwright.sync_api import sync_playwright
 
 from filmtransfer.report import write_report
-from filmtransfer.report.subject import Strangers
-from tests.report.made_up import features, photos, subject
+from filmtransfer.report.report_data import OODPhotos
+from tests.report.small_report import features, photos, report_data
 
 pytestmark = pytest.mark.xdist_group("report")
 AXE = Path(sys.prefix) / "share" / "axe.min.js"
@@ -26,73 +26,75 @@ NAMES = ["cup", "a very long name of a class that goes on", "W" * 60, "kind/of p
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with sync_playwright() as play:
-        found = play.chromium.launch(
+        opened = play.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu", *QUIET]
         )
-        yield found
-        found.close()
+        yield opened
+        opened.close()
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory) -> dict[str, Path]:
-    """A training with every kind of trouble, a test with strangers, and one that cannot be judged."""
+    """Write reports of a training with all kinds of issues, a test with OOD photos, and a training without assessment."""
     folder = tmp_path_factory.mktemp("pages")
     labels = LABELS.clone()
     labels[5] = 2
     z = features(LABELS, 0.8)
     z[9] = z[8]
     z[17] = z[0]
-    train = subject(labels, z, names=NAMES, temperature=1.4)
+    train = report_data(labels, z, names=NAMES, temperature=1.4)
     fresh = features(LABELS, 0.8, seed=0) + 0.2
-    others = Strangers(
-        photos(LABELS[:12], fresh[:12]), torch.linspace(0.1, 0.7, 12), torch.linspace(0.4, 0.9, 48), torch.rand(9), 0.5, 0.05
+    ood = OODPhotos(
+        photos(LABELS[:12], fresh[:12]), torch.linspace(0.1, 0.7, 12), torch.linspace(0.4, 0.9, 48), 0.5, 0.05
     )  # fmt: skip
-    test = replace(train, kind="test", photos=photos(LABELS, fresh), strangers=others)
-    made = {"train": train, "test": test, "bare": subject(LABELS[::8], z[::8], judge=False)}
+    test = replace(train, kind="test", photos=photos(LABELS, fresh), ood=ood)
+    made = {"train": train, "test": test, "bare": report_data(LABELS[::8], z[::8], assessed=False)}
     for name, about in made.items():
         write_report(folder / f"{name}.html", about)
     return {name: folder / f"{name}.html" for name in made}
 
 
-def opened(browser: Any, file: Path, scheme: str, width: int) -> tuple[Any, list[str]]:
-    heard: list[str] = []
+def open_page(browser: Any, file: Path, scheme: str, width: int) -> tuple[Any, list[str]]:
+    messages: list[str] = []
     view = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    view.on("console", lambda message: heard.append(message.text))
-    view.on("pageerror", lambda error: heard.append(str(error)))
+    view.on("console", lambda message: messages.append(message.text))
+    view.on("pageerror", lambda error: messages.append(str(error)))
     view.on(
         "request",
-        lambda request: heard.append(request.url) if not request.url.startswith(("file:", "data:")) else None,
+        lambda request: (
+            messages.append(request.url) if not request.url.startswith(("file:", "data:")) else None
+        ),
     )
     view.goto(file.as_uri())
-    return view, heard
+    return view, messages
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["train", "test", "bare"])
-def test_the_page_is_accessible_and_silent(browser, pages, name, scheme):
+def test_the_page_is_accessible_without_errors_or_requests(browser, pages, name, scheme):
     assert AXE.is_file(), f"There is no {AXE}: run 'make test', which fetches it."
-    view, heard = opened(browser, pages[name], scheme, 1200)
+    view, messages = open_page(browser, pages[name], scheme, 1200)
     view.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     view.evaluate(AXE.read_text())
-    found = view.evaluate("axe.run()")
+    result = view.evaluate("axe.run()")
     view.close()
-    wrong = [(v["id"], v["nodes"][0]["html"][:200]) for v in found["violations"]]
-    assert wrong == []
-    assert heard == []
+    violations = [(v["id"], v["nodes"][0]["html"][:200]) for v in result["violations"]]
+    assert violations == []
+    assert messages == []
 
 
 @pytest.mark.parametrize("name", ["train", "test", "bare"])
-def test_a_telephone_shows_all_of_its_width(browser, pages, name):
-    view, heard = opened(browser, pages[name], "light", 360)
+def test_the_page_fits_the_width_of_a_phone(browser, pages, name):
+    view, messages = open_page(browser, pages[name], "light", 360)
     view.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     assert view.evaluate("document.documentElement.scrollWidth") == 360
-    assert heard == []
+    assert messages == []
     view.close()
 
 
 def test_pictures_are_really_shown(browser, pages):
-    view, _ = opened(browser, pages["train"], "light", 800)
-    first = view.locator("#suspects svg.thumb").first
+    view, _ = open_page(browser, pages["train"], "light", 800)
+    first = view.locator("#label-issues svg.thumb").first
     first.scroll_into_view_if_needed()
     shot = first.screenshot()
     view.close()

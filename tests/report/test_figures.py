@@ -1,4 +1,4 @@
-"""Figures are pictures of the right size that show the right colours."""
+"""Figures are PNG images of the expected size and colours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from filmtransfer.errors import MissingExtraError
-from filmtransfer.report.figures import RIGHT, WRONG, film_by_layer, prediction_sheet
+from filmtransfer.report.figures import CORRECT, WRONG, film_by_layer, prediction_sheet
 from tests.conftest import picture
 
 
@@ -19,23 +19,23 @@ def colours(image: Image.Image) -> set[str]:
     return {"#{:02x}{:02x}{:02x}".format(*c) for c in np.unique(np.asarray(image).reshape(-1, 3), axis=0)}
 
 
-def test_the_sheet_marks_right_and_wrong():
+def test_the_sheet_marks_correct_and_wrong_predictions():
     images = [np.asarray(picture(i, i)) for i in range(5)]
     args = (["cat"] * 5, ["cat"] * 4 + ["dog"], [0.9] * 5, "five")
     sheet = Image.open(BytesIO(prediction_sheet(images, *args)))
     assert sheet.width > 600
-    assert {RIGHT, WRONG} <= colours(sheet)
-    all_right = Image.open(BytesIO(prediction_sheet(images, ["cat"] * 5, ["cat"] * 5, [0.9] * 5, "five")))
-    assert WRONG not in colours(all_right)
+    assert {CORRECT, WRONG} <= colours(sheet)
+    all_correct = Image.open(BytesIO(prediction_sheet(images, ["cat"] * 5, ["cat"] * 5, [0.9] * 5, "five")))
+    assert WRONG not in colours(all_correct)
 
 
-def test_film_by_layer_is_a_figure():
-    numbers = {f"layer{i}.{k}": torch.randn(8) for i in range(4) for k in ("gamma", "beta")}
-    figure = Image.open(BytesIO(film_by_layer(numbers, [f"layer{i}" for i in range(4)], "title")))
+def test_film_by_layer_draws_a_figure():
+    parameters = {f"layer{i}.{k}": torch.randn(8) for i in range(4) for k in ("gamma", "beta")}
+    figure = Image.open(BytesIO(film_by_layer(parameters, [f"layer{i}" for i in range(4)], "title")))
     assert figure.width > 800
 
 
-def test_a_missing_extra_tells_its_pip_line(monkeypatch):
+def test_a_missing_extra_names_its_pip_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'filmtransfer\[report\]'"):
         film_by_layer({"a.gamma": torch.ones(1), "a.beta": torch.ones(1)}, ["a"], "x")

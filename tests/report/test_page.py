@@ -1,4 +1,4 @@
-"""The whole page: escaped, self-contained, bounded, and written whole."""
+"""The complete page: escaped, self-contained, of bounded size, and written atomically."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ from PIL import Image
 from filmtransfer.errors import InputError
 from filmtransfer.report import page, write_report
 from filmtransfer.report.markup import Markup, tag, text
-from filmtransfer.report.pictures import MOST, Album, Sheet, shape_of, thumbnail
+from filmtransfer.report.pictures import (
+    MAX_PICTURES,
+    EmbeddedPictures,
+    PhotoRecorder,
+    aspect_ratio,
+    thumbnail,
+)
 from tests.conftest import picture
-from tests.report.made_up import features, jpeg, subject
+from tests.report.small_report import features, jpeg, report_data
 
 LABELS = torch.arange(4).repeat_interleave(8)
 EVIL = ['<script>alert("1")</script>', "a\" onload='x' b", "</style></svg>&amp;", "\x00\ud800\u202eevil"]
@@ -54,26 +60,26 @@ def read(made: str) -> Reader:
 def usual() -> str:
     labels = LABELS.clone()
     labels[5] = 2
-    return page(subject(labels, features(LABELS, 0.6), temperature=1.3))
+    return page(report_data(labels, features(LABELS, 0.6), temperature=1.3))
 
 
-def test_the_page_holds_every_part_and_every_link_leads_somewhere(usual):
+def test_the_page_contains_every_section_and_no_dead_link(usual):
     found = read(usual)
     ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
-    parts = {
-        "suspects",
-        "twins",
-        "needs",
+    anchors = {
+        "label-issues",
+        "near-duplicates",
+        "weak-classes",
         "mistakes",
         "confusion",
-        "shots",
-        "plane",
+        "learning-curve",
+        "projection",
         "reliability",
         "film",
         "facts",
     }
-    assert parts <= set(ids)
+    assert anchors <= set(ids)
     for name, attributes in found.tags:
         if name in ("a", "use"):
             assert (attributes["href"] or "").removeprefix("#") in ids
@@ -97,8 +103,8 @@ def test_every_picture_is_embedded_once(usual):
     assert len(pictures) == len(set(pictures)) > 4
 
 
-def test_names_are_only_names():
-    about = subject(LABELS, features(LABELS, 0.8), names=EVIL)
+def test_names_are_escaped():
+    about = report_data(LABELS, features(LABELS, 0.8), names=EVIL)
     about.photos.names[:] = [f"{EVIL[i % 4]}{i}" for i in range(len(about.photos))]
     made = page(about)
     made.encode()
@@ -116,45 +122,45 @@ def test_markup_escapes_all_but_itself():
 
 
 @pytest.mark.parametrize("head", ["lda", "linear"])
-def test_two_photos_make_a_page(head):
+def test_two_photos_are_enough_for_a_page(head):
     two = torch.tensor([0, 1])
-    made = page(subject(two, features(two), judge=False, head=head))
+    made = page(report_data(two, features(two), assessed=False, head=head))
     read(made)
-    assert "cannot be told" in made
+    assert "Its accuracy is unknown" in made
     three = torch.tensor([0, 0, 1])
-    read(page(subject(three, features(three), head=head)))
+    read(page(report_data(three, features(three), head=head)))
 
 
 @pytest.mark.parametrize("classes", [50, 345])
 def test_many_classes_make_a_bounded_page(classes):
     labels = torch.arange(classes).repeat_interleave(6)
-    about = subject(labels, features(labels, 1.2, width=48), head="protonets")
+    about = report_data(labels, features(labels, 1.2, width=48), head="protonets")
     made = page(about)
     read(made)
     assert len(made.encode()) < 5_000_000
-    assert len(re.findall("<image", made)) <= MOST
+    assert len(re.findall("<image", made)) <= MAX_PICTURES
     assert f"classes of {classes} with the most mistakes" in made
     assert f"The other {classes - 12} classes" in made
 
 
 def test_ten_thousand_photos_make_a_bounded_page():
     labels = torch.arange(10).repeat(1000)
-    about = subject(labels, features(labels, 1.5), head="protonets", pictures=False)
+    about = report_data(labels, features(labels, 1.5), head="protonets", pictures=False)
     about.photos.thumbnails[:] = [jpeg(i % 900) for i in range(900)] + [b""] * 9100
     assert len(page(about).encode()) < 5_000_000
 
 
-def test_a_test_without_statistics_says_what_is_missing():
+def test_a_test_without_statistics_names_the_option():
     from dataclasses import replace
 
-    about = replace(subject(LABELS, features(LABELS), kind="test"), learned=None)
+    about = replace(report_data(LABELS, features(LABELS), kind="test"), support=None)
     made = page(about)
     read(made)
     assert "--keep-statistics" in made
 
 
-def test_the_file_is_written_whole_or_not_at_all(tmp_path):
-    about = subject(LABELS, features(LABELS))
+def test_the_file_is_written_atomically(tmp_path):
+    about = report_data(LABELS, features(LABELS))
     size = write_report(tmp_path / "r.html", about)
     assert (tmp_path / "r.html").stat().st_size == size
     assert [f.name for f in tmp_path.iterdir()] == ["r.html"]
@@ -165,41 +171,41 @@ def test_the_file_is_written_whole_or_not_at_all(tmp_path):
 # Pictures
 
 
-def test_a_thumbnail_has_the_photos_own_shape(tmp_path):
+def test_a_thumbnail_has_the_photos_aspect_ratio(tmp_path):
     wide = Image.fromarray(np.zeros((50, 100, 3), np.uint8))
     turned = wide.getexif()
     turned[274] = 6
     wide.save(tmp_path / "turned.jpg", exif=turned)
-    assert shape_of(Image.new("RGB", (100, 50))) == 2
-    assert shape_of(tmp_path / "turned.jpg") == 0.5
-    assert shape_of(np.zeros((10, 30))) == 3
-    assert shape_of("nowhere.jpg") == 1
+    assert aspect_ratio(Image.new("RGB", (100, 50))) == 2
+    assert aspect_ratio(tmp_path / "turned.jpg") == 0.5
+    assert aspect_ratio(np.zeros((10, 30))) == 3
+    assert aspect_ratio("nowhere.jpg") == 1
     for aspect, size in ((2.0, (128, 64)), (0.5, (64, 128)), (1.0, (128, 128)), (9.0, (128, 51))):
         assert Image.open(BytesIO(thumbnail(np.zeros((64, 64, 3), np.uint8), aspect))).size == size
 
 
-def test_the_album_keeps_what_it_sees():
-    album = Album()
+def test_the_recorder_keeps_names_digests_and_thumbnails():
+    recorder = PhotoRecorder()
     squares = torch.stack([torch.from_numpy(np.array(picture(0, i))).permute(2, 0, 1) for i in (0, 1, 0)])
-    album.see(squares, ["some/where/cat/1.jpg", picture(0, 1), picture(0, 0)])
-    assert album.names == ["cat/1.jpg", "image 2", "image 3"]
-    assert album.digests[0] == album.digests[2] != album.digests[1]
-    assert Image.open(BytesIO(album.thumbnails[1])).size == (128, 128)
+    recorder.on_images(squares, ["some/where/cat/1.jpg", picture(0, 1), picture(0, 0)])
+    assert recorder.names == ["cat/1.jpg", "image 2", "image 3"]
+    assert recorder.digests[0] == recorder.digests[2] != recorder.digests[1]
+    assert Image.open(BytesIO(recorder.thumbnails[1])).size == (128, 128)
 
 
-def test_a_full_sheet_shows_a_blank():
-    sheet = Sheet(most=1)
-    assert "use" in sheet.show(jpeg(0), "a")
-    assert "blank" in sheet.show(jpeg(1), "b")
-    assert "use" in sheet.show(jpeg(0), "again")
-    assert sheet.definitions().count("<image") == 1
+def test_a_full_page_shows_a_blank_picture():
+    pictures = EmbeddedPictures(most=1)
+    assert "use" in pictures.show(jpeg(0), "a")
+    assert "blank" in pictures.show(jpeg(1), "b")
+    assert "use" in pictures.show(jpeg(0), "again")
+    assert pictures.definitions().count("<image") == 1
 
 
-def test_a_sheet_of_heavy_pictures_stays_below_four_megabytes():
-    sheet, rng = Sheet(), np.random.default_rng(0)
+def test_large_pictures_stay_below_four_megabytes():
+    pictures, rng = EmbeddedPictures(), np.random.default_rng(0)
     for _ in range(40):
         noise = thumbnail(rng.integers(0, 255, (128, 128, 3), dtype=np.uint8))
         for i in range(10):
-            sheet.place(noise + bytes([i]))  # bytes after the end of a JPEG do not matter
-    assert 200 < len(sheet.places) < 400
-    assert len(sheet.definitions()) < 4_200_000
+            pictures.embed(noise + bytes([i]))  # bytes after the end of a JPEG do not matter
+    assert 200 < len(pictures.numbers) < 400
+    assert len(pictures.definitions()) < 4_200_000

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ..estimator import Classified, FewShotClassifier
-    from ..report import Album
+    from ..report import PhotoRecorder
     from ..training.assess.evaluation import Evaluation
 
 
@@ -46,7 +46,7 @@ def evaluate(
     from ..data import LabelledImages
     from ..estimator import FewShotClassifier
     from ..files import check_writable
-    from ..report import Album
+    from ..report import PhotoRecorder
     from ..training.assess.evaluation import evaluate as compare
     from ..training.torch_settings import prepare
 
@@ -63,14 +63,15 @@ def evaluate(
     _check_classes(classes, [str(name) for name in images.classes])
     for note in images.warnings:
         printer.note(note)
-    album = Album()
-    classified = clf.classify(images.sources, strict=strict, look=album.see if report is not None else None)
+    recorder = PhotoRecorder()
+    on_images = recorder.on_images if report is not None else None
+    classified = clf.classify(images.sources, strict=strict, look=on_images)
     labels = torch.tensor([classes.index(str(images.classes[images.labels[i]])) for i in classified.readable])
     result = compare(torch.from_numpy(classified.probabilities.argmax(1)), labels, len(classes))
     _print_accuracy(printer, result, classes)
     printer.skipped(classified.skipped)
     if report is not None:
-        _write_report(report, clf, file, album, labels, classified, ood)
+        _write_report(report, clf, file, recorder, labels, classified, ood)
         printer.say(f"Wrote {report}. Open it in a browser.")
     printer.document(
         {
@@ -120,20 +121,20 @@ def _write_report(
     report: Path,
     clf: FewShotClassifier,
     file: Path,
-    album: Album,
+    recorder: PhotoRecorder,
     labels: Tensor,
     classified: Classified,
     ood: Path | None,
 ) -> None:
     """Write the report on the test images, and on out-of-distribution images if there are any."""
     from ..data.images import find_images
-    from ..report import Album, of_strangers, of_test, write_report
+    from ..report import PhotoRecorder, collect_ood, collect_test, write_report
 
     others = None
     if ood is not None:
         sources = find_images(ood)
         if not sources:
             raise InputError(f"No images in {ood}.", "Give a folder of images of none of the classes.")
-        ood_album = Album()
-        others = of_strangers(clf, ood_album, clf.classify(sources, look=ood_album.see), classified)
-    write_report(report, of_test(clf, album, labels, classified, file, others))
+        observer = PhotoRecorder()
+        others = collect_ood(clf, observer, clf.classify(sources, look=observer.on_images), classified)
+    write_report(report, collect_test(clf, recorder, labels, classified, file, others))

@@ -62,7 +62,7 @@ def train(
     from ..data import LabelledImages
     from ..estimator import FewShotClassifier
     from ..files import check_writable
-    from ..report import Album, of_training, write_report
+    from ..report import PhotoRecorder, collect_training, write_report
     from ..training.finetune.parallel import launched, local_size
     from ..training.profiler import Profile
     from ..training.torch_settings import prepare
@@ -79,17 +79,17 @@ def train(
         keep_statistics=keep_statistics, device=device, precision=precision, compile=compile,
         **{name: value for name, value in settings.items() if value is not None},
     )  # fmt: skip
-    clock, album = Profile(on=profile), Album()
+    clock, recorder = Profile(on=profile), PhotoRecorder()
     with launched() as world:
         first = world.rank == 0
         printer = Printer(as_json, quiet=not first)
         with printer.notes(), progress_bar(quiet=not first) as watch:
-            look = album.learned if first and page is not None else None
+            look = recorder.on_training if first and page is not None else None
             clf.fit_images(LabelledImages.from_path(folder), watch, clock, look)
         if first:
             written = clf.save(out)
             if page is not None:
-                write_report(page, of_training(clf, album, out))
+                write_report(page, collect_training(clf, recorder, out))
             report(printer, clf, out, written, clock, page)
 
 

@@ -1,13 +1,21 @@
-"""What people look at.
+"""Reports: one HTML page about a classifier, its photos and its predictions.
 
-album = Album()
-clf.fit_images(images, look=album.learned)
-write_report("pets.report.html", of_training(clf, album, "pets.safetensors"))
+recorder = PhotoRecorder()
+clf.fit_images(images, look=recorder.on_training)
+write_report("pets.report.html", collect_training(clf, recorder, "pets.safetensors"))
 """
 
-from .gather import of_strangers, of_test, of_training
+from .collect import collect_ood, collect_test, collect_training
 from .page import page, write_report
-from .pictures import Album
-from .subject import Subject
+from .pictures import PhotoRecorder
+from .report_data import ReportData
 
-__all__ = ["Album", "Subject", "of_strangers", "of_test", "of_training", "page", "write_report"]
+__all__ = [
+    "PhotoRecorder",
+    "ReportData",
+    "collect_ood",
+    "collect_test",
+    "collect_training",
+    "page",
+    "write_report",
+]

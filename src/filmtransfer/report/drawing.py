@@ -1,4 +1,4 @@
-"""Figures as SVG: scales, axes, marks and boxes. Colours are the style sheet's, so that they follow light and dark."""
+"""Figures as SVG: scales, axes and markers. Colours are defined in the style sheet, for light and dark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHAPES = 8
 
 @dataclass(frozen=True)
 class Scale:
-    """Numbers from low to high, drawn from start to end."""
+    """A linear map of the values from low to high to the coordinates from start to end."""
 
     low: float
     high: float
@@ -27,56 +27,62 @@ class Scale:
 
 
 def figure(width: int, height: int, label: str, *children: Markup | None, class_: str = "figure") -> Markup:
-    """A drawing; ``label`` says what it shows to whoever cannot see it, without one it is an ornament."""
-    said: dict[str, str] = {"role": "img", "aria_label": label} if label else {"aria_hidden": "true"}
-    return tag("svg", *children, viewBox=f"0 0 {width} {height}", class_=class_, **said)
+    """Return an SVG figure; ``label`` describes it to screen readers, without one they skip it."""
+    access: dict[str, str] = {"role": "img", "aria_label": label} if label else {"aria_hidden": "true"}
+    return tag("svg", *children, viewBox=f"0 0 {width} {height}", class_=class_, **access)
 
 
-def words(x: float, y: float, child: str, *, anchor: str = "start", class_: str | None = None) -> Markup:
+def svg_text(x: float, y: float, child: str, *, anchor: str = "start", class_: str | None = None) -> Markup:
+    """Return text at a position of a figure."""
     return tag("text", child, x=x, y=y, text_anchor=anchor, class_=class_)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
+    """Return a straight line."""
     return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
 
 
 def polyline(points: Sequence[tuple[float, float]], class_: str) -> Markup:
+    """Return a line through all points."""
     return tag("polyline", points=_points(points), class_=class_)
 
 
 def polygon(points: Sequence[tuple[float, float]], class_: str) -> Markup:
+    """Return the area inside the points."""
     return tag("polygon", points=_points(points), class_=class_)
 
 
-def bottom(scale: Scale, y: float, ticks: Sequence[tuple[float, str]], title: str) -> Markup:
-    """A horizontal axis at height y, its ticks and its title below."""
+def horizontal_axis(scale: Scale, y: float, ticks: Sequence[tuple[float, str]], title: str) -> Markup:
+    """Return a horizontal axis at height y, with its ticks and its title below."""
     middle = (scale.start + scale.end) / 2
     return join(
         line(scale.start, y, scale.end, y, "axis"),
-        *(words(scale(v), y + 19, name, anchor="middle", class_="tick") for v, name in ticks),
-        words(middle, y + 42, title, anchor="middle", class_="title"),
+        *(svg_text(scale(v), y + 19, name, anchor="middle", class_="tick") for v, name in ticks),
+        svg_text(middle, y + 42, title, anchor="middle", class_="title"),
     )
 
 
-def left(scale: Scale, x: float, far: float, ticks: Sequence[tuple[float, str]], title: str) -> Markup:
-    """A vertical axis at x: grid lines to ``far``, and its title above."""
+def vertical_axis(
+    scale: Scale, x: float, right: float, ticks: Sequence[tuple[float, str]], title: str
+) -> Markup:
+    """Return a vertical axis at x, with grid lines to ``right`` and its title above."""
     top = min(scale.start, scale.end)
     return join(
-        *(line(x, scale(v), far, scale(v), "grid") for v, _ in ticks),
-        *(words(x - 8, scale(v) + 5, name, anchor="end", class_="tick") for v, name in ticks),
-        words(x, top - 14, title, class_="title"),
+        *(line(x, scale(v), right, scale(v), "grid") for v, _ in ticks),
+        *(svg_text(x - 8, scale(v) + 5, name, anchor="end", class_="tick") for v, name in ticks),
+        svg_text(x, top - 14, title, class_="title"),
     )
 
 
-def percents(low: float = 0.0, high: float = 1.0) -> list[tuple[float, str]]:
-    """Ticks of shares."""
+def percent_ticks(low: float = 0.0, high: float = 1.0) -> list[tuple[float, str]]:
+    """Return the ticks of an axis of shares."""
     step = 0.25 if high - low > 0.6 else 0.1
     first = math.ceil(low / step - 1e-9)
     return [(i * step, f"{100 * i * step:.0f}%") for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def nice(highest: float) -> tuple[float, list[tuple[float, str]]]:
-    """The end of an axis from 0, and ticks on it."""
+def axis_ticks(highest: float) -> tuple[float, list[tuple[float, str]]]:
+    """Return the end of an axis that begins at 0, and its ticks at round values."""
     if not highest > 0:
         return 1.0, [(0.0, "0")]
     power = 10.0 ** math.floor(math.log10(highest))
@@ -85,8 +91,8 @@ def nice(highest: float) -> tuple[float, list[tuple[float, str]]]:
     return ticks[-1], [(v, f"{v:g}" if v < 1e4 else f"{v:,.0f}") for v in ticks]
 
 
-def mark(kind: int, x: float, y: float, size: float = 5.0, extra: str = "") -> Markup:
-    """The sign of a class: a colour and a shape, either of which tells it from its neighbours."""
+def marker(kind: int, x: float, y: float, size: float = 5.0, extra: str = "") -> Markup:
+    """Return the marker of a class: its colour and its shape both differ from those of the next classes."""
     shape = (kind + kind // COLOURS) % SHAPES
     return _shapes[shape](x, y, size, f"mark k{kind % COLOURS} {extra}".strip())
 
@@ -95,7 +101,7 @@ def _points(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
-def _regular(corners: Sequence[tuple[float, float]]) -> Callable[[float, float, float, str], Markup]:
+def _polygon_marker(corners: Sequence[tuple[float, float]]) -> Callable[[float, float, float, str], Markup]:
     def draw(x: float, y: float, size: float, class_: str) -> Markup:
         return polygon([(x + size * a, y + size * b) for a, b in corners], class_)
 
@@ -119,11 +125,11 @@ _star = [
 ]
 _shapes: tuple[Callable[[float, float, float, str], Markup], ...] = (
     _circle,
-    _regular([(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
-    _regular([(0, -1.2), (1.15, 0.9), (-1.15, 0.9)]),
-    _regular([(0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)]),
-    _regular([(0, 1.2), (1.15, -0.9), (-1.15, -0.9)]),
-    _regular(_cross(0.0)),
-    _regular(_star),
-    _regular(_cross(math.pi / 4)),
+    _polygon_marker([(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
+    _polygon_marker([(0, -1.2), (1.15, 0.9), (-1.15, 0.9)]),
+    _polygon_marker([(0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)]),
+    _polygon_marker([(0, 1.2), (1.15, -0.9), (-1.15, -0.9)]),
+    _polygon_marker(_cross(0.0)),
+    _polygon_marker(_star),
+    _polygon_marker(_cross(math.pi / 4)),
 )

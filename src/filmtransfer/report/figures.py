@@ -1,22 +1,22 @@
-"""Figures: how far FiLM moved by layer (paper: FiLM Layer Parameter Variation), and predictions as a sheet."""
+"""Figures as PNG: FiLM parameters by layer (paper: FiLM Layer Parameter Variation), and a sheet of predictions."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from ..data.pixels import ImageSource
 from ..errors import MissingExtraError
 from ..film import FilmParameters
 
-INK, RIGHT, WRONG, PAPER, MUTED = "#1b1f24", "#1a7f5a", "#c0392b", "#ffffff", "#6b7280"
+INK, CORRECT, WRONG, PAPER, MUTED = "#1b1f24", "#1a7f5a", "#c0392b", "#ffffff", "#6b7280"
 
 
-def film_by_layer(numbers: FilmParameters, sites: Sequence[str], title: str) -> bytes:
-    """Box plots of |γ−1| and |β| for each FiLM layer, in the order of ``sites``, as PNG."""
+def film_by_layer(parameters: FilmParameters, sites: Sequence[str], title: str) -> bytes:
+    """Return box plots of |γ−1| and |β| for each FiLM layer, in the order of ``sites``."""
     try:
         import matplotlib
 
@@ -24,14 +24,14 @@ def film_by_layer(numbers: FilmParameters, sites: Sequence[str], title: str) -> 
         from matplotlib import pyplot
     except ImportError:
         raise MissingExtraError("A figure", "report") from None
-    moved = {
-        "|γ − 1|": [(numbers[f"{s}.gamma"] - 1).abs().numpy() for s in sites],
-        "|β|": [numbers[f"{s}.beta"].abs().numpy() for s in sites],
+    changes = {
+        "|γ − 1|": [(parameters[f"{s}.gamma"] - 1).abs().numpy() for s in sites],
+        "|β|": [parameters[f"{s}.beta"].abs().numpy() for s in sites],
     }
     width = max(7.0, 0.34 * len(sites) + 1.5)
     figure, axes = pyplot.subplots(2, 1, figsize=(width, 6.4), sharex=True, layout="constrained")
-    for axis, (label, boxes), colour in zip(axes, moved.items(), ("#2f6f9f", "#b5651d"), strict=True):
-        drawn = axis.boxplot(
+    for axis, (label, boxes), colour in zip(axes, changes.items(), ("#2f6f9f", "#b5651d"), strict=True):
+        plot = axis.boxplot(
             boxes,
             whis=(5, 95),
             widths=0.62,
@@ -41,7 +41,7 @@ def film_by_layer(numbers: FilmParameters, sites: Sequence[str], title: str) -> 
             whiskerprops={"color": colour},
             capprops={"color": colour},
         )
-        for box in drawn["boxes"]:
+        for box in plot["boxes"]:
             box.set(facecolor=colour, alpha=0.45, edgecolor=colour)
         axis.set_ylabel(label, fontsize=12)
         axis.set_ylim(bottom=0)
@@ -59,47 +59,47 @@ def film_by_layer(numbers: FilmParameters, sites: Sequence[str], title: str) -> 
 
 
 def prediction_sheet(
-    images: Sequence[Any],
-    truths: Sequence[str],
+    images: Sequence[ImageSource],
+    labels: Sequence[str],
     predictions: Sequence[str],
     confidences: Sequence[float],
     title: str,
     columns: int = 8,
 ) -> bytes:
-    """Images with what they were taken for, right in green, wrong in red, as PNG."""
+    """Return a sheet of images with their predictions, correct ones in green and wrong ones in red."""
     cell, side, top = 150, 120, 56
     rows = -(-len(images) // columns)
     sheet = Image.new("RGB", (columns * cell + 20, rows * (cell + 34) + top + 12), PAPER)
     draw = ImageDraw.Draw(sheet)
     draw.text((16, 16), title, fill=INK, font=_font(20))
-    for i, (image, truth, said, sure) in enumerate(
-        zip(images, truths, predictions, confidences, strict=True)
+    for i, (image, label, predicted, confidence) in enumerate(
+        zip(images, labels, predictions, confidences, strict=True)
     ):
         left, up = 10 + (i % columns) * cell, top + (i // columns) * (cell + 34)
-        right = truth == said
-        colour = RIGHT if right else WRONG
+        correct = label == predicted
+        colour = CORRECT if correct else WRONG
         picture = (
             Image.fromarray(np.asarray(image)).convert("RGB").resize((side, side), Image.Resampling.LANCZOS)
         )
         draw.rectangle((left + 12, up, left + side + 17, up + side + 5), outline=colour, width=3)
         sheet.paste(picture, (left + 15, up + 3))
-        _mark(draw, left + 14, up + side + 13, right, colour)
-        draw.text((left + 32, up + side + 10), f"{said} {sure:.0%}", fill=colour, font=_font(14))
-        if not right:
-            draw.text((left + 32, up + side + 28), f"is: {truth}", fill=MUTED, font=_font(13))
+        _draw_mark(draw, left + 14, up + side + 13, correct, colour)
+        draw.text((left + 32, up + side + 10), f"{predicted} {confidence:.0%}", fill=colour, font=_font(14))
+        if not correct:
+            draw.text((left + 32, up + side + 28), f"is: {label}", fill=MUTED, font=_font(13))
     buffer = io.BytesIO()
     sheet.save(buffer, format="PNG")
     return buffer.getvalue()
 
 
-def _mark(draw: ImageDraw.ImageDraw, x: int, y: int, right: bool, colour: str) -> None:
-    """A tick or a cross, so that colour is not the only sign."""
-    if right:
+def _draw_mark(draw: ImageDraw.ImageDraw, x: int, y: int, correct: bool, colour: str) -> None:
+    """Draw a tick or a cross, so that colour is not the only difference."""
+    if correct:
         draw.line((x, y + 6, x + 4, y + 11, x + 12, y), fill=colour, width=3)
     else:
         draw.line((x, y, x + 11, y + 11), fill=colour, width=3)
         draw.line((x, y + 11, x + 11, y), fill=colour, width=3)
 
 
-def _font(size: int) -> Any:
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     return ImageFont.load_default(size)

@@ -1,6 +1,6 @@
-"""HTML and SVG built from pieces that cannot be forgotten to be escaped.
+"""HTML and SVG from elements that escape their content.
 
-Text is escaped when it becomes a child or an attribute; only what ``tag`` made passes as it is.
+A string is escaped when it becomes a child or an attribute; only ``Markup``, which ``tag`` returns, is inserted as it is.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from html import escape
 
-# What no page can show: controls (but for the line ends), and halves of characters from odd file names.
+# Control characters (except line ends) and unpaired surrogates from undecodable file names.
 UNSHOWABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 EMPTY = frozenset({"br", "meta", "image", "use", "path", "rect", "line", "circle", "polygon", "polyline"})
 
 
 class Markup(str):
-    """Text that is markup already."""
+    """A string that is markup already and is not escaped again."""
 
     __slots__ = ()
 
@@ -23,54 +23,52 @@ Child = str | int | None
 
 
 def text(value: object) -> Markup:
-    """Anything as text that means only itself."""
+    """Return any value as escaped text."""
     if isinstance(value, Markup):
         return value
     return Markup(escape(UNSHOWABLE.sub("\ufffd", str(value)), quote=True))
 
 
 def join(*children: Child) -> Markup:
+    """Return the children one after the other, without those that are None."""
     return Markup("".join(text(child) for child in children if child is not None))
 
 
 def tag(name: str, *children: Child, **attributes: str | float | None) -> Markup:
-    """An element; ``class_`` is class, other underscores are hyphens, None leaves an attribute out."""
-    words = "".join(
+    """Return an element; ``class_`` becomes class, other underscores become hyphens, None omits an attribute."""
+    rendered = "".join(
         f' {_attribute(key)}="{text(_number(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
     if name in EMPTY and not children:
-        return Markup(f"<{name}{words}/>")
-    return Markup(f"<{name}{words}>{join(*children)}</{name}>")
+        return Markup(f"<{name}{rendered}/>")
+    return Markup(f"<{name}{rendered}>{join(*children)}</{name}>")
 
 
 def paragraph(*children: Child, class_: str | None = None) -> Markup:
+    """Return a paragraph."""
     return tag("p", *children, class_=class_)
 
 
-def strong(child: Child) -> Markup:
-    return tag("strong", child)
+def link(anchor: str, child: Child) -> Markup:
+    """Return a link to another part of the same page."""
+    return tag("a", child, href=f"#{anchor}")
 
 
-def link(name: str, child: Child) -> Markup:
-    """To another place of the same page."""
-    return tag("a", child, href=f"#{name}")
-
-
-def name_of_class(name: str) -> Markup:
-    """A class's name: set apart, and kept whole from right to left too."""
+def class_name(name: str) -> Markup:
+    """Return a class's name in its own style, isolated from the writing direction around it."""
     return tag("bdi", breakable(name), class_="class")
 
 
 def breakable(name: str) -> Markup:
-    """A name that may be broken where its words end."""
+    """Return a name that may be wrapped where one of its words ends."""
     return Markup(re.sub(r"([_/-])(?=.)", r"\1<wbr/>", name)) if name.isidentifier() else text(name)
 
 
-def listed(names: list[str], most: int = 3) -> Markup:
-    """Names as a person lists them: a, b and c; at most so many."""
-    shown: list[Markup] = [name_of_class(name) for name in names[:most]]
+def class_list(names: list[str], most: int = 3) -> Markup:
+    """Return an enumeration of class names: a, b and c; or a, b, c and 2 more."""
+    shown: list[Markup] = [class_name(name) for name in names[:most]]
     if len(names) > most:
         shown.append(text(f"{len(names) - most} more"))
     if len(shown) < 2:
@@ -81,7 +79,7 @@ def listed(names: list[str], most: int = 3) -> Markup:
 def table(
     heads: list[Child], rows: list[list[Child]], label: str, right: tuple[int, ...] = (), class_: str = ""
 ) -> Markup:
-    """A table in a box of its own, which can be moved sideways where it is wider than the page."""
+    """Return a table in a box that scrolls sideways where it is wider than the page."""
 
     def cell(kind: str, i: int, child: Child) -> Markup:
         scope = {"td": None, "th": "row"}[kind]
@@ -103,5 +101,5 @@ def _attribute(key: str) -> str:
 
 
 def _number(value: str | float) -> str:
-    """Numbers as short as a drawing needs them."""
+    """Return a number with at most two decimals."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""The page: a letter that begins with what matters most. Self-contained, no script, nothing from elsewhere."""
+"""The page: sections in the order of their usefulness. Self-contained, without scripts, loading nothing."""
 
 from __future__ import annotations
 
@@ -12,88 +12,83 @@ from .parts import (
     confusion,
     facts,
     film,
+    label_issues,
+    learning_curve,
     mistakes,
-    needs,
-    plane,
+    near_duplicates,
+    out_of_distribution,
+    projection,
     reliability,
-    shots,
-    strangers,
-    summary,
-    suspects,
-    twins,
+    weak_classes,
 )
-from .pictures import Sheet
-from .subject import Subject
+from .parts.summary import heading, summary
+from .pictures import EmbeddedPictures
+from .report_data import ReportData
 
 
-def write_report(path: str | Path, subject: Subject) -> int:
-    """Write the report, whole or not at all; returns its size in bytes."""
-    content = page(subject).encode()
+def write_report(path: str | Path, data: ReportData) -> int:
+    """Write the report atomically and return its size in bytes."""
+    content = page(data).encode()
     write_atomically(path, content)
     return len(content)
 
 
-def page(subject: Subject) -> str:
-    """The whole page."""
-    sheet = Sheet()
-    sections = parts(subject, sheet)
-    title = summary.heading(subject)
-    opening = summary.part(subject, sections)
+def page(data: ReportData) -> str:
+    """Return the complete HTML page."""
+    pictures = EmbeddedPictures()
+    content = sections(data, pictures)
+    title = heading(data)
     head = tag(
         "head",
         Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
         tag("title", title),
         tag("style", Markup(files("filmtransfer.report").joinpath("style.css").read_text("utf-8"))),
     )
+    contents = tag("ul", *(tag("li", link(section.anchor, section.title)) for section in content))
+    footer = paragraph(
+        "Made by filmtransfer. This page is complete in itself and loads nothing from the network. The small photos in it are "
+        "yours: share it as you would share them.",
+        class_="quiet",
+    )
     body = tag(
         "body",
-        sheet.definitions(),
+        pictures.definitions(),
         tag(
             "main",
             tag("header", tag("h1", title)),
-            opening,
-            tag(
-                "nav",
-                tag("ul", *(tag("li", link(s.name, s.title)) for s in sections)),
-                aria_label="In this report",
-            ),
-            *(_section(s) for s in sections),
-            tag(
-                "footer",
-                paragraph(
-                    "Made by filmtransfer. This page holds all it shows and asks nothing of the network; the small photos in it are yours: share it as you would share them.",
-                    class_="quiet",
-                ),
-            ),
+            summary(data, content),
+            tag("nav", contents, aria_label="In this report"),
+            *(_render(section) for section in content),
+            tag("footer", footer),
         ),
     )
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def parts(subject: Subject, sheet: Sheet) -> list[Section]:
-    """All parts that have something to say, the most useful first."""
-    found = [
-        suspects.part(subject, sheet),
-        twins.part(subject, sheet),
-        needs.part(subject),
-        strangers.part(subject, sheet),
-        mistakes.part(subject, sheet),
-        confusion.part(subject, sheet),
-        shots.part(subject),
-        plane.part(subject, sheet),
-        reliability.part(subject),
-        film.part(subject),
-        facts.part(subject),
+def sections(data: ReportData, pictures: EmbeddedPictures) -> list[Section]:
+    """Return all sections that the data suffice for, the most useful first."""
+    candidates = [
+        label_issues.section(data, pictures),
+        near_duplicates.section(data, pictures),
+        weak_classes.section(data),
+        out_of_distribution.section(data, pictures),
+        mistakes.section(data, pictures),
+        confusion.section(data, pictures),
+        learning_curve.section(data),
+        projection.section(data, pictures),
+        reliability.section(data),
+        film.section(data),
+        facts.section(data),
     ]
-    return [section for section in found if section is not None]
+    return [section for section in candidates if section is not None]
 
 
-def _section(section: Section) -> Markup:
+def _render(section: Section) -> Markup:
     basis = paragraph("Measured on ", section.basis, ".", class_="basis") if section.basis else None
     return tag(
         "section",
-        tag("h2", section.title, id=f"{section.name}-title"),
+        tag("h2", section.title, id=f"{section.anchor}-title"),
         join(section.body, basis),
-        id=section.name,
-        aria_labelledby=f"{section.name}-title",
+        id=section.anchor,
+        aria_labelledby=f"{section.anchor}-title",
     )

@@ -1,4 +1,4 @@
-"""The parts of a report, one a file: each looks at the subject and says what it found, or that it cannot."""
+"""The sections of a report, one a file: each is made from the report's data, or omitted where they do not suffice."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ..markup import Markup
 
 @dataclass(frozen=True)
 class Section:
-    """One part as the page shows it."""
+    """One section of the page."""
 
-    name: str  # of its place in the page
+    anchor: str  # its id in the page
     title: str
     body: Markup
     basis: str = ""  # what its numbers were measured on
-    advice: list[Markup] = field(default_factory=list)  # what to do about it, for the top of the page
+    advice: list[Markup] = field(default_factory=list)  # what to do about it, shown at the top of the page

@@ -1,51 +1,53 @@
-"""A photo with what there is to say of it."""
+"""Cards: a photo with a few lines about it."""
 
 from __future__ import annotations
 
 from ...formatting import percent
-from ..markup import Markup, join, name_of_class, tag
-from ..pictures import Sheet
-from ..subject import Judged, Subject
+from ..markup import Markup, class_name, join, tag
+from ..pictures import EmbeddedPictures
+from ..report_data import PhotoPredictions, ReportData
 
 
 def card(picture: Markup, *lines: Markup | str, class_: str = "card") -> Markup:
+    """Return a picture with lines of text, as an item of a list of cards."""
     return tag("li", picture, tag("div", *lines, class_="says"), class_=class_)
 
 
-def cards(items: list[Markup], class_: str = "cards") -> Markup:
-    return tag("ul", *items, class_=class_)
+def card_list(items: list[Markup]) -> Markup:
+    """Return a list of cards."""
+    return tag("ul", *items, class_="cards")
 
 
-def photo(subject: Subject, sheet: Sheet, i: int, class_: str = "thumb") -> Markup:
-    """Whole where it is to be looked at, a square where it stands for a class or a neighbour."""
-    whole = class_ in ("thumb", "thumb large")
-    return sheet.show(subject.photos.thumbnails[i], subject.about(i), class_, whole=whole)
+def photo(data: ReportData, pictures: EmbeddedPictures, i: int, class_: str = "thumb") -> Markup:
+    """Return photo i: complete where it is the subject, a square where it stands for a class or a neighbour."""
+    square = class_ not in ("thumb", "thumb large")
+    return pictures.show(data.photos.thumbnails[i], data.alt_text(i), class_, square=square)
 
 
 def file_name(name: str) -> Markup:
+    """Return the name of a photo's file."""
     return tag("span", tag("bdi", name), class_="file")
 
 
-def verdict(subject: Subject, judged: Judged, row: int) -> Markup:
-    """What was said of a photo, how surely, and what it is labelled."""
-    said, truth = int(judged.said[row]), int(judged.truths[row])
-    line = join(
-        "called ", name_of_class(subject.classes[said]), " ", tag("b", percent(float(judged.sure[row]), 0))
-    )
-    if said == truth:
-        second = int(judged.probabilities[row].topk(2).indices[1])
-        other = percent(float(judged.probabilities[row, second]), 0)
+def prediction_lines(data: ReportData, predictions: PhotoPredictions, row: int) -> Markup:
+    """Return the predicted class with its confidence, and the label or the second most probable class."""
+    predicted, label = int(predictions.predicted[row]), int(predictions.labels[row])
+    confidence = tag("b", percent(float(predictions.confidence[row]), 0))
+    line = join("predicted ", class_name(data.classes[predicted]), " ", confidence)
+    if predicted == label:
+        second = int(predictions.probabilities[row].topk(2).indices[1])
+        probability = percent(float(predictions.probabilities[row, second]), 0)
         return join(
             tag("span", "✓ ", line, class_="right-line"),
-            tag("span", "nearly ", name_of_class(subject.classes[second]), f" {other}", class_="quiet"),
+            tag("span", "second ", class_name(data.classes[second]), f" {probability}", class_="quiet"),
         )
-    own = percent(float(judged.own[row]), 0)
+    probability = percent(float(predictions.label_probability[row]), 0)
     return join(
         tag("span", "✗ ", line, class_="wrong-line"),
-        tag("span", "labelled ", name_of_class(subject.classes[truth]), f" {own}", class_="quiet"),
+        tag("span", "labelled ", class_name(data.classes[label]), f" {probability}", class_="quiet"),
     )
 
 
-def more(hidden: int, what: str) -> Markup:
-    """That something is left out, and how much."""
-    return tag("p", f"{hidden:,} more {what} not shown.", class_="quiet") if hidden > 0 else Markup("")
+def hidden_count(hidden: int, noun: str) -> Markup:
+    """Return a line that says how many more there are, if any."""
+    return tag("p", f"{hidden:,} more {noun} not shown.", class_="quiet") if hidden > 0 else Markup("")

@@ -1,6 +1,6 @@
-"""Who is taken for whom: a table with a typical photo of each class, and the photos behind the largest numbers.
+"""The confusion matrix, with a typical photo of each class and the photos behind the most frequent confusions.
 
-With many classes the table keeps those with the most mistakes.
+With many classes the table shows those with the most mistakes.
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...formatting import times
-from ..markup import Markup, breakable, join, name_of_class, paragraph, tag
-from ..pictures import Sheet
-from ..subject import Judged, Photos, Subject
+from ..markup import Markup, breakable, class_name, join, paragraph, tag
+from ..pictures import EmbeddedPictures
+from ..report_data import PhotoPredictions, ReportData, ReportPhotos
 from . import Section
-from .cards import more, photo
+from .cards import hidden_count, photo
 
-WIDEST = 14  # classes in the table
-PAIRS = 6
-SHOWN = 4  # photos of a pair
+MAX_CLASSES = 14  # in the table
+MAX_PAIRS = 6
+MAX_PHOTOS = 4  # of a pair
 SHADES = 4
 
 
-def typical(photos: Photos, classes: int) -> list[int | None]:
-    """Of each class the photo whose features point most nearly as the class's mean."""
+def typical_photos(photos: ReportPhotos, classes: int) -> list[int | None]:
+    """Return for each class the photo whose features have the largest cosine with the class's mean."""
     unit = F.normalize(photos.features.float(), dim=1)
-    found: list[int | None] = []
+    typical: list[int | None] = []
     for c in range(classes):
         members = torch.nonzero(photos.labels == c).flatten()
         if len(members) == 0:
-            found.append(None)
+            typical.append(None)
             continue
-        near = unit[members] @ photos.features[members].float().mean(0)
-        found.append(int(members[near.argmax()]))
-    return found
+        similarity = unit[members] @ photos.features[members].float().mean(0)
+        typical.append(int(members[similarity.argmax()]))
+    return typical
 
 
-def chosen(confusion: Tensor, most: int = WIDEST) -> list[int]:
-    """The classes of the table, in their order: all, or those with the most mistakes (made or suffered)."""
+def shown_classes(confusion: Tensor, most: int = MAX_CLASSES) -> list[int]:
+    """Return the classes of the table in their order: all, or those in the most mistakes (by row or column)."""
     classes = len(confusion)
     if classes <= most:
         return [c for c in range(classes) if int(confusion[c].sum() + confusion[:, c].sum())]
@@ -46,99 +46,94 @@ def chosen(confusion: Tensor, most: int = WIDEST) -> list[int]:
     return sorted((wrong.sum(0) + wrong.sum(1)).argsort(descending=True, stable=True)[:most].tolist())
 
 
-def pairs(judged: Judged) -> list[tuple[int, int, list[int]]]:
-    """(true class, class said, rows) for all mistakes, the most frequent first."""
+def confused_pairs(predictions: PhotoPredictions) -> list[tuple[int, int, list[int]]]:
+    """Return (true class, predicted class, rows) for all mistakes, the most frequent first."""
     groups: dict[tuple[int, int], list[int]] = {}
-    for row in torch.nonzero(~judged.right).flatten().tolist():
-        groups.setdefault((int(judged.truths[row]), int(judged.said[row])), []).append(row)
+    for row in torch.nonzero(~predictions.correct).flatten().tolist():
+        groups.setdefault((int(predictions.labels[row]), int(predictions.predicted[row])), []).append(row)
     return [(*key, rows) for key, rows in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))]
 
 
-def part(subject: Subject, sheet: Sheet) -> Section | None:
-    judged = subject.judged
-    if judged is None:
+def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
+    """Return the section on confused classes."""
+    predictions = data.predictions
+    if predictions is None:
         return None
-    confusion = judged.evaluation.confusion
-    shown = chosen(confusion)
-    pieces = [_table(subject, sheet, confusion, shown)]
-    if len(shown) < len(subject.classes):
-        wrong = int((~judged.right).sum())
-        here = int(confusion[shown][:, shown].sum() - confusion.diagonal()[shown].sum())
-        pieces.append(
-            paragraph(
-                f"Shown are the {len(shown)} classes of {len(subject.classes)} with the most mistakes; {here} of all {wrong} mistakes "
-                "are between them.",
-                class_="quiet",
-            )
-            if wrong
-            else paragraph(
-                f"Shown are {len(shown)} classes of {len(subject.classes)}; there was no mistake in any.",
-                class_="quiet",
-            )
-        )
-    often = pairs(judged)
-    repeated = [pair for pair in often if len(pair[2]) > 1]
+    confusion = predictions.evaluation.confusion
+    shown = shown_classes(confusion)
+    pieces = [_table(data, pictures, confusion, shown)]
+    if len(shown) < len(data.classes):
+        pieces.append(paragraph(_omitted(confusion, shown), class_="quiet"))
+    repeated = [pair for pair in confused_pairs(predictions) if len(pair[2]) > 1]
     if repeated:
+        items = [_pair(data, pictures, predictions, pair) for pair in repeated[:MAX_PAIRS]]
         pieces += [
             tag("h3", "Most often confused"),
-            tag("ul", *(_pair(subject, sheet, judged, pair) for pair in repeated[:PAIRS]), class_="pairs"),
-            more(len(repeated) - PAIRS, "pairs that were confused more than once"),
+            tag("ul", *items, class_="pairs"),
+            hidden_count(len(repeated) - MAX_PAIRS, "pairs that were confused more than once"),
         ]
-    return Section("confusion", "Who is taken for whom", join(*pieces), subject.basis(judged))
+    title = "Which classes are confused? (confusion matrix)"
+    return Section("confusion", title, join(*pieces), data.basis(predictions))
 
 
-def _table(subject: Subject, sheet: Sheet, confusion: Tensor, shown: list[int]) -> Markup:
-    faces = typical(subject.photos, len(subject.classes))
+def _omitted(confusion: Tensor, shown: list[int]) -> str:
+    classes = f"{len(shown)} classes of {len(confusion)}"
+    mistakes = int(confusion.sum() - confusion.diagonal().sum())
+    if not mistakes:
+        return f"Shown are {classes}; there was no mistake in any."
+    inside = int(confusion[shown][:, shown].sum() - confusion.diagonal()[shown].sum())
+    return f"Shown are the {classes} with the most mistakes; {inside} of all {mistakes} mistakes are between them."
 
-    def face(c: int) -> Markup | None:
-        i = faces[c]
-        return None if i is None else photo(subject, sheet, i, "thumb tiny")
 
-    elsewhere = len(shown) < len(subject.classes)
-    heads = [
-        tag(
-            "th",
-            face(c),
-            tag("span", breakable(subject.classes[c]), class_="short", title=subject.classes[c]),
-            scope="col",
-        )
-        for c in shown
-    ]
-    if elsewhere:
+def _table(data: ReportData, pictures: EmbeddedPictures, confusion: Tensor, shown: list[int]) -> Markup:
+    typical = typical_photos(data.photos, len(data.classes))
+
+    def thumb(c: int) -> Markup | None:
+        i = typical[c]
+        return None if i is None else photo(data, pictures, i, "thumb tiny")
+
+    def name(c: int) -> Markup:
+        return tag("span", breakable(data.classes[c]), class_="short", title=data.classes[c])
+
+    others = len(shown) < len(data.classes)
+    heads = [tag("th", thumb(c), name(c), scope="col") for c in shown]
+    if others:
         heads.append(tag("th", tag("span", "others", class_="short"), scope="col"))
     rows = []
     for c in shown:
         total = int(confusion[c].sum())
         cells = [_cell(int(confusion[c, d]), total, c == d) for d in shown]
-        if elsewhere:
+        if others:
             cells.append(_cell(total - int(confusion[c, shown].sum()), total, False))
-        name = tag("span", breakable(subject.classes[c]), class_="short", title=subject.classes[c])
-        rows.append(tag("tr", tag("th", tag("span", face(c), name, class_="who"), scope="row"), *cells))
-    corner = tag("td", tag("span", "is ↓  called →", class_="quiet"))
-    inside = tag("table", tag("thead", tag("tr", corner, *heads)), tag("tbody", *rows), class_="matrix")
-    return tag(
-        "div", inside, class_="wide", role="region", aria_label="Table of who is taken for whom", tabindex=0
-    )
+        rows.append(tag("tr", tag("th", tag("span", thumb(c), name(c), class_="who"), scope="row"), *cells))
+    corner = tag("td", tag("span", "true ↓  predicted →", class_="quiet"))
+    table = tag("table", tag("thead", tag("tr", corner, *heads)), tag("tbody", *rows), class_="matrix")
+    return tag("div", table, class_="wide", role="region", aria_label="Confusion matrix", tabindex=0)
 
 
-def _cell(number: int, total: int, right: bool) -> Markup:
+def _cell(number: int, total: int, correct: bool) -> Markup:
     if number == 0:
         return tag("td", "·", class_="zero")
     shade = min(SHADES, 1 + int(SHADES * number / max(total, 1)))
-    return tag("td", f"{number:,}", class_=f"{'good' if right else 'bad'}{shade}")
+    return tag("td", f"{number:,}", class_=f"{'good' if correct else 'bad'}{shade}")
 
 
-def _pair(subject: Subject, sheet: Sheet, judged: Judged, pair: tuple[int, int, list[int]]) -> Markup:
-    truth, said, rows = pair
-    faces = [photo(subject, sheet, int(judged.index[row]), "thumb small") for row in rows[:SHOWN]]
+def _pair(
+    data: ReportData,
+    pictures: EmbeddedPictures,
+    predictions: PhotoPredictions,
+    pair: tuple[int, int, list[int]],
+) -> Markup:
+    label, predicted, rows = pair
+    thumbs = [photo(data, pictures, int(predictions.index[row]), "thumb small") for row in rows[:MAX_PHOTOS]]
     return tag(
         "li",
-        tag("span", *faces, class_="row"),
+        tag("span", *thumbs, class_="row"),
         tag(
             "span",
-            name_of_class(subject.classes[truth]),
-            " taken for ",
-            name_of_class(subject.classes[said]),
+            class_name(data.classes[label]),
+            " mistaken for ",
+            class_name(data.classes[predicted]),
             f", {times(len(rows))}",
         ),
     )

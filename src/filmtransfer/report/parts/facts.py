@@ -1,12 +1,10 @@
-"""Sizes and settings: what is needed to make the same classifier again."""
+"""Sizes and settings: what is needed to train the same classifier again."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from ...formatting import count, file_size
+from ...formatting import capitalize, count, file_size
 from ..markup import Markup, join, paragraph, table, tag
-from ..subject import Subject
+from ..report_data import ReportData
 from . import Section
 
 HEADS = {
@@ -18,19 +16,20 @@ HEADS = {
 STOPPED = {
     "interrupted": ", stopped by you",
     "time limit": ", stopped by the time limit",
-    "not finite": ", stopped at numbers that were not finite",
-    "one-shot": ": one photo of each class leaves nothing to fine-tune on",
+    "not finite": ", stopped because the loss was not finite",
+    "one-shot": ": with one photo of each class there is nothing to fine-tune on",
 }
-SKIPPED = 20
+MAX_SKIPPED = 20
+MAX_VALUES = 8
 
 
-def part(subject: Subject) -> Section:
-    update = subject.update
-    results = update.results
+def section(data: ReportData) -> Section:
+    """Return the section on sizes and settings."""
+    update = data.update
     rows: list[list[str | int | None]] = [
         [
             "classes and photos",
-            f"{len(update.classes)} classes, {sum(update.counts):,} photos learned from, {_range(update.counts)} each",
+            f"{len(update.classes)} classes, {sum(update.counts):,} training photos, {_range(update.counts)} each",
         ],
         [
             "backbone",
@@ -38,10 +37,10 @@ def part(subject: Subject) -> Section:
         ],
         ["head", HEADS.get(update.head, update.head)],
         ["image size", f"{update.pixels.size} × {update.pixels.size} pixels"],
-        ["fine-tuning", _tuning(subject, results)],
+        ["fine-tuning", _fine_tuning(data)],
         [
-            "learned numbers",
-            f"{update.numbers():,}" + (f", {file_size(subject.stored)} on disk" if subject.stored else ""),
+            "trained parameters",
+            f"{update.numbers():,}" + (f", {file_size(data.file_bytes)} on disk" if data.file_bytes else ""),
         ],
         [
             "covariance weights e",
@@ -50,13 +49,13 @@ def part(subject: Subject) -> Section:
             else ", ".join(f"{e:.3f}" for e in update.covariance_weights.exp().tolist()),
         ],
         ["temperature", f"{update.temperature:.3g}"],
-        ["prior", _word(update.settings.get("prior", "uniform"))],
+        ["class prior", _text(update.settings.get("prior", "uniform"))],
         ["seed", update.seed],
         ["versions", ", ".join(f"{k} {v}" for k, v in update.versions.items())],
     ]
     if update.edits:
-        rows.append(["changed after training", count(len(update.edits), "time")])
-    settings = [[key, _word(value)] for key, value in sorted(update.settings.items()) if value is not None]
+        rows.append(["edited after training", count(len(update.edits), "time")])
+    settings = [[key, _text(value)] for key, value in sorted(update.settings.items()) if value is not None]
     pieces: list[Markup] = [
         table(["", ""], rows, "Table of sizes and settings", class_="facts"),
         tag(
@@ -65,12 +64,12 @@ def part(subject: Subject) -> Section:
             table(["setting", "value"], [list(row) for row in settings], "All settings", class_="facts"),
         ),
     ]
-    if subject.skipped:
-        lines = [tag("li", s.name, ": ", s.reason) for s in subject.skipped[:SKIPPED]]
-        rest = len(subject.skipped) - SKIPPED
+    if data.skipped:
+        lines = [tag("li", s.name, ": ", s.reason) for s in data.skipped[:MAX_SKIPPED]]
+        rest = len(data.skipped) - MAX_SKIPPED
         pieces += [
-            tag("h3", "Files that were left out"),
-            paragraph(f"{count(len(subject.skipped), 'file')} could not be used:"),
+            tag("h3", "Skipped files"),
+            paragraph(f"{capitalize(count(len(data.skipped), 'file'))} could not be used:"),
             tag("ul", *lines, tag("li", f"and {rest:,} more") if rest > 0 else None),
         ]
     return Section("facts", "Sizes and settings", join(*pieces))
@@ -80,14 +79,17 @@ def _range(counts: list[int]) -> str:
     return str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
 
 
-def _tuning(subject: Subject, results: dict[str, Any]) -> str:
-    steps = results.get("steps", 0)
-    took = "" if subject.seconds is None or not steps else f" in {subject.seconds:.0f} s"
-    share = f", {100 * results['share']:.0f}% of the way kept" if steps and "share" in results else ""
-    return (f"{steps} steps{took}{share}" if steps else "none") + STOPPED.get(results.get("stopped", ""), "")
+def _fine_tuning(data: ReportData) -> str:
+    results = data.update.results
+    steps, stopped = results.get("steps", 0), STOPPED.get(results.get("stopped", ""), "")
+    if not steps:
+        return f"none{stopped}"
+    duration = "" if data.seconds is None else f" in {data.seconds:.0f} s"
+    kept = f", {100 * results['share']:.0f}% of the change kept" if "share" in results else ""
+    return f"{steps} steps{duration}{kept}{stopped}"
 
 
-def _word(value: Any) -> str:
-    if isinstance(value, list) and len(value) > 8:
-        return ", ".join(f"{v:.3g}" for v in value[:8]) + f", … ({len(value)})"
+def _text(value: object) -> str:
+    if isinstance(value, list) and len(value) > MAX_VALUES:
+        return ", ".join(f"{v:.3g}" for v in value[:MAX_VALUES]) + f", … ({len(value)})"
     return str(value)

@@ -1,71 +1,72 @@
-"""The worst mistakes, and the photos that the classifier was least sure of."""
+"""The worst mistakes, and the correct predictions with the lowest confidence."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from ...formatting import count
+from ...formatting import capitalize, count
 from ..markup import Markup, join, paragraph, tag
-from ..pictures import Sheet
-from ..subject import Judged, Subject
+from ..pictures import EmbeddedPictures
+from ..report_data import PhotoPredictions, ReportData
 from . import Section
-from .cards import card, cards, file_name, more, photo, verdict
+from .cards import card, card_list, file_name, hidden_count, photo, prediction_lines
 
-MOST = 12
-
-
-def worst(judged: Judged) -> Tensor:
-    """Rows of wrong answers, the surest first."""
-    rows = torch.nonzero(~judged.right).flatten()
-    return rows[(judged.sure - judged.own)[rows].argsort(descending=True, stable=True)]
+MAX_SHOWN = 12
+LOW_CONFIDENCE = 0.9  # below it, a correct prediction is shown
 
 
-def doubtful(judged: Judged) -> Tensor:
-    """Rows of right answers, those first that were nearly another one."""
-    if judged.probabilities.shape[1] < 2:
+def worst_mistakes(predictions: PhotoPredictions) -> Tensor:
+    """Return the rows of wrong predictions, the most confident first."""
+    rows = torch.nonzero(~predictions.correct).flatten()
+    excess = (predictions.confidence - predictions.label_probability)[rows]
+    return rows[excess.argsort(descending=True, stable=True)]
+
+
+def lowest_margins(predictions: PhotoPredictions) -> Tensor:
+    """Return the rows of correct predictions, the smallest margin to the second class first."""
+    if predictions.probabilities.shape[1] < 2:
         return torch.empty(0, dtype=torch.long)
-    two = judged.probabilities.topk(2).values
-    rows = torch.nonzero(judged.right).flatten()
+    two = predictions.probabilities.topk(2).values
+    rows = torch.nonzero(predictions.correct).flatten()
     return rows[(two[:, 0] - two[:, 1])[rows].argsort(stable=True)]
 
 
-def part(subject: Subject, sheet: Sheet) -> Section | None:
-    judged = subject.judged
-    if judged is None:
+def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
+    """Return the section on mistakes and low-confidence photos."""
+    predictions = data.predictions
+    if predictions is None:
         return None
 
-    def shown(rows: Tensor) -> list[Markup]:
-        return [
+    def cards(rows: Tensor, noun: str) -> Markup:
+        items = [
             card(
-                photo(subject, sheet, int(judged.index[row])),
-                verdict(subject, judged, row),
-                file_name(subject.photos.names[int(judged.index[row])]),
+                photo(data, pictures, int(predictions.index[row])),
+                prediction_lines(data, predictions, row),
+                file_name(data.photos.names[int(predictions.index[row])]),
             )
-            for row in rows.tolist()
+            for row in rows[:MAX_SHOWN].tolist()
         ]
+        return join(card_list(items), hidden_count(len(rows) - MAX_SHOWN, noun))
 
-    wrong, unsure = worst(judged), doubtful(judged)
-    unsure = unsure[judged.sure[unsure] < 0.9]
+    wrong, correct = worst_mistakes(predictions), lowest_margins(predictions)
+    unsure = correct[predictions.confidence[correct] < LOW_CONFIDENCE]
     if len(wrong):
-        said = f"{count(len(wrong), 'photo was', 'photos were')} called something else, the surest mistake first."
-        first = join(
+        total = count(len(wrong), "photo was", "photos were")
+        mistakes = join(
             tag("h3", "Worst mistakes"),
-            paragraph(said[0].upper() + said[1:]),
-            cards(shown(wrong[:MOST])),
-            more(len(wrong) - MOST, "mistakes"),
+            paragraph(capitalize(f"{total} misclassified. The most confident mistake comes first.")),
+            cards(wrong, "mistakes"),
         )
     else:
-        first = paragraph("No photo was called something else.")
+        mistakes = paragraph("No photo was misclassified.")
     if len(unsure):
-        second = join(
-            tag("h3", "Right, but nearly not"),
-            paragraph(
-                "Rightly called, but another class was close. Photos like these are the most useful to add."
-            ),
-            cards(shown(unsure[:MOST])),
-            more(len(unsure) - MOST, "doubtful photos"),
+        low_confidence = join(
+            tag("h3", "Correct, but with low confidence"),
+            paragraph("Another class was close. More photos like these are the most useful to add."),
+            cards(unsure, "low-confidence photos"),
         )
     else:
-        second = paragraph("No right answer was in doubt.")
-    return Section("mistakes", "Mistakes and doubts", join(first, second), subject.basis(judged))
+        low_confidence = paragraph("Every correct prediction had high confidence.")
+    title = "Mistakes and low-confidence photos"
+    return Section("mistakes", title, join(mistakes, low_confidence), data.basis(predictions))

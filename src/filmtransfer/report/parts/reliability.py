@@ -1,4 +1,4 @@
-"""Can the percentages be believed? How often answers were right, by how sure they were."""
+"""The reliability diagram: how often predictions are correct, by their confidence (calibration)."""
 
 from __future__ import annotations
 
@@ -10,138 +10,142 @@ from torch import Tensor
 from ...formatting import percent
 from ...training.assess.assessment import calibration_error
 from ...training.assess.evaluation import wilson
-from ..drawing import Scale, bottom, figure, left, line, percents, words
+from ..drawing import Scale, figure, horizontal_axis, line, percent_ticks, svg_text, vertical_axis
 from ..markup import Markup, join, paragraph, tag
-from ..subject import Judged, Subject
+from ..report_data import PhotoPredictions, ReportData
 from . import Section
 
-SEEN = 0.1  # in log T
-FEW = 100  # images, below which there are half as many bins
-WIDTH, HEIGHT, SIDE = 480, 470, 330
+VISIBLE = 0.1  # change of log T that can be seen in the diagram
+FEW_IMAGES = 100  # below which there are half as many bins
+WIDTH, HEIGHT, SIDE, TOP = 480, 470, 330, 36
 
 
 @dataclass(frozen=True)
-class Bin:
-    """Answers that were about as sure as each other."""
+class ConfidenceBin:
+    """Predictions of about the same confidence."""
 
-    sure: float  # on average
-    right: int
+    confidence: float  # on average
+    correct: int
     total: int
 
     @property
-    def share(self) -> float:
-        return self.right / self.total
+    def accuracy(self) -> float:
+        """The share of correct predictions."""
+        return self.correct / self.total
 
     def interval(self) -> tuple[float, float]:
-        return wilson(self.right, self.total)
+        """Return the 95% interval of the accuracy."""
+        return wilson(self.correct, self.total)
 
 
-def bins(probabilities: Tensor, truths: Tensor, number: int) -> list[Bin | None]:
-    """Of equal width from 0 to 1; none where there was no answer."""
-    sure, said = probabilities.max(1)
-    place = (sure * number).long().clamp(max=number - 1)
-    found: list[Bin | None] = []
+def confidence_bins(probabilities: Tensor, labels: Tensor, number: int) -> list[ConfidenceBin | None]:
+    """Return bins of equal width from 0 to 1; None for a bin without predictions."""
+    confidence, predicted = probabilities.max(1)
+    index = (confidence * number).long().clamp(max=number - 1)
+    bins: list[ConfidenceBin | None] = []
     for b in range(number):
-        rows = place == b
+        rows = index == b
         total = int(rows.sum())
-        found.append(
-            Bin(float(sure[rows].mean()), int((said == truths)[rows].sum()), total) if total else None
-        )
-    return found
+        correct = int((predicted == labels)[rows].sum())
+        bins.append(ConfidenceBin(float(confidence[rows].mean()), correct, total) if total else None)
+    return bins
 
 
-def corrected(judged: Judged) -> bool:
-    """Whether the temperature makes a difference that one can see."""
-    return abs(math.log(judged.temperature)) > SEEN
+def visibly_calibrated(predictions: PhotoPredictions) -> bool:
+    """Return whether the temperature makes a difference that can be seen."""
+    return abs(math.log(predictions.temperature)) > VISIBLE
 
 
-def part(subject: Subject) -> Section | None:
-    judged = subject.counted
-    if judged is None:
+def section(data: ReportData) -> Section | None:
+    """Return the section on calibration."""
+    predictions = data.headline
+    if predictions is None:
         return None
-    number = 5 if len(judged) < FEW else 10
-    after = bins(judged.probabilities, judged.truths, number)
-    before = bins(judged.untempered, judged.truths, number)
-    tempered = corrected(judged)
-    note = paragraph(
-        "On the dashed line the percentages mean what they say. Vertical bars show how much chance alone can move a dot (95%); "
-        "the larger a dot, the more photos, which the grey bars count."
-        + (" Hollow dots: before the percentages were corrected." if tempered else ""),
-        class_="quiet",
+    number = 5 if len(predictions) < FEW_IMAGES else 10
+    after = confidence_bins(predictions.probabilities, predictions.labels, number)
+    before = None
+    explanation = (
+        "Reliability diagram: on the dashed line the percentages mean what they say. Vertical bars show how far chance alone "
+        "can move a dot (95%); the larger a dot, the more photos, which the grey bars count."
     )
-    picture = draw(after, before if tempered else None, len(judged))
+    if visibly_calibrated(predictions):
+        before = confidence_bins(predictions.uncalibrated, predictions.labels, number)
+        explanation += " Hollow dots: before temperature scaling."
     return Section(
         "reliability",
-        "Can the percentages be believed?",
-        join(paragraph(_verdict(subject, judged)), picture, note),
-        subject.basis(judged),
+        "Can the percentages be trusted? (calibration)",
+        join(
+            paragraph(_verdict(data, predictions)),
+            draw(after, before, len(predictions)),
+            paragraph(explanation, class_="quiet"),
+        ),
+        data.basis(predictions),
     )
 
 
-def _verdict(subject: Subject, judged: Judged) -> str:
-    right, sure = float(judged.right.double().mean()), float(judged.sure.mean())
-    gap = sure - right
-    low, high = wilson(int(judged.right.sum()), len(judged))
-    said = f"On average the answers were {percent(sure, 0)} sure, and {percent(right, 0)} were right"
-    if low <= sure <= high:
-        verdict = ": they may be taken at their word, as far as so many photos can tell."
-    elif gap > 0:
-        verdict = ": it promises too much."
+def _verdict(data: ReportData, predictions: PhotoPredictions) -> str:
+    accuracy, confidence = float(predictions.correct.double().mean()), float(predictions.confidence.mean())
+    low, high = wilson(int(predictions.correct.sum()), len(predictions))
+    averages = f"On average the classifier was {percent(confidence, 0)} confident, and {percent(accuracy, 0)} of its predictions were correct"
+    if low <= confidence <= high:
+        verdict = ": its percentages can be trusted, as far as so many photos can show."
+    elif confidence > accuracy:
+        verdict = ": it is overconfident."
     else:
         verdict = ": it is better than it says."
-    if not corrected(judged):
-        return said + verdict
-    change = "less" if judged.temperature > 1 else "more"
-    how = f" Its own answers were made {change} sure by a temperature of {judged.temperature:.2f}"
-    told = ", chosen on these photos" if subject.kind == "train" else ", chosen at training"
-    if len(judged) < FEW:
-        return f"{said}{verdict}{how}{told}."
-    errors = [
-        percent(calibration_error(p, judged.truths), 0) for p in (judged.untempered, judged.probabilities)
-    ]
-    return f"{said}{verdict}{how}{told}: the mean gap between sure and right (ECE) was {errors[0]} before and is {errors[1]} after."
+    if not visibly_calibrated(predictions):
+        return averages + verdict
+    change = "less" if predictions.temperature > 1 else "more"
+    source = "on these photos" if data.kind == "train" else "in training"
+    scaling = f" Temperature scaling made it {change} confident (T = {predictions.temperature:.2f}, chosen {source})"
+    if len(predictions) < FEW_IMAGES:
+        return f"{averages}{verdict}{scaling}."
+    before, after = (
+        percent(calibration_error(p, predictions.labels), 0)
+        for p in (predictions.uncalibrated, predictions.probabilities)
+    )
+    return (
+        f"{averages}{verdict}{scaling}: the mean gap between confidence and accuracy (expected calibration error, ECE) "
+        f"was {before} before and is {after} after."
+    )
 
 
-def draw(after: list[Bin | None], before: list[Bin | None] | None, images: int) -> Markup:
-    x, y = Scale(0, 1, 70, 70 + SIDE), Scale(0, 1, 36 + SIDE, 36)
+def draw(after: list[ConfidenceBin | None], before: list[ConfidenceBin | None] | None, images: int) -> Markup:
+    """Draw the reliability diagram, with hollow dots for the bins before temperature scaling."""
+    x, y = Scale(0, 1, 70, 70 + SIDE), Scale(0, 1, TOP + SIDE, TOP)
     pieces = [
-        left(y, 62, 70 + SIDE, percents(), "answers that were right"),
+        vertical_axis(y, 62, 70 + SIDE, percent_ticks(), "correct predictions"),
         line(x(0), y(0), x(1), y(1), "ideal"),
     ]
-    if before is not None:
-        pieces += [tag("circle", cx=x(b.sure), cy=y(b.share), r=5.0, class_="hollow") for b in before if b]
-    most = max(b.total for b in after if b)
+    pieces += [
+        tag("circle", cx=x(b.confidence), cy=y(b.accuracy), r=5.0, class_="hollow")
+        for b in before or []
+        if b is not None
+    ]
+    bins = [b for b in after if b is not None]
+    most = max(b.total for b in bins)
     width = SIDE / len(after)
     for i, b in enumerate(after):
         if b is None:
             continue
         low, high = b.interval()
         tall = 38 * b.total / most
+        left, middle, base = x(i / len(after)) + 2, x((i + 0.5) / len(after)), TOP + SIDE + 44
+        radius = 4.5 + 4.5 * math.sqrt(b.total / most)
         pieces += [
-            tag(
-                "rect",
-                x=x(i / len(after)) + 2,
-                y=36 + SIDE + 44 - tall,
-                width=width - 4,
-                height=tall,
-                class_="count",
-            ),
-            words(
-                x((i + 0.5) / len(after)),
-                36 + SIDE + 58,
-                f"{b.total:,}",
-                anchor="middle",
-                class_="tick small",
-            ),
-            line(x(b.sure), y(low), x(b.sure), y(high), "whisker"),
-            tag("circle", cx=x(b.sure), cy=y(b.share), r=4.5 + 4.5 * math.sqrt(b.total / most), class_="dot"),
+            tag("rect", x=left, y=base - tall, width=width - 4, height=tall, class_="count"),
+            svg_text(middle, base + 14, f"{b.total:,}", anchor="middle", class_="tick small"),
+            line(x(b.confidence), y(low), x(b.confidence), y(high), "whisker"),
+            tag("circle", cx=x(b.confidence), cy=y(b.accuracy), r=radius, class_="dot"),
         ]
-    told = ", ".join(f"{percent(b.sure, 0)} sure: {b.right} of {b.total} right" for b in after if b)
+    values = ", ".join(
+        f"{percent(b.confidence, 0)} confident: {b.correct} of {b.total} correct" for b in bins
+    )
     return figure(
         WIDTH,
         HEIGHT,
-        f"How often answers were right, by how sure they were, of {images} photos. {told}",
+        f"How often predictions were correct, by their confidence, on {images} photos. {values}",
         *pieces,
-        bottom(x, 36 + SIDE + 62, percents(), "how sure the answer was"),
+        horizontal_axis(x, TOP + SIDE + 62, percent_ticks(), "confidence"),
         class_="figure square",
     )

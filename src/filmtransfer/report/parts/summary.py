@@ -1,67 +1,66 @@
-"""How good it is and what to do next: the first page of the letter."""
+"""The top of the report: how accurate the classifier is, and what to do next."""
 
 from __future__ import annotations
 
 from ...formatting import capitalize, count, digits_for, file_size, percent, spell_out
-from ..drawing import Scale, figure, line, words
+from ...training.assess.evaluation import Evaluation
+from ..drawing import Scale, figure, line, svg_text
 from ..markup import Markup, join, link, paragraph, tag
-from ..subject import Judged, Subject
+from ..report_data import ReportData
 from . import Section
 
 WIDTH, HEIGHT = 480, 74
-FEW = 50  # photos to judge by
+FEW_PHOTOS = 50  # for an estimate
 
 
-def part(subject: Subject, others: list[Section]) -> Markup:
-    """Without a title: that is the page's own."""
-    return join(_opening(subject), _figures(subject), _next(subject, others))
+def summary(data: ReportData, sections: list[Section]) -> Markup:
+    """Return the opening paragraph, the main figures and the advice of all sections."""
+    return join(_opening(data), _tiles(data), _advice(data, sections))
 
 
-def heading(subject: Subject) -> str:
+def heading(data: ReportData) -> str:
+    """Return the title of the page."""
     return (
-        f"What “{subject.title}” has learned"
-        if subject.kind == "train"
-        else f"How “{subject.title}” did on the test photos"
+        f"What “{data.title}” has learned"
+        if data.kind == "train"
+        else f"How “{data.title}” did on the test photos"
     )
 
 
-def _opening(subject: Subject) -> Markup:
-    judged, classes = subject.counted, len(subject.classes)
-    if judged is None:
+def _opening(data: ReportData) -> Markup:
+    classes = len(data.classes)
+    trained = f"A classifier was trained on your {count(len(data.photos), 'photo')} of {spell_out(classes)} classes. "
+    if data.headline is None:
         return paragraph(
-            f"Your {count(len(subject.photos), 'photo')} of {classes} classes made a classifier. How good it is cannot be told: "
-            "no class has a second photo to try it on. Add at least one more of each, or test it on other photos with ",
+            f"{trained}Its accuracy is unknown: no class has a second photo to test it on. Add at least one more photo of "
+            "each class, or test it on other photos with ",
             tag("code", "fit evaluate"),
             ".",
             class_="lead",
         )
-    result = judged.evaluation
-    low, high = (
-        percent(result.low, digits_for(result.images)),
-        percent(result.high, digits_for(result.images)),
-    )
-    if subject.kind == "test":
-        right = round(result.accuracy * result.images)
+    result = data.headline.evaluation
+    _, low, high = _percentages(result)
+    guessing = f"Guessing would get {percent(1 / classes, 0)}."
+    if data.kind == "test":
+        correct = round(result.accuracy * result.images)
         return paragraph(
-            f"Of {count(result.images, 'test photo')} it named ",
-            tag("strong", f"{right:,} rightly"),
-            f". On other photos like these, anything from {low} to {high} would be no surprise; guessing would get {percent(1 / classes, 0)}.",
+            "It classified ",
+            tag("strong", f"{correct:,} of {count(result.images, 'test photo')} correctly"),
+            f". On other photos like these its accuracy may be anywhere from {low} to {high}. {guessing}",
             class_="lead",
         )
-    in_a_hundred = (
-        min(99, max(1, round(100 * result.accuracy)))
-        if 0 < result.accuracy < 1
-        else round(100 * result.accuracy)
-    )
+    few = "only " if result.images < FEW_PHOTOS else ""
     return join(
         paragraph(
-            f"Your {count(len(subject.photos), 'photo')} of {spell_out(classes)} classes made a classifier. Of 100 new photos like them it should name ",
-            tag("strong", f"about {in_a_hundred} rightly"),
-            f"; with {'only ' if result.images < FEW else ''}{count(result.images, 'photo')} to judge by, anything from {low} to {high} would be no surprise. Guessing would get {percent(1 / classes, 0)}.",
+            f"{trained}It should classify ",
+            tag("strong", f"about {_in_a_hundred(result.accuracy)} of 100 new photos correctly"),
+            f". That estimate comes from {few}{count(result.images, 'photo')}, so the true accuracy may be anywhere "
+            f"from {low} to {high}. {guessing}",
             class_="lead",
         ),
         paragraph(
-            "Photos from another place, another camera or another season may be harder than yours. The true test is photos it has never met: ",
+            "Photos from another place, another camera or another season may be harder than yours. The best test is photos "
+            "it has never seen: ",
             tag("code", "fit evaluate"),
             ".",
             class_="quiet",
@@ -69,100 +68,80 @@ def _opening(subject: Subject) -> Markup:
     )
 
 
-def _figures(subject: Subject) -> Markup:
-    judged, update = subject.counted, subject.update
-    tiles = []
-    if judged is not None:
-        result = judged.evaluation
-        tiles.append(
-            tag(
-                "div",
-                tag("span", percent(result.accuracy, digits_for(result.images)), class_="number"),
-                tag("span", "named rightly; the bar is the 95% interval", class_="quiet"),
-                interval(judged, 1 / len(subject.classes)),
-                tag("span", "Measured on ", subject.basis(judged), ".", class_="basis"),
-                class_="tile main",
-            )
-        )
-    photos = len(subject.photos)
-    tiles.append(
-        tag(
+def _percentages(result: Evaluation) -> tuple[str, str, str]:
+    """Return accuracy and the ends of its interval with as many digits as the images support."""
+    digits = digits_for(result.images)
+    return percent(result.accuracy, digits), percent(result.low, digits), percent(result.high, digits)
+
+
+def _in_a_hundred(accuracy: float) -> int:
+    """Return a whole number of photos out of 100; all or none only if the accuracy is exactly that."""
+    return round(100 * accuracy) if accuracy in (0, 1) else min(99, max(1, round(100 * accuracy)))
+
+
+def _tiles(data: ReportData) -> Markup:
+    photos, stored = len(data.photos), data.file_bytes
+    tiles = [
+        _tile(f"{photos:,}", f"{'photo' if photos == 1 else 'photos'}, {len(data.classes)} classes"),
+        _tile(
+            file_size(stored) if stored else f"{data.update.numbers():,}",
+            f"{'of' if stored else ''} trained parameters, on top of {data.update.backbone}".strip(),
+        ),
+    ]
+    if data.headline is not None:
+        result = data.headline.evaluation
+        main = tag(
             "div",
-            tag("span", f"{photos:,}", class_="number"),
-            tag(
-                "span",
-                f"{'photo' if photos == 1 else 'photos'}, {len(subject.classes)} classes",
-                class_="quiet",
-            ),
-            class_="tile",
+            tag("span", _percentages(result)[0], class_="number"),
+            tag("span", "accuracy; the bar is the 95% confidence interval", class_="quiet"),
+            interval(result, 1 / len(data.classes)),
+            tag("span", "Measured on ", data.basis(data.headline), ".", class_="basis"),
+            class_="tile main",
         )
-    )
-    stored = file_size(subject.stored) if subject.stored else f"{update.numbers():,}"
-    tiles.append(
-        tag(
-            "div",
-            tag("span", stored, class_="number"),
-            tag(
-                "span",
-                "learned, on top of " if subject.stored else "numbers learned, on top of ",
-                update.backbone,
-                class_="quiet",
-            ),
-            class_="tile",
-        )
-    )
+        tiles.insert(0, main)
     return tag("div", *tiles, class_="tiles")
 
 
-def interval(judged: Judged, chance: float) -> Markup:
-    """Accuracy on a line from 0 to 100%, its interval, and where guessing is."""
-    result = judged.evaluation
+def _tile(number: str, caption: str) -> Markup:
+    return tag(
+        "div", tag("span", number, class_="number"), tag("span", caption, class_="quiet"), class_="tile"
+    )
+
+
+def interval(result: Evaluation, chance: float) -> Markup:
+    """Draw the accuracy and its interval on a line from 0 to 100%, with the accuracy of guessing."""
     x = Scale(0, 1, 12, WIDTH - 12)
-    at, low, high = x(result.accuracy), x(result.low), x(result.high)
+    low, high = x(result.low), x(result.high)
+    narrow = high - low < 60  # the labels would overlap if they were centred
+    high_anchor = "start" if narrow and high < WIDTH - 60 else "end" if high > WIDTH - 40 else "middle"
+    accuracy_text, low_text, high_text = _percentages(result)
     return figure(
         WIDTH,
         HEIGHT,
-        f"Accuracy {percent(result.accuracy, digits_for(result.images))}, 95% interval {percent(result.low, digits_for(result.images))} to {percent(result.high, digits_for(result.images))}, guessing {percent(chance, 0)}",
+        f"Accuracy {accuracy_text}, 95% interval {low_text} to {high_text}, guessing {percent(chance, 0)}",
         line(x(0), 34, x(1), 34, "track"),
         line(low, 34, high, 34, "range"),
-        tag("circle", cx=at, cy=34, r=7.0, class_="dot"),
+        tag("circle", cx=x(result.accuracy), cy=34, r=7.0, class_="dot"),
         line(x(chance), 22, x(chance), 46, "chance"),
-        words(max(x(chance), 40), 64, "guessing", anchor="middle", class_="tick"),
-        words(
-            x(result.low),
-            18,
-            percent(result.low, digits_for(result.images)),
-            anchor="end" if high - low < 60 else "middle",
-            class_="tick",
-        ),
-        words(
-            min(x(result.high), WIDTH - 14),
-            18,
-            percent(result.high, digits_for(result.images)),
-            anchor="start"
-            if high - low < 60 and high < WIDTH - 60
-            else "end"
-            if high > WIDTH - 40
-            else "middle",
-            class_="tick",
-        ),
+        svg_text(max(x(chance), 40), 64, "guessing", anchor="middle", class_="tick"),
+        svg_text(low, 18, low_text, anchor="end" if narrow else "middle", class_="tick"),
+        svg_text(min(high, WIDTH - 14), 18, high_text, anchor=high_anchor, class_="tick"),
         class_="figure",
     )
 
 
-def _next(subject: Subject, others: list[Section]) -> Markup:
+def _advice(data: ReportData, sections: list[Section]) -> Markup:
     items = [
-        tag("li", advice, " ", link(section.name, "See which."))
-        for section in others
+        tag("li", advice, " ", link(section.anchor, "See which."))
+        for section in sections
         for advice in section.advice
     ]
     if not items:
         return paragraph(
-            "Nothing needs doing: no label looks wrong, no photo is there twice, no class lags behind."
-            if subject.judged is not None
+            "Nothing to do: no label looks wrong, there are no near-duplicates, and no class is clearly weaker than the others."
+            if data.predictions is not None
             else ""
         )
-    title = capitalize(
-        f"{spell_out(len(items))} thing{'' if len(items) == 1 else 's'} to do, the most useful first"
-    )
+    things = "thing" if len(items) == 1 else "things"
+    title = capitalize(f"{spell_out(len(items))} {things} to do, the most useful first")
     return tag("div", tag("h2", title), tag("ol", *items), class_="todo")

@@ -1,4 +1,4 @@
-"""A small subject with a known truth: classes far apart, one photo with a wrong label, one that is there twice."""
+"""Report data of small, separable classes, for which the right answers are known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from PIL import Image
 from filmtransfer.data.pixels import PixelSpec
 from filmtransfer.heads import GaussianHead, make_head
 from filmtransfer.model import Update
-from filmtransfer.report.subject import Judged, Kind, Learned, Photos, Subject
+from filmtransfer.report.report_data import (
+    PhotoPredictions,
+    ReportData,
+    ReportKind,
+    ReportPhotos,
+    SupportPhotos,
+)
 from filmtransfer.training.assess.leave_one_out import leave_out
 
 D = 16
@@ -33,11 +39,11 @@ def features(labels: torch.Tensor, spread: float = 0.35, seed: int = 0, width: i
     return means[labels] + spread * torch.randn(len(labels), width, generator=generator)
 
 
-def photos(labels: torch.Tensor, z: torch.Tensor, pictures: bool = True) -> Photos:
+def photos(labels: torch.Tensor, z: torch.Tensor, pictures: bool = True) -> ReportPhotos:
     count = len(labels)
     thumbnails = [jpeg(i) if pictures else b"" for i in range(count)]
     names = [f"folder/{i:03}.jpg" for i in range(count)]
-    return Photos(names, labels, z, thumbnails, [f"{i:032x}" for i in range(count)])
+    return ReportPhotos(names, labels, z, thumbnails, [f"{i:032x}" for i in range(count)])
 
 
 def update_of(head: GaussianHead, names: list[str], **more: Any) -> Update:
@@ -54,7 +60,7 @@ def update_of(head: GaussianHead, names: list[str], **more: Any) -> Update:
         covariance_weights=None if weights is None else weights.log.detach(),
         classes=list(names),
         counts=head.counts.tolist(),
-        backbone="made_up",
+        backbone="small",
         backbone_digest="0" * 64,
         pixels=PixelSpec(64, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
         versions={"filmtransfer": "0"},
@@ -62,42 +68,42 @@ def update_of(head: GaussianHead, names: list[str], **more: Any) -> Update:
     )
 
 
-def subject(
+def report_data(
     labels: torch.Tensor,
     z: torch.Tensor,
     *,
     names: list[str] | None = None,
     head: str = "lda",
     temperature: float = 1.0,
-    judge: bool = True,
+    assessed: bool = True,
     pictures: bool = True,
-    kind: Kind = "train",
+    kind: ReportKind = "train",
     **more: Any,
-) -> Subject:
-    """As training makes it: every photo judged by a head built without it; the second half counts."""
+) -> ReportData:
+    """Return data as training makes them: cross-validated predictions, of which the second half is the headline."""
     classes = int(labels.max()) + 1
     names = names or [f"kind {c}" for c in range(classes)]
     with torch.no_grad():
         built = make_head(head).configure(z, labels)
-    judged = counted = None
-    tested = torch.zeros(len(labels), dtype=torch.bool)
-    if judge:
+    predictions = headline = None
+    held_out = torch.zeros(len(labels), dtype=torch.bool)
+    if assessed:
         left = leave_out(built, z, labels)
-        judged = Judged(left.index, labels[left.index], left.logits, temperature)
-        tested[left.index] = True
-        tested[: len(labels) // 2] = False
-        part = left.of(tested)
-        counted = Judged(part.index, labels[part.index], part.logits, temperature)
+        predictions = PhotoPredictions(left.index, labels[left.index], left.logits, temperature)
+        held_out[left.index] = True
+        held_out[: len(labels) // 2] = False
+        part = left.of(held_out)
+        headline = PhotoPredictions(part.index, labels[part.index], part.logits, temperature)
     update = update_of(built, names, **more)
-    return Subject(
+    return ReportData(
         kind=kind,
-        title="made up",
+        title="small",
         classes=names,
         photos=photos(labels, z, pictures),
-        judged=judged,
-        counted=counted,
+        predictions=predictions,
+        headline=headline,
         unseen=True,
-        learned=Learned(z, labels, tested, [""] * len(labels)),
+        support=SupportPhotos(z, labels, held_out, [""] * len(labels)),
         head=built,
         update=update,
         sites=list(dict.fromkeys(name.rpartition(".")[0] for name in update.film)),

@@ -1,0 +1,247 @@
+"""The learning curve: the head built from 1, 2, … photos of each class and tested on held-out photos.
+
+Only the head is built again, which takes milliseconds; the fine-tuned backbone stays as it is. A draw uses the same
+test photos for every number of shots, so that the curve shows the effect of the shots and not of the draw.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...formatting import count, percent
+from ...heads import GaussianHead, SingularError
+from ...seeding import make_generator, permutation
+from ..drawing import Scale, figure, horizontal_axis, percent_ticks, polygon, polyline, vertical_axis
+from ..markup import Markup, join, paragraph, tag
+from ..report_data import ReportData
+from . import Section
+
+SHOTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
+LINEAR_ITERATIONS = 30  # of a head that is solved for step by step: near enough for a curve
+CLEAR_RISE = 0.02  # in accuracy: worth more photos, if there are enough photos to measure it
+WIDTH, HEIGHT = 480, 300
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """Accuracy by shots: mean, minimum and maximum over several random draws."""
+
+    shots: list[int]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+    draws: int
+    images: int  # tested in each draw
+
+
+@dataclass(frozen=True)
+class SupportSplit:
+    """The photos to build the head from and the photos to test it on, as indices of the features."""
+
+    pool: Tensor  # in the order in which they are used
+    test: Tensor
+
+
+def cross_validated_curve(
+    head: GaussianHead, features: Tensor, labels: Tensor, held_out: Tensor, *, seed: int
+) -> LearningCurve | None:
+    """Compute the curve by cross-validation on the ``held_out`` photos ((N) bool) whose class has another photo."""
+    counts = torch.bincount(labels)
+    tested = held_out & (counts[labels] > 1)
+    if not bool(tested.any()):
+        return None
+    draws, folds = _effort(len(labels), head)
+    splits = [_folds(labels, tested, folds, make_generator(seed, "shots", draw)) for draw in range(draws)]
+    largest = max(int(torch.bincount(labels[split.pool]).max()) for draw in splits for split in draw)
+    return _measure(head, features, labels, splits, largest)
+
+
+def tested_curve(
+    head: GaussianHead,
+    support: Tensor,
+    support_labels: Tensor,
+    queries: Tensor,
+    query_labels: Tensor,
+    *,
+    seed: int,
+) -> LearningCurve | None:
+    """Compute the curve on test photos."""
+    draws, _ = _effort(len(support_labels), head)
+    features, labels = torch.cat([support, queries]), torch.cat([support_labels, query_labels])
+    test = torch.arange(len(support_labels), len(labels))
+    splits = [
+        [SupportSplit(permutation(len(support_labels), make_generator(seed, "shots", draw)), test)]
+        for draw in range(draws)
+    ]
+    return _measure(head, features, labels, splits, int(torch.bincount(support_labels).max()))
+
+
+def _effort(photos: int, head: GaussianHead) -> tuple[int, int]:
+    """Return the number of draws and folds that take about a second."""
+    if head.name == "linear":
+        return 2, 2
+    return (5, 4) if photos <= 150 else (3, 3) if photos <= 500 else (2, 2)
+
+
+def _folds(labels: Tensor, tested: Tensor, folds: int, generator: torch.Generator) -> list[SupportSplit]:
+    """Split so that every tested photo is tested once and no class loses all of its photos."""
+    order = permutation(len(labels), generator)
+    fold = torch.full((len(labels),), -1)
+    for c in labels[tested].unique().tolist():
+        members = order[(labels[order] == c) & tested[order]]
+        spare = min(folds, len(members)) if int((labels == c).sum()) == len(members) else folds
+        fold[members] = torch.arange(len(members)) % max(spare, 2)
+    splits = [SupportSplit(order[fold[order] != f], order[fold[order] == f]) for f in range(folds)]
+    return [split for split in splits if len(split.test)]
+
+
+@torch.no_grad()
+def _measure(
+    head: GaussianHead, features: Tensor, labels: Tensor, splits: list[list[SupportSplit]], largest: int
+) -> LearningCurve | None:
+    fresh = copy.deepcopy(head).cpu()
+    if hasattr(fresh, "max_iterations"):
+        fresh.max_iterations = LINEAR_ITERATIONS  # type: ignore[assignment]
+    grid = SHOTS if head.name != "linear" else SHOTS[1::2]
+    shots = sorted({1, largest} | {k for k in grid if k < largest})
+    if len(shots) > 7 or largest > 60:
+        few = {1, 2, 5, 10, 20, *([50] if largest >= 100 else []), min(largest, 100)}
+        shots = sorted(k for k in few if k <= largest)
+    measured, rows = [], []
+    for k in shots:
+        try:
+            rows.append([_accuracy(fresh, features, labels, draw, k) for draw in splits])
+            measured.append(k)
+        except SingularError:
+            continue
+    if not measured:
+        return None
+    return LearningCurve(
+        measured,
+        [sum(row) / len(row) for row in rows],
+        [min(row) for row in rows],
+        [max(row) for row in rows],
+        len(splits),
+        sum(len(split.test) for split in splits[0]),
+    )
+
+
+def _accuracy(
+    head: GaussianHead, features: Tensor, labels: Tensor, draw: list[SupportSplit], shots: int
+) -> float:
+    correct = total = 0
+    for split in draw:
+        support = first_of_each(labels, split.pool, shots)
+        logits = head.configure(features[support], labels[support]).logits(features[split.test])
+        correct += int((logits.argmax(1) == labels[split.test]).sum())
+        total += len(split.test)
+    return correct / total
+
+
+def first_of_each(labels: Tensor, pool: Tensor, shots: int) -> Tensor:
+    """Return the first ``shots`` photos of each class in the pool (all, if it has fewer)."""
+    used: dict[int, int] = {}
+    chosen = []
+    for i, c in zip(pool.tolist(), labels[pool].tolist(), strict=True):
+        if used.setdefault(c, 0) < shots:
+            used[c] += 1
+            chosen.append(i)
+    return torch.tensor(chosen)
+
+
+def section(data: ReportData) -> Section | None:
+    """Return the section with the learning curve, or why there is none."""
+    anchor, title = "learning-curve", "Would more photos help? (learning curve)"
+    if data.support is None:
+        body = paragraph(
+            "This needs the features of the training photos, which the update file does not contain. Train with ",
+            tag("code", "--keep-statistics"),
+            " to see it here.",
+        )
+        return Section(anchor, title, body)
+    if data.headline is None:
+        return None
+    curve = _curve(data)
+    if curve is None or len(curve.shots) < 2:
+        body = paragraph(
+            "With so few photos of each class there is no curve to draw: add a third photo to some of them."
+        )
+        return Section(anchor, title, body)
+    notes = [
+        f"The line is the mean of {curve.draws} random choices of the photos to learn from, the band goes from the worst to the best."
+    ]
+    if data.fine_tuned:
+        notes.append("Only the last layer is built again each time; the fine-tuned backbone stays.")
+    if max(data.update.counts) > min(data.update.counts):
+        notes.append("Classes with fewer photos use all they have.")
+    body = join(paragraph(_verdict(curve)), draw(curve), paragraph(" ".join(notes), class_="quiet"))
+    return Section(anchor, title, body, data.basis(data.headline))
+
+
+def _curve(data: ReportData) -> LearningCurve | None:
+    support, headline, seed = data.support, data.headline, data.update.seed
+    assert support is not None
+    assert headline is not None
+    if data.kind == "train":
+        return cross_validated_curve(data.head, support.features, support.labels, support.held_out, seed=seed)
+    return tested_curve(
+        data.head, support.features, support.labels, data.photos.features, headline.labels, seed=seed
+    )
+
+
+def _verdict(curve: LearningCurve) -> str:
+    """Describe the gain of the last doubling of the photos."""
+    last, end = curve.shots[-1], curve.mean[-1]
+    half = max((i for i, k in enumerate(curve.shots) if k <= last / 2), default=0)
+    rise = end - curve.mean[half]
+    change = f"From {count(curve.shots[half], 'photo')} of each class to {last}, the accuracy went from {percent(curve.mean[half], 0)} to {percent(end, 0)}."
+    clear = max(CLEAR_RISE, 1 / curve.images)
+    if end >= 0.995:
+        return f"{change} There is nothing left to gain by this measure; harder photos would show more."
+    if rise > clear:
+        return f"{change} The curve still rises: twice as many photos may well help again."
+    if rise < -clear:
+        return (
+            f"{change} More photos did not help: look for wrong labels, or photos that show something else."
+        )
+    return f"{change} As far as {curve.images} photos can show, the curve is flat by now: more photos of the same kind would help little, photos of another kind may help."
+
+
+def draw(curve: LearningCurve) -> Markup:
+    """Draw the mean with a band from the minimum to the maximum; shots are spaced evenly."""
+    floor = 0.0 if min(curve.low) - 0.05 < 0.5 else 0.5
+    x = Scale(0, len(curve.shots) - 1, 70, WIDTH - 24)
+    y = Scale(floor, 1, HEIGHT - 52, 36)
+    low, mean, high = (
+        [(x(i), y(value)) for i, value in enumerate(values)] for values in (curve.low, curve.mean, curve.high)
+    )
+    dots = [
+        join(
+            tag("circle", cx=px, cy=py, r=4.0, class_="dot"),
+            tag("text", percent(v, 0), x=px, y=_label_y(py, top), text_anchor="middle", class_="value"),
+        )
+        for (px, py), (_, top), v in zip(mean, high, curve.mean, strict=True)
+    ]
+    label = "Accuracy by photos of each class: " + ", ".join(
+        f"{k}: {percent(v, 0)}" for k, v in zip(curve.shots, curve.mean, strict=True)
+    )
+    ticks = [(float(i), str(k)) for i, k in enumerate(curve.shots)]
+    return figure(
+        WIDTH,
+        HEIGHT,
+        label,
+        vertical_axis(y, 58, WIDTH - 12, percent_ticks(floor, 1.0), "accuracy"),
+        horizontal_axis(x, HEIGHT - 52, ticks, "photos of each class to learn from"),
+        polygon([*high, *reversed(low)], "band"),
+        polyline(mean, "curve"),
+        *dots,
+    )
+
+
+def _label_y(y: float, band_top: float) -> float:
+    """Return the height of a dot's label: above the band, or below the dot where that is outside the figure."""
+    return band_top - 8 if band_top > 40 else y + 22

@@ -1,0 +1,148 @@
+"""The data that a report is made from: photos, their predictions, and the classifier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..data import SkippedImage
+from ..formatting import count
+from ..heads import GaussianHead
+from ..model import Update
+from ..training.assess.evaluation import Evaluation, evaluate
+
+ReportKind = Literal["train", "test"]
+
+
+@dataclass(frozen=True)
+class ReportPhotos:
+    """N photos."""
+
+    names: list[str]
+    labels: Tensor  # (N), indices of the classes
+    features: Tensor  # (N, D)
+    thumbnails: list[bytes]
+    digests: list[str]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class PhotoPredictions:
+    """Predictions for n of the photos, each by a head that was built without the photo."""
+
+    index: Tensor  # (n), among the photos
+    labels: Tensor  # (n)
+    logits: Tensor  # (n, C), prior included
+    temperature: float = 1.0
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @cached_property
+    def probabilities(self) -> Tensor:
+        """The class probabilities (n, C)."""
+        return torch.softmax(self.logits.double() / self.temperature, 1)
+
+    @cached_property
+    def uncalibrated(self) -> Tensor:
+        """The class probabilities without temperature scaling (n, C)."""
+        return torch.softmax(self.logits.double(), 1)
+
+    @cached_property
+    def predicted(self) -> Tensor:
+        """The predicted class (n)."""
+        return self.probabilities.argmax(1)
+
+    @cached_property
+    def confidence(self) -> Tensor:
+        """The probability of the predicted class (n)."""
+        return self.probabilities.max(1).values
+
+    @cached_property
+    def label_probability(self) -> Tensor:
+        """The probability of the photo's own label (n)."""
+        return self.probabilities.gather(1, self.labels[:, None])[:, 0]
+
+    @cached_property
+    def correct(self) -> Tensor:
+        """Whether the predicted class is the label (n)."""
+        return self.predicted == self.labels
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """Accuracy, its interval and the confusion matrix."""
+        return evaluate(self.predicted, self.labels, self.logits.shape[1])
+
+
+@dataclass(frozen=True)
+class SupportPhotos:
+    """The support photos of the head; it can be built again from their features."""
+
+    features: Tensor  # (N, D)
+    labels: Tensor  # (N)
+    held_out: Tensor  # (N) bool: which of them may test a head built without them
+    names: list[str]
+
+
+@dataclass(frozen=True)
+class OODPhotos:
+    """Out-of-distribution photos, which show none of the classes, and their scores: low ones are rejected."""
+
+    photos: ReportPhotos  # labels: the predicted classes
+    scores: Tensor  # (n)
+    known_scores: Tensor  # of the test photos, which show known classes
+    threshold: float
+    false_alarm: float  # the rate that the threshold was set for
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """Everything that the sections of a report need."""
+
+    kind: ReportKind
+    title: str  # the name of the update
+    classes: list[str]
+    photos: ReportPhotos
+    predictions: PhotoPredictions | None  # for all photos that could be held out
+    headline: PhotoPredictions | None  # those behind the accuracy at the top of the page
+    unseen: bool  # whether fine-tuning has not seen the headline's photos
+    support: SupportPhotos | None
+    head: GaussianHead
+    update: Update
+    sites: list[str] = field(default_factory=list)  # of FiLM, in the order of the network
+    skipped: list[SkippedImage] = field(default_factory=list)
+    seconds: float | None = None  # of fine-tuning
+    file_bytes: int | None = None  # of the update file
+    ood: OODPhotos | None = None
+
+    @property
+    def fine_tuned(self) -> bool:
+        """Whether fine-tuning changed anything that is kept."""
+        results = self.update.results
+        return bool(results.get("steps", 0)) and results.get("share", 1.0) != 0
+
+    def basis(self, predictions: PhotoPredictions) -> str:
+        """Return what a number was measured on, as the end of a sentence."""
+        number = len(predictions)
+        if self.kind == "test":
+            return f"the {count(number, 'photo')} of the test folder"
+        each = "each was" if number > 1 else "it was"
+        photos = f"{number:,} of your photos" if number > 1 else "one of your photos"
+        method = f"by cross-validation: {each} classified by a model built without it"
+        if not self.fine_tuned:
+            return f"{photos} {method}"
+        headline = len(self.headline) if self.headline is not None and self.unseen else 0
+        if headline == number:
+            return f"{photos} that fine-tuning has not seen, {method}"
+        seen = f"{number - headline:,} of them" if headline else "them"
+        return f"{photos} {method}; fine-tuning has seen {seen}, so new photos may do a little worse"
+
+    def alt_text(self, i: int) -> str:
+        """Describe photo i for a screen reader."""
+        return f"{self.photos.names[i]}, labelled {self.classes[int(self.photos.labels[i])]}"
