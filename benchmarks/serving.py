@@ -42,9 +42,10 @@ from filmtransfer.model.body import load_numbers, share_weights
 from filmtransfer.serve.engine.batcher import Batcher
 from filmtransfer.serve.engine.cache import Cache
 from filmtransfer.serve.engine.multi_user import Engine, Member
+from filmtransfer.serve.store import StoreLocation
 from filmtransfer.training.torch_settings import prepare
 from serving_page import write_page
-from serving_users import Users, make_users, photos, place
+from serving_users import Users, make_users, photos
 
 FILE = Path(__file__).parent / "results" / "serving.json"
 BACKBONE = "efficientnet_lite0"
@@ -125,7 +126,7 @@ def throughput(users: Users, asked: list[bytes], _: float) -> dict[str, Any]:
     backbone = load_backbone(BACKBONE)
     engine, store = Engine(backbone), users.open()
     chosen = random.Random(0).sample(range(len(users.ids)), min(8 * BATCH, len(users.ids)))
-    contents = [store.download(users.ids[i], 1) for i in chosen]
+    contents = [store.versions.content(users.ids[i], 1) for i in chosen]
     store.close()
     members = [engine.member(content) for content in contents]
     squares = torch.stack([engine.pixels(photo) for photo in asked])
@@ -205,7 +206,7 @@ def memory(users: Users, _asked: list[bytes], _seconds: float) -> dict[str, Any]
     engine, store, cache = Engine(load_backbone(BACKBONE)), users.open(), Cache(1e6)
 
     def take(chosen: list[str]) -> list[Member]:
-        return [cache.get((u, 1), lambda u=u: engine.member(store.download(u, 1))) for u in chosen]  # type: ignore[misc]
+        return [cache.get((u, 1), lambda u=u: engine.member(store.versions.content(u, 1))) for u in chosen]  # type: ignore[misc]
 
     take(users.ids[:100])
     gc.collect()
@@ -214,7 +215,7 @@ def memory(users: Users, _asked: list[bytes], _seconds: float) -> dict[str, Any]
     take(chosen)
     gc.collect()
     grown = (resident() - before) / len(chosen)
-    update = Update.from_bytes(store.download(chosen[0], 1))
+    update = Update.from_bytes(store.versions.content(chosen[0], 1))
     stored, plain = len(update.to_bytes()), len(replace(update, support=None).to_bytes())
     store.close()
     return {
@@ -245,7 +246,7 @@ def right(users: Users, asked: list[bytes], _: float) -> dict[str, Any]:
     random.Random(2).shuffle(wanted)
 
     def load_member(user: int) -> Member:
-        member = engine.member(store.download(users.ids[user], 1))
+        member = engine.member(store.versions.content(users.ids[user], 1))
         return replace(member, spec=engine.spec)  # small images: ten thousand at full size would take long
 
     def ask(request: tuple[int, int]) -> list[tuple[str, float]]:
@@ -259,12 +260,12 @@ def right(users: Users, asked: list[bytes], _: float) -> dict[str, Any]:
     seconds = time.monotonic() - start
     batcher.close()
     say("all asked; now by an ordinary model")
-    in_turn, wrong, largest = InTurn(backbone, store.download(users.ids[0], 1), SMALL), 0, 0.0
+    in_turn, wrong, largest = InTurn(backbone, store.versions.content(users.ids[0], 1), SMALL), 0, 0.0
     by_user: dict[int, list[tuple[int, list[tuple[str, float]]]]] = {}
     for (user, image), answer in answers:
         by_user.setdefault(user, []).append((image, answer))
     for user, own in by_user.items():
-        expected = in_turn(store.download(users.ids[user], 1), squares[[image for image, _ in own]])
+        expected = in_turn(store.versions.content(users.ids[user], 1), squares[[image for image, _ in own]])
         for (_, answer), truth in zip(own, expected, strict=True):
             if dict(answer).keys() != truth.keys() or not answer[0][0].endswith(f" of {user}"):
                 wrong += 1
@@ -286,12 +287,12 @@ class Service:
 
     def __init__(self, users: Users, scratch: str) -> None:
         self.users = users
-        database, objects = place(users.folder)
+        location = StoreLocation.of(users.folder)
         words = (
             f"serve {scratch}/service --workers 0 --port 0 --json --threads 1 --rate 9999999 --cache-mb 4000"
         )
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "filmtransfer", *words.split(), "--database", database, "--objects", objects],
+            [sys.executable, "-m", "filmtransfer", *words.split(), "--database", location.database, "--objects", str(location.objects)],
             stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self.process.stdout is not None
@@ -378,7 +379,7 @@ def loading(users: Users, _asked: list[bytes], _seconds: float) -> dict[str, Any
     times, work = [], []
     for user in users.ids[-500:]:
         start, began = time.perf_counter(), time.process_time()
-        engine.member(store.download(user, 1))
+        engine.member(store.versions.content(user, 1))
         times.append(time.perf_counter() - start)
         work.append(time.process_time() - began)
     store.close()

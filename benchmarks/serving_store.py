@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from filmtransfer.serve.store import Quota, Store
+from filmtransfer.serve.store import Quota, Store, StoreLocation
 
 FILE = Path(__file__).parent / "results" / "serving_store.json"
 SUMMARY = {
@@ -32,7 +32,7 @@ SUMMARY = {
 
 def size(store: Store) -> int:
     """Bytes of the database when it is tidy."""
-    database = store._database
+    database = store.database
     if database.is_sqlite:
         database.scrub()
         with database.read() as connection:
@@ -59,33 +59,37 @@ def measure(store: Store, users: int, photos: int) -> dict[str, float]:
         found[what] = round((size(store) - before) / count, 1)
 
     ids: list[str] = []
-    grow("user", 2000, lambda: ids.extend(store.create_user(f"user {i}", Quota())[0].id for i in range(2000)))
+    grow(
+        "user", 2000, lambda: ids.extend(store.users.create(f"user {i}", Quota())[0].id for i in range(2000))
+    )
     some = ids[:users]
     classes = {}
 
     def add_classes() -> None:
-        classes.update({id: [store.add_class(id, f"class {k}").id for k in range(10)] for id in some})
+        classes.update({id: [store.classes.add(id, f"class {k}").id for k in range(10)] for id in some})
 
     def add_photos() -> None:
         for id in some:
             for i in range(photos):
-                store.add_photo(id, classes[id][i % 10], f"{id} {i}".encode(), b"small", "image/jpeg")
+                store.photos.add(id, classes[id][i % 10], f"{id} {i}".encode(), b"small", "image/jpeg")
 
     def train() -> None:
         for id in some:
-            asked = store.ask_training(id, {"steps": 50})
-            store.take_training("a worker")
+            asked = store.trainings.request(id, {"steps": 50})
+            store.trainings.claim("a worker")
             for step in range(20):
                 told = {"step": step, "steps": 50, "loss": 0.1234, "accuracy": 0.9, "seconds_left": 12.3}
-                store.tell(asked.id, "a worker", "progress", told)
-            store.end_training(asked.id, "a worker", "done")
+                store.trainings.add_event(asked.id, "a worker", "progress", told)
+            store.trainings.end(asked.id, "a worker", "done")
 
     grow("class", users * 10, add_classes)
     grow("photo", users * photos, add_photos)
     grow(
         "version",
         users * 5,
-        lambda: [store.publish(id, b"x", "trained", SUMMARY) for id in some for _ in range(5)] and None,
+        lambda: (
+            [store.versions.publish(id, b"x", "trained", SUMMARY) for id in some for _ in range(5)] and None
+        ),
     )
     grow("training", users, train)
     return found
@@ -98,8 +102,10 @@ def main() -> None:
     options.add_argument("--photos", type=int, default=50)
     args = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        store = Store.open(args.database or f"sqlite:///{folder}/fit.db", "memory://serving-store")
-        kind = "SQLite" if store._database.is_sqlite else "PostgreSQL"
+        store = Store.open(
+            StoreLocation(args.database or f"sqlite:///{folder}/fit.db", "memory://serving-store")
+        )
+        kind = "SQLite" if store.database.is_sqlite else "PostgreSQL"
         measured = measure(store, args.users, args.photos)
         store.close()
     found = json.loads(FILE.read_text()) if FILE.exists() else {}

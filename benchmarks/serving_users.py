@@ -19,7 +19,7 @@ from filmtransfer.data import LabelledImages
 from filmtransfer.data.sample import sample_drawings
 from filmtransfer.model import Update
 from filmtransfer.seeding import make_generator
-from filmtransfer.serve.store import Store
+from filmtransfer.serve.store import Store, StoreLocation
 from sets import task
 
 SETS = ("cifar10", "eurosat", "oxford_pets")
@@ -35,11 +35,7 @@ class Users:
     tokens: list[str]
 
     def open(self) -> Store:
-        return Store.open(*place(self.folder))
-
-
-def place(folder: Path) -> tuple[str, str]:
-    return f"sqlite:///{folder.resolve()}/fit.db", f"file://{folder.resolve()}/objects"
+        return Store.open(StoreLocation.of(self.folder))
 
 
 def make_users(folder: Path, count: int, data: Path | None, say: Callable[[str], None]) -> Users:
@@ -50,10 +46,10 @@ def make_users(folder: Path, count: int, data: Path | None, say: Callable[[str],
     if len(there) < count:
         bases = trained(folder, data, say)
         with careless(), listed.open("a") as file:
-            store = Store.open(*place(folder))
+            store = Store.open(StoreLocation.of(folder))
             for number in range(len(there), count):
-                user, token = store.create_user(f"user {number}")
-                store.publish(user.id, personal(bases[number % len(bases)], number), "uploaded", {})
+                user, token = store.users.create(f"user {number}")
+                store.versions.publish(user.id, personal(bases[number % len(bases)], number), "uploaded", {})
                 there.append([user.id, token])
                 file.write(json.dumps(there[-1]) + "\n")
                 if number % 500 == 0:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from filmtransfer.cli import main
-from filmtransfer.serve.store import Place, Store
+from filmtransfer.serve.store import Store, StoreLocation
 
 
 def run(capsys: pytest.CaptureFixture[str], folder: Path, *words: str) -> tuple[int, str, str]:
@@ -33,14 +33,14 @@ def test_a_users_life(capsys, tmp_path):
     assert made["quota"] == {"classes": 100, "photos": 7, "bytes": 3_000_000, "versions": 20}
     assert (folder / "fit.db").is_file()
 
-    place = Place.of(folder)
-    store = Store.open(place.database, place.objects)
-    assert store.user_of(made["token"]).id == made["id"]
-    store.publish(made["id"], b"update", "trained", {})
+    place = StoreLocation.of(folder)
+    store = Store.open(place)
+    assert store.users.by_token(made["token"]).id == made["id"]
+    store.versions.publish(made["id"], b"update", "trained", {})
 
     new = document(capsys, folder, "token", made["id"])["token"]
-    assert store.user_of(made["token"]) is None
-    assert store.user_of(new).id == made["id"]
+    assert store.users.by_token(made["token"]) is None
+    assert store.users.by_token(new).id == made["id"]
     assert document(capsys, folder, "quota", made["id"], "--classes", "5")["quota"]["classes"] == 5
     shown = document(capsys, folder, "show", made["id"])
     assert shown["quota"]["photos"] == 7
@@ -55,7 +55,7 @@ def test_a_users_life(capsys, tmp_path):
     code, out, _ = run(capsys, folder, "delete", made["id"], "--yes")
     assert code == 0
     assert "1 versions" in out
-    assert store.users() == []
+    assert store.users.all() == []
     store.close()
 
 
@@ -72,8 +72,8 @@ def test_a_deletion_is_asked_about(capsys, tmp_path, monkeypatch):
         (["show", "0000000000000000"], 3, "no such user"),
         (["show", "../../etc"], 3, "no such user"),
         (["add", ""], 3, "empty"),
-        (["add", "a\nb"], 3, "cannot be shown"),
-        (["add", "x", "--versions", "0"], 3, "makes no sense"),
+        (["add", "a\nb"], 3, "cannot be displayed"),
+        (["add", "x", "--versions", "0"], 3, "is not possible"),
         (["add", "x", "--photos", "-1"], 2, "range"),
         (["quota", "0000000000000000"], 2, "Nothing to change"),
     ],

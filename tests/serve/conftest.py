@@ -20,9 +20,10 @@ from filmtransfer.serve.app import create_app
 from filmtransfer.serve.engine.batcher import Batcher
 from filmtransfer.serve.engine.cache import Cache
 from filmtransfer.serve.engine.multi_user import Engine
-from filmtransfer.serve.run import Listen, configuration
-from filmtransfer.serve.settings import Settings, hash_token
-from filmtransfer.serve.store import Store
+from filmtransfer.serve.server import ListenAddress, uvicorn_config
+from filmtransfer.serve.settings import ServiceSettings
+from filmtransfer.serve.store import Store, StoreLocation
+from filmtransfer.serve.store.users import hash_token
 from tests.conftest import picture
 
 ADMIN = "the-admin-of-these-tests"
@@ -57,17 +58,17 @@ class Tried:
         return made
 
     def add_user(self, name: str) -> str:
-        user, self.tokens[name] = self.store.create_user(name)
+        user, self.tokens[name] = self.store.users.create(name)
         return user.id
 
 
 class Running:
     """uvicorn in a thread, on a port of its own."""
 
-    def __init__(self, app: Any, listen: Listen | None = None) -> None:
+    def __init__(self, app: Any, listen: ListenAddress | None = None) -> None:
         self.socket = socket.socket()
         self.socket.bind(("127.0.0.1", 0))
-        self.server = uvicorn.Server(configuration(app, listen or Listen()))
+        self.server = uvicorn.Server(uvicorn_config(app, listen or ListenAddress()))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]})
         self.stopping = app.state.service.stopping
 
@@ -106,9 +107,11 @@ def update_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def tried(place: Path, engine: Engine, settings: Settings, database: str | None = None) -> Iterator[Tried]:
+def tried(
+    place: Path, engine: Engine, settings: ServiceSettings, database: str | None = None
+) -> Iterator[Tried]:
     """A service over a store in a folder, as a context for fixtures."""
-    store = Store.open(database or f"sqlite:///{place / 'fit.db'}", str(place / "objects"))
+    store = Store.open(StoreLocation.of(place, database))
     batcher = Batcher(engine)
     app = create_app(store, engine, batcher, Cache(16), settings)
     running = Running(app)
@@ -121,8 +124,12 @@ def tried(place: Path, engine: Engine, settings: Settings, database: str | None 
     store.close()
 
 
-SETTINGS = Settings(
-    admin=hash_token(ADMIN), poll=0.02, heartbeat=0.5, max_photo_bytes=3_000_000, rate=1_000_000
+SETTINGS = ServiceSettings(
+    admin_digest=hash_token(ADMIN),
+    poll_seconds=0.02,
+    heartbeat_seconds=0.5,
+    max_photo_bytes=3_000_000,
+    rate=1_000_000,
 )
 
 

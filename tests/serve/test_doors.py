@@ -66,7 +66,7 @@ def test_every_route_of_the_api_says_whose_it_is(service):
 
 
 @pytest.mark.parametrize("who", [None, "unknown"])
-def test_without_a_known_token_nothing_opens(service, things, who):
+def test_without_an_authorized_token_nothing_opens(service, things, who):
     client = service.client(who)
     for method, path, kinds in routes(service):
         if kinds:

@@ -19,7 +19,7 @@ def training(service, request):
     service.add_user(name)
     client = service.client(name)
     made = client.post("/api/trainings", json={}).json()["id"]
-    assert service.store.take_training(name).id == made
+    assert service.store.trainings.claim(name).id == made
     return name, client, made
 
 
@@ -48,12 +48,12 @@ def read(client, training: str, **more: Any) -> list[JSON]:
 def test_events_come_while_it_runs_and_end_with_the_last(service, training):
     worker, client, id = training
     store = service.store
-    store.tell(id, worker, "progress", {"step": 1, "steps": 2})
+    store.trainings.add_event(id, worker, "progress", {"step": 1, "steps": 2})
     seen: list[str] = []
 
     def work() -> None:
-        store.tell(id, worker, "version", {"number": 1, "stage": "first"})
-        store.end_training(id, worker, "done", "two\nlines")
+        store.trainings.add_event(id, worker, "version", {"number": 1, "stage": "first"})
+        store.trainings.end(id, worker, "done", "two\nlines")
 
     with client.stream("GET", f"/api/trainings/{id}/events") as stream:
         lines = stream.iter_lines()
@@ -72,8 +72,8 @@ def test_events_come_while_it_runs_and_end_with_the_last(service, training):
 def test_a_stream_goes_on_where_it_was_lost(service, training):
     worker, client, id = training
     for step in range(1, 4):
-        service.store.tell(id, worker, "progress", {"step": step})
-    service.store.end_training(id, worker, "failed", "no")
+        service.store.trainings.add_event(id, worker, "progress", {"step": step})
+    service.store.trainings.end(id, worker, "failed", "no")
     assert [one["data"].get("step") for one in read(client, id)] == [1, 2, 3, None]
     later = read(client, id, headers={"Last-Event-ID": "2"})
     assert [one["id"] for one in later] == ["3", "4"]
@@ -97,8 +97,8 @@ def test_silence_is_broken_by_a_heartbeat_and_a_gone_client_ends_the_stream(serv
         lines = stream.iter_lines()  # held: httpx closes the stream with it
         while (line := next(lines)) != ": still here":
             assert line in ("", "retry: 2000")
-        assert sum(inside.streams.values()) == 1
-    while inside.streams:  # it notices by itself; a stream that stayed would hang the test
+        assert sum(inside.event_streams.values()) == 1
+    while inside.event_streams:  # it notices by itself; a stream that stayed would hang the test
         threading.Event().wait(0.01)
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from filmtransfer.cli import main
 from filmtransfer.processes import free_port
-from filmtransfer.serve.store import Place, Store
+from filmtransfer.serve.store import Store, StoreLocation
 from tests.serve.conftest import bearer, encoded
 
 PATIENCE = 300.0  # seconds until a test says that something does not happen; nothing is timed
@@ -206,15 +206,17 @@ def test_without_the_extra_it_says_what_to_install(capsys, tmp_path, monkeypatch
 
 
 def test_me_is_made_once_and_only_where_nobody_is(tmp_path):
-    from filmtransfer.serve.run import own_token
+    from filmtransfer.serve.server import default_user_token
 
-    place = Place.of(tmp_path)
-    store = Store.open(place.database, place.objects)
-    token = own_token(store, tmp_path)
+    place = StoreLocation.of(tmp_path)
+    store = Store.open(place)
+    token = default_user_token(store, tmp_path)
     assert token is not None
-    assert [user.name for user in store.users()] == ["me"]
-    assert own_token(store, tmp_path) == token
-    store.new_token(store.users()[0].id)
-    assert own_token(store, tmp_path) is None  # it was replaced: the link is not ours to give any more
-    assert len(store.users()) == 1
+    assert [user.name for user in store.users.all()] == ["me"]
+    assert default_user_token(store, tmp_path) == token
+    store.users.new_token(store.users.all()[0].id)
+    assert (
+        default_user_token(store, tmp_path) is None
+    )  # it was replaced: the link is not ours to give any more
+    assert len(store.users.all()) == 1
     store.close()

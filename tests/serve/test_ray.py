@@ -14,7 +14,7 @@ import pytest
 from filmtransfer.cli import main
 from filmtransfer.serve.engine.cache import Cache
 from filmtransfer.serve.engine.multi_user import Engine
-from filmtransfer.serve.store import Place, Store
+from filmtransfer.serve.store import Store, StoreLocation
 from tests.conftest import picture
 
 from .processes import Serving, events, fill, predicted, until, user_of
@@ -78,10 +78,10 @@ def plainly(folder: Path, user: str, queries: list[bytes]) -> list[dict[str, flo
     """What the engine says here, of the version that the cluster's trainer published."""
     from filmtransfer.backbones import load_backbone
 
-    place = Place.of(folder)
-    store = Store.open(place.database, place.objects)
+    place = StoreLocation.of(folder)
+    store = Store.open(place)
     engine = Engine(load_backbone("efficientnet_lite0"))
-    member = Cache(16).get((user, 1), lambda: engine.member(store.download(user, 1)))
+    member = Cache(16).get((user, 1), lambda: engine.member(store.versions.content(user, 1)))
     store.close()
     answers = [engine.answers([member], engine.pixels(q, member.spec)[None])[0] for q in queries]
     return [dict(answer.classes) for answer in answers]

@@ -237,11 +237,13 @@ def test_a_training_and_its_check(service):
     training = asked.json()
     assert training["state"] == "waiting"
     assert client.get("/api/me").json()["training"] == training
-    taken = service.store.take_training("a worker")
+    taken = service.store.trainings.claim("a worker")
     assert (taken.id, taken.options) == (training["id"], {"steps": 0})
     photos = [{"id": "0123456789abcdef", "index": 0, "truth": "disc", "said": "bars", "p": 0.75}]
-    made = service.store.publish(carla, b"xyz", "trained", SUMMARY | {"photos": photos}, training["id"])
-    service.store.end_training(training["id"], "a worker", "done")
+    made = service.store.versions.publish(
+        carla, b"xyz", "trained", SUMMARY | {"photos": photos}, training["id"]
+    )
+    service.store.trainings.end(training["id"], "a worker", "done")
     assert client.get(f"/api/trainings/{training['id']}").json()["state"] == "done"
     assert [one["id"] for one in client.get("/api/trainings").json()["trainings"]] == [training["id"]]
     assert client.get("/api/me").json()["training"] is None

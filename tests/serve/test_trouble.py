@@ -40,7 +40,7 @@ def test_a_full_disk(service, anna, update_file, monkeypatch):
     assert len(anna.get("/api/photos", params={"class_id": shelf}).json()["photos"]) == 1
     assert anna.get("/api/me").json()["current"] is None
     assert anna.post(path, content=encoded(0, 2), headers=JPEG).status_code == 201  # room again
-    assert service.store.used(anna.get("/api/me").json()["id"]).photos == 2
+    assert service.store.users.usage(anna.get("/api/me").json()["id"]).photos == 2
 
 
 def test_a_database_that_goes_and_comes_back(engine, tmp_path, cluster, caplog):  # noqa: F811
@@ -76,7 +76,7 @@ def test_a_bug_is_said_without_its_inside(service, anna, monkeypatch, caplog):
     def broken(*_: object) -> None:
         raise RuntimeError("the inside of things")
 
-    monkeypatch.setattr(service.store, "classes", broken)
+    monkeypatch.setattr(service.store.classes, "all", broken)
     with caplog.at_level(logging.INFO, "filmtransfer.serve"):
         answer = anna.get("/api/classes")
     assert answer.status_code == 500

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from filmtransfer.serve.store import Store
+from filmtransfer.serve.store import Store, StoreLocation
 from tests.conftest import picture
 from tests.serve.postgres import Cluster, cluster  # noqa: F401
 
@@ -33,7 +33,7 @@ class Two:
 
     def trainer_of(self, user: str) -> tuple[Serving, Serving]:
         """Whose worker has the user's training, and who has not."""
-        worker = self.store.trainings(user)[0].worker
+        worker = self.store.trainings.all(user)[0].worker
         assert worker is not None
         pid = int(worker.rpartition("-")[2])
         return (self.one, self.other) if pid in self.one.children() else (self.other, self.one)
@@ -47,7 +47,11 @@ def two(cluster: Cluster, tmp_path: Path) -> Iterator[Two]:  # noqa: F811
     words = [
         "--database", url, "--objects", objects, "--admin-token-file", str(admin), "--lease", "2", "--threads", "1",
     ]  # fmt: skip
-    made = Two(Serving(tmp_path / "a", *words), Serving(tmp_path / "b", *words), Store.open(url, objects))
+    made = Two(
+        Serving(tmp_path / "a", *words),
+        Serving(tmp_path / "b", *words),
+        Store.open(StoreLocation(url, objects)),
+    )
     yield made
     made.one.end()
     made.other.end()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from filmtransfer.serve.engine.multi_user import Engine
-from filmtransfer.serve.store import Store, StoreGoneError, Training
+from filmtransfer.serve.store import Store, StoreLocation, StoreUnavailableError, Training
 from filmtransfer.serve.worker import Worker, main
 
 from .small import backbone, photo
@@ -24,24 +24,24 @@ LONG = {"steps": 1000, "image_size": 32}
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> tuple[str, str]:
+def place(tmp_path: Path) -> StoreLocation:
     (tmp_path / "objects").mkdir()
-    return f"sqlite:///{tmp_path}/fit.db", f"file://{tmp_path}/objects"
+    return StoreLocation(f"sqlite:///{tmp_path}/fit.db", f"file://{tmp_path}/objects")
 
 
 @pytest.fixture
 def store(place) -> Iterator[Store]:
-    opened = Store.open(*place)
+    opened = Store.open(place)
     yield opened
     opened.close()
 
 
 def a_user(store: Store, classes: int = 3, shots: int = 3) -> str:
-    user, _ = store.create_user("someone")
+    user, _ = store.users.create("someone")
     for c in range(classes):
-        row = store.add_class(user.id, f"class {c}")
+        row = store.classes.add(user.id, f"class {c}")
         for i in range(shots):
-            store.add_photo(user.id, row.id, photo(c, 10 * c + i), b"small", "image/png")
+            store.photos.add(user.id, row.id, photo(c, 10 * c + i), b"small", "image/png")
     return user.id
 
 
@@ -55,7 +55,7 @@ def until(true: Callable[[], Any], seconds: float = 60) -> Any:
 
 
 def ended(store: Store, training: Training) -> Training:
-    return until(lambda: (t := store.training(training.user, training.id)).ended and t)
+    return until(lambda: (t := store.trainings.get(training.user, training.id)).ended and t)
 
 
 @pytest.fixture
@@ -64,7 +64,16 @@ def started(place) -> Iterator[Callable[..., subprocess.Popen]]:
     running: list[subprocess.Popen] = []
 
     def start(lease: float = 30) -> subprocess.Popen:
-        words = ["--database", place[0], "--objects", place[1], "--lease", str(lease), "--poll", "0.1"]
+        words = [
+            "--database",
+            place.database,
+            "--objects",
+            place.objects,
+            "--lease",
+            str(lease),
+            "--poll",
+            "0.1",
+        ]
         process = subprocess.Popen(
             [sys.executable, "-m", "filmtransfer.serve.worker", *words],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(os.environ), text=True,
@@ -85,43 +94,43 @@ def test_a_life(store, started):
     user = a_user(store)
     first = started(lease=2)
     assert "is ready" in first.stdout.readline()
-    training = store.ask_training(user, OPTIONS)
+    training = store.trainings.request(user, OPTIONS)
     assert ended(store, training).state == "done"
-    newest, older = store.versions(user)
+    newest, older = store.versions.all(user)
     assert newest.current
     assert (older.summary["stage"], newest.summary["stage"]) == ("first", "tuned")
-    assert {one["id"] for one in newest.summary["photos"]} == {one.id for one in store.photos(user)}
-    events = store.events(user, training.id)
+    assert {one["id"] for one in newest.summary["photos"]} == {one.id for one in store.photos.all(user)}
+    events = store.trainings.events(user, training.id)
     assert [e.kind for e in events] == ["version", "progress", "progress", "version", "end"]
     assert events[0].data.keys() == {"number", "stage", "accuracy", "low", "high", "bytes"}
     assert events[1].data.keys() == {"step", "steps", "loss", "accuracy", "seconds_left"}
     assert events[-1].data["state"] == "done"
-    member = Engine(backbone(), 32).member(store.download(user, newest.number))
+    member = Engine(backbone(), 32).member(store.versions.content(user, newest.number))
     assert member.classes == ["class 0", "class 1", "class 2"]
 
-    long = store.ask_training(user, LONG)
-    until(lambda: any(e.kind == "progress" for e in store.events(user, long.id)))
-    owner = store.training(user, long.id).worker
+    long = store.trainings.request(user, LONG)
+    until(lambda: any(e.kind == "progress" for e in store.trainings.events(user, long.id)))
+    owner = store.trainings.get(user, long.id).worker
     second = started(lease=2)
     assert "is ready" in second.stdout.readline()
     os.kill(first.pid, signal.SIGKILL)
-    until(lambda: store.training(user, long.id).worker != owner)
-    taken = len(store.events(user, long.id))
-    until(lambda: any(e.kind == "progress" for e in store.events(user, long.id, taken)))
+    until(lambda: store.trainings.get(user, long.id).worker != owner)
+    taken = len(store.trainings.events(user, long.id))
+    until(lambda: any(e.kind == "progress" for e in store.trainings.events(user, long.id, taken)))
 
-    store.cancel_training(user, long.id)
-    stages = [version.summary["stage"] for version in store.versions(user)]
+    store.trainings.cancel(user, long.id)
+    stages = [version.summary["stage"] for version in store.versions.all(user)]
     assert stages[0] == "first", "what was published stays"
-    again = store.ask_training(user, {"steps": 0, "image_size": 32})
+    again = store.trainings.request(user, {"steps": 0, "image_size": 32})
     assert ended(store, again).state == "done", "it stopped the cancelled one, and took the next"
-    assert store.training(user, long.id).state == "cancelled"
-    assert [v.summary["stage"] for v in store.versions(user)][1:] == stages, "no late version"
+    assert store.trainings.get(user, long.id).state == "cancelled"
+    assert [v.summary["stage"] for v in store.versions.all(user)][1:] == stages, "no late version"
 
-    long = store.ask_training(user, LONG)
-    until(lambda: any(e.kind == "progress" for e in store.events(user, long.id)))
+    long = store.trainings.request(user, LONG)
+    until(lambda: any(e.kind == "progress" for e in store.trainings.events(user, long.id)))
     second.stdin.close()  # as when its parent dies, or it is told to end: it gives back what it was at
     assert second.wait(20) == 0
-    assert store.training(user, long.id).state == "waiting"
+    assert store.trainings.get(user, long.id).state == "waiting"
 
 
 @pytest.fixture
@@ -130,12 +139,12 @@ def worker(store) -> Worker:
 
 
 def fails(store: Store, worker: Worker, user: str, options: dict[str, Any] | None = None) -> str:
-    training = store.ask_training(user, options or OPTIONS)
-    assert worker.work()
-    end = store.training(user, training.id)
+    training = store.trainings.request(user, options or OPTIONS)
+    assert worker.run_next()
+    end = store.trainings.get(user, training.id)
     assert end.state == "failed"
-    assert store.events(user, training.id)[-1].data == {"state": "failed", "message": end.message}
-    assert store.current(user) is None
+    assert store.trainings.events(user, training.id)[-1].data == {"state": "failed", "message": end.message}
+    assert store.versions.current(user) is None
     return end.message
 
 
@@ -146,13 +155,13 @@ def test_a_users_mistakes_fail_with_a_reason(store, worker, capfd):
         store, worker, a_user(store, 1)
     )
     user = a_user(store)
-    row = store.add_class(user, "mine")
-    store.add_photo(user, row.id, b"nonsense", b"small", "image/png")
+    row = store.classes.add(user, "mine")
+    store.photos.add(user, row.id, b"nonsense", b"small", "image/png")
     assert "photo 1 of mine: this is not an image" in fails(store, worker, user)
     assert "no option 'colour'" in fails(store, worker, a_user(store), {"colour": 1})
     said = capfd.readouterr()
     assert said.out == said.err == ""
-    assert not worker.work(), "nothing is left"
+    assert not worker.run_next(), "nothing is left"
 
 
 def test_a_fault_inside_fails_without_its_inside(store, worker, monkeypatch, capfd):
@@ -161,45 +170,45 @@ def test_a_fault_inside_fails_without_its_inside(store, worker, monkeypatch, cap
 
     monkeypatch.setattr("filmtransfer.serve.worker.train_user", broken)
     message = fails(store, worker, a_user(store))
-    assert message == "Something went wrong inside (RuntimeError). Try again."
+    assert message == "An unexpected error occurred (RuntimeError). Try again."
     assert "secret detail" in capfd.readouterr().err, "the log has it"
 
 
 def test_a_user_who_leaves_ends_the_training(store, worker, monkeypatch):
     user = a_user(store)
-    real = store.publish
+    real = store.versions.publish
 
     def leave(*what: Any) -> Any:
-        store.delete_user(user)
+        store.users.delete(user)
         return real(*what)
 
-    monkeypatch.setattr(store, "publish", leave)
-    store.ask_training(user, OPTIONS)
-    assert worker.work()
-    assert store.users() == []
+    monkeypatch.setattr(store.versions, "publish", leave)
+    store.trainings.request(user, OPTIONS)
+    assert worker.run_next()
+    assert store.users.all() == []
 
 
 def test_a_store_that_is_gone_is_waited_for(store, worker, monkeypatch, capfd):
     user = a_user(store)
-    training = store.ask_training(user, {"steps": 0, "image_size": 32})
-    real, calls = store.take_training, []
+    training = store.trainings.request(user, {"steps": 0, "image_size": 32})
+    real, calls = store.trainings.claim, []
 
     def away(*what: Any) -> Any:
         calls.append(1)
         if len(calls) < 3:
-            raise StoreGoneError("The database is away.")
+            raise StoreUnavailableError("The database is away.")
         if len(calls) > 3:
             worker.stop()
             return None
         return real(*what)
 
-    monkeypatch.setattr(store, "take_training", away)
+    monkeypatch.setattr(store.trainings, "claim", away)
     worker.poll = 0.01
     worker.run()
-    assert store.training(user, training.id).state == "done"
+    assert store.trainings.get(user, training.id).state == "done"
     assert capfd.readouterr().err.count("The database is away.") == 2
 
 
 def test_wrong_words(place, capfd):
-    assert main(["--database", place[0], "--backbone", "nothing", "--alone"]) == 2
+    assert main(["--database", place.database, "--backbone", "nothing", "--alone"]) == 2
     assert "nothing" in capfd.readouterr().err

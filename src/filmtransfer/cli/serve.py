@@ -4,67 +4,70 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import MissingExtraError, UsageError
 from .printing import Json, Printer, Threads
 
-NEEDED = ("fastapi", "uvicorn", "sqlalchemy", "alembic", "fsspec", "prometheus_client")
+if TYPE_CHECKING:
+    from ..serve.store import JsonObject
+
+REQUIRED = ("fastapi", "uvicorn", "sqlalchemy", "alembic", "fsspec", "prometheus_client")
 
 
 def serve(
-    folder: Annotated[Path, typer.Argument(help="Where everything is kept.")] = Path("fit-serve"),
+    folder: Annotated[Path, typer.Argument(help="The folder of the service.")] = Path("fit-serve"),
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes any that is free.")] = 8000,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.")] = 8000,
     database: Annotated[
-        str | None, typer.Option(help="Another database, as in postgresql+psycopg://user@host/name.")
+        str | None, typer.Option(help="URL of another database, as in postgresql://name:password@host/base.")
     ] = None,
     objects: Annotated[
         str | None,
-        typer.Option(help="Where photos and classifiers go, as in s3://bucket; else the database."),
+        typer.Option(help="Where photos and classifiers are stored, as in s3://bucket; else the database."),
     ] = None,
     backbone: Annotated[
         str, typer.Option(help="Pretrained backbone; see 'fit backbones'.")
     ] = "efficientnet_lite0",
-    weights: Annotated[Path | None, typer.Option(help="Weights file for the backbone.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes that train.", min=0, max=64)] = 1,
+    weights: Annotated[Path | None, typer.Option(help="Weights file of the backbone.")] = None,
+    workers: Annotated[int, typer.Option(help="Worker processes, which train.", min=0, max=64)] = 1,
     lease: Annotated[
         float, typer.Option(help="Seconds after which a dead worker's training goes to another.", min=1)
     ] = 60,
     admin_token_file: Annotated[
-        Path | None, typer.Option(help="File with the admin's token; else one is made in the folder.")
+        Path | None, typer.Option(help="File with the admin's token; else one is created in the folder.")
     ] = None,
-    max_photo_mb: Annotated[float, typer.Option(help="The largest photo.")] = 20,
-    rate: Annotated[str, typer.Option(help="Requests of one user, as in 600/minute.")] = "3000/minute",
-    cache_mb: Annotated[int, typer.Option(help="Memory for classifiers in use.", min=1)] = 256,
+    max_photo_mb: Annotated[float, typer.Option(help="The largest photo, in MB.")] = 20,
+    rate: Annotated[str, typer.Option(help="Most requests of one user, as in 600/minute.")] = "3000/minute",
+    cache_mb: Annotated[int, typer.Option(help="Memory for cached classifiers, in MB.", min=1)] = 256,
     certificate: Annotated[Path | None, typer.Option(help="TLS certificate (PEM).")] = None,
-    key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
+    key: Annotated[Path | None, typer.Option(help="Key of the certificate (PEM).")] = None,
     insecure_http: Annotated[
-        bool, typer.Option("--insecure-http", help="Without TLS, also for other machines.")
+        bool, typer.Option("--insecure-http", help="Allow other machines without TLS.")
     ] = False,
     ray: Annotated[
-        str | None, typer.Option(help="Replicas on Ray: auto, local, or HOST:PORT of a cluster.")
+        str | None, typer.Option(help="Run replicas on Ray: auto, local, or HOST:PORT of a cluster.")
     ] = None,
-    replicas: Annotated[int, typer.Option(help="How many, with --ray.", min=1, max=1000)] = 2,
+    replicas: Annotated[int, typer.Option(help="Number of replicas, with --ray.", min=1, max=1000)] = 2,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Serve the page and the API: photos in, a classifier for each user out. Ctrl-C ends it."""
-    if any(importlib.util.find_spec(name) is None for name in NEEDED):
+    """Serve the page and the API, with a classifier for each user. Ctrl-C ends it."""
+    if any(importlib.util.find_spec(name) is None for name in REQUIRED):
         raise MissingExtraError("The service", "serve")
-    from ..serve import run
-    from ..serve.settings import Settings, read_rate
+    from ..serve import server
+    from ..serve.settings import ServiceSettings, read_rate
     from ..training.torch_settings import prepare
 
     if not 0.001 <= max_photo_mb <= 1000:
-        raise UsageError(f"--max-photo-mb cannot be {max_photo_mb:g}.", "It is from 0.001 to 1000.")
+        raise UsageError(f"--max-photo-mb cannot be {max_photo_mb:g}.", "Use 0.001 to 1000.")
     printer = Printer(as_json)
-    plan = run.Plan(
+    config = server.ServerConfig(
         folder,
-        run.Listen(host, port, certificate, key, insecure_http),
+        server.ListenAddress(host, port, certificate, key, insecure_http),
         database=database,
         objects=objects,
         backbone=backbone,
@@ -73,20 +76,20 @@ def serve(
         lease=lease,
         admin_token_file=admin_token_file,
         cache_mb=cache_mb,
-        settings=Settings(max_photo_bytes=round(max_photo_mb * 1e6), rate=read_rate(rate)),
+        settings=ServiceSettings(max_photo_bytes=round(max_photo_mb * 1e6), rate=read_rate(rate)),
         open_page=open_page,
     )
     prepare(threads)
 
-    def ready(about: dict[str, Any]) -> None:
+    def on_ready(about: JsonObject) -> None:
         printer.say(f"The page is at {about['link']}")
-        printer.say(f"Everything is kept in {about['folder']}; Ctrl-C ends it.")
+        printer.say(f"All data is in {about['folder']}; Ctrl-C ends the service.")
         printer.document(about)
 
     if ray is None:
-        run.serve(plan, printer.say, ready)
+        server.serve(config, printer.say, on_ready)
     else:
         from ..serve.ray import serve_on_ray
 
-        serve_on_ray(plan, ray, replicas, printer.say, ready)
+        serve_on_ray(config, ray, replicas, printer.say, on_ready)
     printer.say("Ended.")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import inspect
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import click
 import typer
 
 from ..errors import UsageError
@@ -15,149 +16,152 @@ from ..formatting import file_size
 from .printing import Json, Printer
 
 if TYPE_CHECKING:
-    from ..serve.store import Store, User
+    from ..serve.store import JsonObject, User
 
 app = typer.Typer(
-    help="The users of a service: who there is, their tokens and how much they may keep.",
+    help="The users of a service, their tokens and quotas.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-Folder = Annotated[Path | None, typer.Option(help="The service's folder: fit.db and objects/ are in it.")]
-DatabaseUrl = Annotated[
-    str | None, typer.Option("--database", help="sqlite:///FILE or postgresql://name:password@host/base.")
-]
-ObjectsUrl = Annotated[
-    str | None,
-    typer.Option("--objects", help="Folder or bucket of the photos' bytes; none: in the database."),
-]
-Id = Annotated[str, typer.Argument(help="The user's id, as 'fit user list' shows it.")]
-Classes = Annotated[int | None, typer.Option(min=0, help="How many classes.")]
-Photos = Annotated[int | None, typer.Option(min=0, help="How many photos.")]
-Megabytes = Annotated[int | None, typer.Option(min=0, help="How much photos and versions may take together.")]
-Versions = Annotated[int | None, typer.Option(min=0, help="How many versions; then the oldest one goes.")]
+
+class StoreSession:
+    """The options of all commands: the store, which is open until the command ends, and the printer."""
+
+    def __init__(
+        self,
+        folder: Annotated[
+            Path | None, typer.Option(help="The folder of the service, with fit.db and objects/.")
+        ] = None,
+        database: Annotated[
+            str | None, typer.Option(help="sqlite:///FILE or postgresql://name:password@host/base.")
+        ] = None,
+        objects: Annotated[
+            str | None, typer.Option(help="Folder or bucket of the photos' bytes; none: in the database.")
+        ] = None,
+        as_json: Json = False,
+    ) -> None:
+        from ..serve.store import Store, StoreLocation
+
+        self.printer = Printer(as_json)
+        self.store = Store.open(StoreLocation.of(folder, database, objects))
+        click.get_current_context().call_on_close(self.store.close)
 
 
-@contextmanager
-def _opened(folder: Path | None, database: str | None, objects: str | None) -> Iterator[Store]:
-    from ..serve.store import Place, Store
+class Limits:
+    """The options of a quota; ``values`` has those that were given, by the names of the quota."""
 
-    place = Place.of(folder, database, objects)
-    store = Store.open(place.database, place.objects)
-    try:
-        yield store
-    finally:
-        store.close()
+    def __init__(
+        self,
+        classes: Annotated[int | None, typer.Option(min=0, help="How many classes.")] = None,
+        photos: Annotated[int | None, typer.Option(min=0, help="How many photos.")] = None,
+        megabytes: Annotated[
+            int | None, typer.Option(min=0, help="The size of photos and versions together.")
+        ] = None,
+        versions: Annotated[
+            int | None, typer.Option(min=0, help="How many versions; a new one replaces the oldest.")
+        ] = None,
+    ) -> None:
+        size = None if megabytes is None else megabytes * 1_000_000
+        limits = {"classes": classes, "photos": photos, "bytes": size, "versions": versions}
+        self.values = {name: value for name, value in limits.items() if value is not None}
 
 
-@app.command("list")
-def list_users(
-    folder: Folder = None, database: DatabaseUrl = None, objects: ObjectsUrl = None, as_json: Json = False
-) -> None:
-    """All users, and how much each keeps."""
-    printer = Printer(as_json)
-    with _opened(folder, database, objects) as store:
-        found = [(user, store.used(user.id)) for user in store.users()]
-    if found:
-        printer.table(
+Id = Annotated[str, typer.Argument(help="The user's id, as shown by 'fit user list'.")]
+
+
+def command(name: str) -> Callable[[Callable[..., None]], None]:
+    """Register a command; a parameter whose type is a class stands for the options of its constructor."""
+
+    def register(function: Callable[..., None]) -> None:
+        options: list[inspect.Parameter] = []
+        groups: dict[str, tuple[type, list[str]]] = {}
+        for parameter in inspect.signature(function, eval_str=True).parameters.values():
+            members = [parameter]
+            if inspect.isclass(parameter.annotation):
+                members = list(inspect.signature(parameter.annotation, eval_str=True).parameters.values())
+                groups[parameter.name] = parameter.annotation, [member.name for member in members]
+            options += [member.replace(kind=inspect.Parameter.KEYWORD_ONLY) for member in members]
+
+        def run(**values: object) -> None:
+            for parameter, (group, names) in groups.items():
+                values[parameter] = group(**{name: values.pop(name) for name in names})
+            function(**values)
+
+        run.__doc__ = function.__doc__
+        run.__annotations__ = {option.name: option.annotation for option in options}
+        run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+        app.command(name)(run)
+
+    return register
+
+
+@command("list")
+def list_users(session: StoreSession) -> None:
+    """List all users, and how much each stores."""
+    rows = [(user, session.store.users.usage(user.id)) for user in session.store.users.all()]
+    if rows:
+        session.printer.table(
             ["id", "name", "since", "classes", "photos", "size", "versions"],
             [
                 [user.id, user.name, f"{user.created:%Y-%m-%d}", used.classes, used.photos, file_size(used.bytes), used.versions]
-                for user, used in found
+                for user, used in rows
             ],
             right=(3, 4, 5, 6),
         )  # fmt: skip
     else:
-        printer.say("There are no users yet. Make one with 'fit user add NAME'.")
-    printer.document({"users": [{**_described(user), "used": asdict(used)} for user, used in found]})
+        session.printer.say("There are no users yet. Create one with 'fit user add NAME'.")
+    session.printer.document({"users": [{**_describe(user), "used": asdict(used)} for user, used in rows]})
 
 
-@app.command("add")
+@command("add")
 def add(
-    name: Annotated[str, typer.Argument(help="How the user is called.")],
-    classes: Classes = None,
-    photos: Photos = None,
-    megabytes: Megabytes = None,
-    versions: Versions = None,
-    folder: Folder = None,
-    database: DatabaseUrl = None,
-    objects: ObjectsUrl = None,
-    as_json: Json = False,
+    name: Annotated[str, typer.Argument(help="The user's name.")],
+    limits: Limits,
+    session: StoreSession,
 ) -> None:
-    """Make a user. The token is shown once: nobody can read it again, only replace it."""
+    """Create a user. The token is shown once; it cannot be read again, only replaced."""
     from ..serve.store import Quota
 
-    printer = Printer(as_json)
-    quota = replace(Quota(), **_limits(classes, photos, megabytes, versions))
-    with _opened(folder, database, objects) as store:
-        user, token = store.create_user(name, quota)
-    printer.say(f"Made user {user.id} ({user.name}).")
-    _say_token(printer, token)
-    printer.document({**_described(user), "token": token})
+    user, token = session.store.users.create(name, replace(Quota(), **limits.values))
+    session.printer.say(f"Created user {user.id} ({user.name}).")
+    session.printer.say(f"Token, shown only now: {token}")
+    session.printer.document({**_describe(user), "token": token})
 
 
-@app.command("token")
-def token(
-    id: Id,
-    folder: Folder = None,
-    database: DatabaseUrl = None,
-    objects: ObjectsUrl = None,
-    as_json: Json = False,
-) -> None:
-    """Give a user a new token; the old one ends at once."""
-    printer = Printer(as_json)
-    with _opened(folder, database, objects) as store:
-        made = store.new_token(id)
-    _say_token(printer, made)
-    printer.document({"id": id, "token": made})
+@command("token")
+def token(id: Id, session: StoreSession) -> None:
+    """Replace a user's token; the old one is invalid at once."""
+    new = session.store.users.new_token(id)
+    session.printer.say(f"Token, shown only now: {new}")
+    session.printer.document({"id": id, "token": new})
 
 
-@app.command("quota")
-def quota(
-    id: Id,
-    classes: Classes = None,
-    photos: Photos = None,
-    megabytes: Megabytes = None,
-    versions: Versions = None,
-    folder: Folder = None,
-    database: DatabaseUrl = None,
-    objects: ObjectsUrl = None,
-    as_json: Json = False,
-) -> None:
-    """Change how much a user may keep; what is not said stays."""
-    printer = Printer(as_json)
-    limits = _limits(classes, photos, megabytes, versions)
-    if not limits:
+@command("quota")
+def quota(id: Id, limits: Limits, session: StoreSession) -> None:
+    """Change a user's quota; limits that are not given stay as they are."""
+    if not limits.values:
         raise UsageError("Nothing to change.", "As in: fit user quota ID --photos 5000 --megabytes 4000.")
-    with _opened(folder, database, objects) as store:
-        user = store.set_quota(id, replace(store.user(id).quota, **limits))
-        _say_user(printer, store, user)
-    printer.document(_described(user))
+    user = session.store.users.set_quota(id, replace(session.store.users.get(id).quota, **limits.values))
+    _print_usage(session, user)
+    session.printer.document(_describe(user))
 
 
-@app.command("show")
-def show(
-    id: Id,
-    folder: Folder = None,
-    database: DatabaseUrl = None,
-    objects: ObjectsUrl = None,
-    as_json: Json = False,
-) -> None:
-    """One user: what is used, of how much, and the versions."""
-    printer = Printer(as_json)
-    with _opened(folder, database, objects) as store:
-        user, used, versions = store.user(id), store.used(id), store.versions(id)
-        _say_user(printer, store, user)
+@command("show")
+def show(id: Id, session: StoreSession) -> None:
+    """Show one user: the usage, the quota and the versions."""
+    user, versions = session.store.users.get(id), session.store.versions.all(id)
+    _print_usage(session, user)
     if versions:
-        printer.table(
-            ["version", "made", "from", "size", ""],
+        session.printer.table(
+            ["version", "created", "source", "size", ""],
             [
                 [v.number, f"{v.created:%Y-%m-%d %H:%M}", v.source, file_size(v.bytes), "current" if v.current else ""]
                 for v in versions
             ],
             right=(0, 3),
         )  # fmt: skip
-    kept = [
+    listed = [
         {
             "number": v.number,
             "created": v.created.isoformat(),
@@ -167,44 +171,30 @@ def show(
         }
         for v in versions
     ]
-    printer.document({**_described(user), "used": asdict(used), "versions": kept})
+    session.printer.document(
+        {**_describe(user), "used": asdict(session.store.users.usage(id)), "versions": listed}
+    )
 
 
-@app.command("delete")
+@command("delete")
 def delete(
     id: Id,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    folder: Folder = None,
-    database: DatabaseUrl = None,
-    objects: ObjectsUrl = None,
-    as_json: Json = False,
+    *,
+    session: StoreSession,
 ) -> None:
-    """Delete a user and all that is theirs: photos, versions, trainings. It cannot be undone."""
-    printer = Printer(as_json)
-    with _opened(folder, database, objects) as store:
-        user, used = store.user(id), store.used(id)
-        if not yes and not typer.confirm(
-            f"Delete {user.name} with {used.photos} photos and {used.versions} versions for good?", err=True
-        ):
-            raise UsageError("Nothing was deleted.", "Say --yes to delete without being asked.")
-        store.delete_user(id)
-    printer.say(f"Deleted {user.name} ({id}) with {used.photos} photos and {used.versions} versions.")
-    printer.document({"id": id, "deleted": True})
+    """Delete a user with all photos, versions and trainings. This cannot be undone."""
+    user, used = session.store.users.get(id), session.store.users.usage(id)
+    if not yes and not typer.confirm(
+        f"Delete {user.name} with {used.photos} photos and {used.versions} versions for good?", err=True
+    ):
+        raise UsageError("Nothing was deleted.", "Use --yes to delete without a question.")
+    session.store.users.delete(id)
+    session.printer.say(f"Deleted {user.name} ({id}) with {used.photos} photos and {used.versions} versions.")
+    session.printer.document({"id": id, "deleted": True})
 
 
-def _limits(
-    classes: int | None, photos: int | None, megabytes: int | None, versions: int | None
-) -> dict[str, int]:
-    said = {
-        "classes": classes,
-        "photos": photos,
-        "bytes": None if megabytes is None else megabytes * 1_000_000,
-        "versions": versions,
-    }
-    return {name: value for name, value in said.items() if value is not None}
-
-
-def _described(user: User) -> dict[str, Any]:
+def _describe(user: User) -> JsonObject:
     return {
         "id": user.id,
         "name": user.name,
@@ -213,10 +203,10 @@ def _described(user: User) -> dict[str, Any]:
     }
 
 
-def _say_user(printer: Printer, store: Store, user: User) -> None:
-    used, quota = store.used(user.id), user.quota
-    printer.say(f"{user.name} ({user.id}), since {user.created:%Y-%m-%d}")
-    printer.table(
+def _print_usage(session: StoreSession, user: User) -> None:
+    used, quota = session.store.users.usage(user.id), user.quota
+    session.printer.say(f"{user.name} ({user.id}), since {user.created:%Y-%m-%d}")
+    session.printer.table(
         ["", "used", "of"],
         [
             ["classes", used.classes, quota.classes],
@@ -226,7 +216,3 @@ def _say_user(printer: Printer, store: Store, user: User) -> None:
         ],
         right=(1, 2),
     )
-
-
-def _say_token(printer: Printer, token: str) -> None:
-    printer.say(f"Token, shown this once: {token}")

@@ -1,1 +1,1 @@
-"""The service and the page: HTTP over what personal/ does."""
+"""The service: an HTTP API and a page over a store, a multi-user engine and training workers."""

@@ -1,4 +1,4 @@
-"""The application: what stands between a socket and the store."""
+"""The application: routes and middleware over a store and an engine."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ from fastapi import FastAPI
 
 from .. import __version__
 from . import errors
-from .auth import Door
+from .auth import AuthenticationMiddleware
+from .deps import Service
 from .engine.batcher import Batcher
 from .engine.cache import Cache
 from .engine.multi_user import Engine
-from .limits import Bodies
+from .limits import BodyLimitMiddleware
+from .request_log import RequestLogMiddleware
 from .routes import classes, me, photos, predictions, public, trainings, users, versions
-from .service import Service
-from .settings import Settings
+from .settings import ServiceSettings
 from .store import Store
-from .watch import Watch
 
-ABOUT = """Few-shot image classification for many users: photos in, a small classifier out.
+DESCRIPTION = """Few-shot image classification for many users: photos in, a small classifier out.
 
-Send `Authorization: Bearer TOKEN`. Every error has the same shape and says what to do next."""
+Send `Authorization: Bearer TOKEN`. Every error has the same format and says what to do next."""
 
 
 def create_app(
-    store: Store, engine: Engine, batcher: Batcher, cache: Cache, settings: Settings | None = None
+    store: Store, engine: Engine, batcher: Batcher, cache: Cache, settings: ServiceSettings | None = None
 ) -> FastAPI:
-    """The service over a store and an engine; who made these closes them."""
-    service = Service(store, engine, batcher, cache, settings or Settings())
+    """Return the application; the caller closes the store and the batcher."""
+    service = Service(store, engine, batcher, cache, settings or ServiceSettings())
     app = FastAPI(
         title="filmtransfer",
         version=__version__,
-        description=ABOUT,
-        docs_url=None,  # Swagger's page would come from somewhere else
+        description=DESCRIPTION,
+        docs_url=None,  # Swagger's page loads files from another host
         redoc_url=None,
         redirect_slashes=False,
     )
     app.state.service = service
-    batcher.watch = service.metrics.batch.observe
-    errors.install(app)
-    for noun in (users, me, classes, photos, trainings, predictions, versions, public):
-        app.include_router(noun.router)
-    # The last one added is the first to see a request.
-    app.add_middleware(Bodies, settings=service.settings)
-    app.add_middleware(Door, store=store, settings=service.settings)
-    app.add_middleware(Watch, metrics=service.metrics)
+    batcher.on_batch = service.metrics.batch.observe
+    errors.install_handlers(app)
+    for module in (users, me, classes, photos, trainings, predictions, versions, public):
+        app.include_router(module.router)
+    # The middleware that is added last receives a request first.
+    app.add_middleware(BodyLimitMiddleware, settings=service.settings)
+    app.add_middleware(AuthenticationMiddleware, store=store, settings=service.settings)
+    app.add_middleware(RequestLogMiddleware, metrics=service.metrics)
     return app

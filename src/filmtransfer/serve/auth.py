@@ -1,107 +1,77 @@
-"""Who asks: a user by their token, the admin by theirs, or nobody.
+"""Authentication by bearer token: a user, the admin, or nobody.
 
-The token of a request is looked at before anything else of it, at the door, so no route can forget it and no byte of
-a stranger's body is read. What a token may do is said by the route: users have their own things and nothing else,
-the admin has users and quotas and never what is theirs.
+The middleware checks the token before anything else, so no route can forget it, and no byte of an unauthenticated body
+is read. The routes decide what a token allows: a user has access to that user's records and nothing else, the admin to
+users and quotas and never to their photos or classifiers.
 """
 
 from __future__ import annotations
 
 import hmac
-from typing import Annotated
 
 from anyio import to_thread
-from fastapi import Depends, Request, Security
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import FitError
-from .errors import Refusal, answer_to
-from .limits import Rates, refuse
-from .settings import AT_ONE_ADDRESS, Settings, hash_token
-from .store import Store, User
+from .errors import ApiError, response_to
+from .limits import RateLimiter, refuse
+from .settings import RATE_OF_ADDRESS, ServiceSettings
+from .store import Store
+from .store.users import hash_token
 
 PROTECTED = "/api/"
 MAX_TOKEN = 200  # characters
 
 
-def _no_token() -> Refusal:
-    return Refusal(401, "no_token", "This needs a token.", "Send the header 'Authorization: Bearer TOKEN'.")
+class AuthenticationMiddleware:
+    """ASGI middleware that refuses unknown tokens and too many requests."""
 
-
-def _bad_token() -> Refusal:
-    return Refusal(401, "bad_token", "This token is not known.", "Ask for a new one: fit user token ID.")
-
-
-class Door:
-    """ASGI middleware: too many requests and unknown tokens go no further than this."""
-
-    def __init__(self, app: ASGIApp, store: Store, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, store: Store, settings: ServiceSettings) -> None:
         self.app = app
         self.store = store
-        self.admin = settings.admin
-        self.addresses = Rates(AT_ONE_ADDRESS * settings.rate)
-        self.tokens = Rates(settings.rate)
+        self.admin_digest = settings.admin_digest
+        self.address_rates = RateLimiter(RATE_OF_ADDRESS * settings.rate)
+        self.token_rates = RateLimiter(settings.rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         try:
-            self.addresses.count((scope.get("client") or ("",))[0])
+            self.address_rates.count((scope.get("client") or ("",))[0])
             if scope["path"].startswith(PROTECTED):
-                await self.admit(scope)
+                await self.authenticate(scope)
         except FitError as error:
-            return await refuse(answer_to(error, close=True), scope, receive, send)
+            return await refuse(response_to(error, close=True), scope, receive, send)
         return await self.app(scope, receive, send)
 
-    async def admit(self, scope: Scope) -> None:
-        """Find out who it is; what the routes need to know goes into the request's state."""
+    async def authenticate(self, scope: Scope) -> None:
+        """Set ``user`` and ``admin`` of the request's state, which the routes read."""
         token = _bearer(Headers(scope=scope).get("authorization", ""))
         state = scope.setdefault("state", {})
         state["user"], state["admin"] = None, self.is_admin(token)
         if not state["admin"]:
-            state["user"] = await to_thread.run_sync(self.store.user_of, token)
+            state["user"] = await to_thread.run_sync(self.store.users.by_token, token)
             if state["user"] is None:
-                raise _bad_token()
-        self.tokens.count("admin" if state["admin"] else state["user"].id)
+                raise _unknown_token()
+        self.token_rates.count("admin" if state["admin"] else state["user"].id)
 
     def is_admin(self, token: str) -> bool:
-        """Digests are compared, in a time that does not depend on where they differ."""
-        return bool(self.admin) and hmac.compare_digest(hash_token(token), self.admin)
+        """Return whether this is the admin's token; the comparison takes constant time."""
+        return bool(self.admin_digest) and hmac.compare_digest(hash_token(token), self.admin_digest)
 
 
 def _bearer(header: str) -> str:
     kind, _, token = header.strip().partition(" ")
     token = token.strip()
     if not token:
-        raise _no_token()
+        raise ApiError(
+            401, "no_token", "This needs a token.", "Send the header 'Authorization: Bearer TOKEN'."
+        )
     if kind.lower() != "bearer" or len(token) > MAX_TOKEN or not token.isascii():
-        raise _bad_token()
+        raise _unknown_token()
     return token
 
 
-_user_scheme = HTTPBearer(scheme_name="user", description="A user's token.", auto_error=False)
-_admin_scheme = HTTPBearer(scheme_name="admin", description="The admin's token.", auto_error=False)
-
-
-def _user(
-    request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Security(_user_scheme)]
-) -> User:
-    user: User | None = request.state.user
-    if user is None:
-        raise Refusal(
-            403, "users_only", "The admin's token does not open what belongs to users.", "Use a user's token."
-        )
-    return user
-
-
-def _admin(
-    request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Security(_admin_scheme)]
-) -> None:
-    if not request.state.admin:
-        raise Refusal(403, "admin_only", "Only the admin may do this.", "Use the admin's token.")
-
-
-TheUser = Annotated[User, Depends(_user)]
-AdminOnly = Depends(_admin)
+def _unknown_token() -> ApiError:
+    return ApiError(401, "bad_token", "This token is unknown.", "Ask for a new one: fit user token ID.")

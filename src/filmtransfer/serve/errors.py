@@ -1,4 +1,4 @@
-"""Errors as the API says them: one shape, a status that fits, no traceback.
+"""HTTP error responses: one format, the right status, no traceback.
 
 {"error": {"code": "not_found", "message": "what is wrong", "hint": "what to do next"}}
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -18,20 +17,21 @@ from ..errors import FitError, InputError, UnavailableError, UpdateFileError, Us
 from .engine.batcher import QueueFullError
 from .store import (
     ConflictError,
+    JsonObject,
     NotFoundError,
     QuotaError,
     StoreError,
     StoreFullError,
-    StoreGoneError,
+    StoreUnavailableError,
 )
 
 log = logging.getLogger("filmtransfer.serve")
 
-RETRY = 5  # seconds after which a service that is short of something may be asked again
+RETRY_SECONDS = 5  # sent with status 503
 
 
-class Refusal(FitError):
-    """An answer that HTTP has a status for and the rest of the package has no need of."""
+class ApiError(FitError):
+    """An error that only HTTP has, with its status and code."""
 
     def __init__(
         self, status: int, code: str, message: str, hint: str = "", retry: int | None = None
@@ -42,13 +42,13 @@ class Refusal(FitError):
         self.retry = retry
 
 
-# The first kind that fits is it: children stand before their parents.
-KINDS: Sequence[tuple[type[FitError], int, str]] = (
+# The first matching class decides, so subclasses come before their base classes.
+STATUSES: Sequence[tuple[type[FitError], int, str]] = (
     (NotFoundError, 404, "not_found"),
     (ConflictError, 409, "conflict"),
     (QuotaError, 507, "quota"),
     (StoreFullError, 507, "storage_full"),
-    (StoreGoneError, 503, "store_gone"),
+    (StoreUnavailableError, 503, "store_gone"),
     (StoreError, 503, "store_damaged"),
     (QueueFullError, 503, "busy"),
     (UpdateFileError, 400, "bad_file"),
@@ -59,13 +59,13 @@ KINDS: Sequence[tuple[type[FitError], int, str]] = (
 )
 
 CODES = {404: "not_found", 405: "bad_method", 400: "bad_request", 413: "too_large", 415: "bad_type"}
-HINTS = {404: "See /openapi.json for what there is.", 405: "See /openapi.json for what can be asked here."}
+HINTS = {404: "/openapi.json lists the routes.", 405: "/openapi.json lists the methods of this route."}
 
 
-def answer(
+def error_response(
     status: int, code: str, message: str, hint: str = "", retry: int | None = None, close: bool = False
 ) -> JSONResponse:
-    """An error in the one shape."""
+    """Return an error in the format of all errors."""
     headers = {"Retry-After": str(retry)} if retry is not None else {}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
@@ -75,44 +75,43 @@ def answer(
     return JSONResponse(body, status_code=status, headers=headers)
 
 
-def answer_to(error: FitError, close: bool = False) -> JSONResponse:
-    """What the package says, with the status that fits."""
-    if isinstance(error, Refusal):
-        return answer(error.status, error.code, error.message, error.hint, error.retry, close)
-    status, code = next((status, code) for kind, status, code in KINDS if isinstance(error, kind))
-    if isinstance(error, StoreError) and status == 503:  # where the database stands is for the log
+def response_to(error: FitError, close: bool = False) -> JSONResponse:
+    """Return the response to an error of the package."""
+    if isinstance(error, ApiError):
+        return error_response(error.status, error.code, error.message, error.hint, error.retry, close)
+    status, code = next((status, code) for kind, status, code in STATUSES if isinstance(error, kind))
+    if isinstance(error, StoreError) and status == 503:  # the address of the database is for the log only
         log.error("%s", error)
-        error = StoreError("The storage cannot be used now.", "Try again in a moment.")
-    return answer(status, code, error.message, error.hint, RETRY if status == 503 else None, close)
+        error = StoreError("The storage is not available.", "Try again in a moment.")
+    retry = RETRY_SECONDS if status == 503 else None
+    return error_response(status, code, error.message, error.hint, retry, close)
 
 
-def install(app: FastAPI) -> None:
-    """Every error that leaves a route leaves it in the one shape."""
+def install_handlers(app: FastAPI) -> None:
+    """Convert every exception of a route to an error response."""
 
     @app.exception_handler(FitError)
-    def of_the_package(request: Request, error: FitError) -> JSONResponse:
+    def handle_package_error(request: Request, error: FitError) -> JSONResponse:
         del request
-        return answer_to(error)
+        return response_to(error)
 
     @app.exception_handler(RequestValidationError)
-    def of_fields(request: Request, error: RequestValidationError) -> JSONResponse:
+    def handle_invalid_fields(request: Request, error: RequestValidationError) -> JSONResponse:
         del request
-        said = "; ".join(dict.fromkeys(_field(one) for one in error.errors()))
-        return answer(422, "bad_field", said, "See /openapi.json for what this route takes.")
+        message = "; ".join(dict.fromkeys(_describe_field(one) for one in error.errors()))
+        return error_response(422, "bad_field", message, "/openapi.json describes what this route takes.")
 
     @app.exception_handler(HTTPException)
-    def of_the_framework(request: Request, error: HTTPException) -> JSONResponse:
+    def handle_framework_error(request: Request, error: HTTPException) -> JSONResponse:
         del request
-        found = answer(
-            error.status_code,
-            CODES.get(error.status_code, "bad_request"),
-            f"{error.detail}.",
-            HINTS.get(error.status_code, ""),
+        code = CODES.get(error.status_code, "bad_request")
+        response = error_response(
+            error.status_code, code, f"{error.detail}.", HINTS.get(error.status_code, "")
         )
-        found.headers.update(error.headers or {})  # Allow, of 405
-        return found
+        response.headers.update(error.headers or {})  # Allow, with status 405
+        return response
 
 
-def _field(error: dict[str, Any]) -> str:
-    where = ".".join(str(part) for part in error["loc"] if part not in ("body", "path", "query"))
-    return f"{where[:100] or 'The body'}: {error['msg']}"
+def _describe_field(error: JsonObject) -> str:
+    field = ".".join(str(part) for part in error["loc"] if part not in ("body", "path", "query"))
+    return f"{field[:100] or 'The body'}: {error['msg']}"

@@ -1,69 +1,65 @@
-"""A training's news as server-sent events.
+"""The events of a training as server-sent events.
 
-The news stand in the store, where the worker writes them, so any number of processes can tell them; here they are
-looked for at short intervals, in a thread. A client that lost the connection names the last event it had
-(``Last-Event-ID``) and misses nothing.
+Workers write the events to the store, so any process of the service can send them; here the store is polled in a thread.
+A client that lost its connection sends the number of the last event it received (``Last-Event-ID``) and misses nothing.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from functools import partial
-from typing import Any
 
 import anyio
 from anyio import to_thread
 
 from ..errors import FitError
-from .errors import Refusal
-from .service import Service
-from .store import User
-
-OVER = frozenset(["done", "failed", "cancelled"])
-
-
-def open_stream(service: Service, user: User, training: str, after: int) -> AsyncIterator[bytes]:
-    """The stream, unless this user has too many already."""
-    if service.streams[user.id] >= service.settings.streams:
-        raise Refusal(429, "too_many", "Too many open event streams.", "Close one of them.", retry=5)
-    return _stream(service, user, training, after)
+from .deps import Service
+from .errors import ApiError
+from .store import JsonObject, User
+from .store.trainings import ENDED
 
 
-async def _stream(service: Service, user: User, training: str, after: int) -> AsyncIterator[bytes]:
-    """Events as they come, until the last; a client that is gone ends it by closing this generator."""
-    store = service.store
-    service.streams[user.id] += 1
-    service.metrics.streams.inc()
+def open_event_stream(service: Service, user: User, training: str, after: int) -> AsyncIterator[bytes]:
+    """Return the events of a training, unless the user has too many open connections."""
+    if service.event_streams[user.id] >= service.settings.max_event_streams:
+        raise ApiError(429, "too_many", "Too many open event streams.", "Close one of them.", retry=5)
+    return _events(service, user, training, after)
+
+
+async def _events(service: Service, user: User, id: str, after: int) -> AsyncIterator[bytes]:
+    """Yield the events until the last one; when a client disconnects, this generator is closed."""
+    trainings, settings = service.store.trainings, service.settings
+    service.event_streams[user.id] += 1
+    service.metrics.event_streams.inc()
     try:
         yield b"retry: 2000\n\n"
-        silent = 0.0
+        idle = 0.0
         while not service.stopping.is_set():
-            state = await to_thread.run_sync(store.training, user.id, training)
-            news = await to_thread.run_sync(partial(store.events, user.id, training, after=after))
-            for event in news:
+            training = await to_thread.run_sync(trainings.get, user.id, id)
+            events = await to_thread.run_sync(trainings.events, user.id, id, after)
+            for event in events:
                 after = event.number
-                yield frame(event.kind, event.data, event.number)
+                yield encode_event(event.kind, event.data, event.number)
                 if event.kind == "end":
                     return
-            if not news and state.state in OVER:  # the client has had the last word already
-                yield frame("end", {"state": state.state, "message": state.message})
+            if not events and training.state in ENDED:  # the client has received the last event already
+                yield encode_event("end", {"state": training.state, "message": training.message})
                 return
-            silent = 0.0 if news else silent + service.settings.poll
-            if silent >= service.settings.heartbeat:
-                silent = 0.0
+            idle = 0.0 if events else idle + settings.poll_seconds
+            if idle >= settings.heartbeat_seconds:
+                idle = 0.0
                 yield b": still here\n\n"
-            await anyio.sleep(service.settings.poll)
-    except FitError:  # the user is gone, or the store: the client asks again and is told
+            await anyio.sleep(settings.poll_seconds)
+    except FitError:  # the user was deleted, or the store is unavailable: the client's next request shows it
         return
     finally:
-        service.metrics.streams.dec()
-        service.streams[user.id] -= 1
-        if service.streams[user.id] <= 0:
-            del service.streams[user.id]
+        service.metrics.event_streams.dec()
+        service.event_streams[user.id] -= 1
+        if service.event_streams[user.id] <= 0:
+            del service.event_streams[user.id]
 
 
-def frame(kind: str, data: dict[str, Any], number: int | None = None) -> bytes:
-    """One event; JSON has no line breaks of its own, so neither has the frame."""
-    mark = f"id: {number}\n" if number is not None else ""
-    return f"{mark}event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
+def encode_event(kind: str, data: JsonObject, number: int | None = None) -> bytes:
+    """Return one server-sent event; JSON contains no line breaks, so the data is one line."""
+    id_line = f"id: {number}\n" if number is not None else ""
+    return f"{id_line}event: {kind}\ndata: {json.dumps(data)}\n\n".encode()

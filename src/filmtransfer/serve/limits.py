@@ -1,8 +1,8 @@
-"""How much, how often: bodies that are too large and visitors that are too busy.
+"""Limits on requests: their rate, and the size and duration of their bodies.
 
-Bytes are counted while they come in, because a framework that first collects the whole body has lost already. A
-refused body is not read to its end: the answer goes out at once, then a little more is taken and thrown away, so that
-a client that is still sending gets to read it, and the connection is closed.
+Bytes are counted while they arrive, because a framework that collects the complete body first has used the memory by
+then. A body that is refused is not read to its end: the response is sent at once, a little more is read and discarded so
+that a client that is still sending gets to read the response, and the connection is closed.
 """
 
 from __future__ import annotations
@@ -18,75 +18,76 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .errors import Refusal, answer_to
-from .settings import Settings
+from .errors import ApiError, response_to
+from .settings import ServiceSettings
 
 LINGER_BYTES = 1_000_000
 LINGER_SECONDS = 2.0
 
 
-class Rates:
-    """So many requests a minute for each key; a bucket that fills up again steadily."""
+class RateLimiter:
+    """A token bucket for each key, which refills at a constant rate."""
 
     def __init__(
-        self, a_minute: int, keys: int = 10_000, clock: Callable[[], float] = time.monotonic
+        self, per_minute: int, keys: int = 10_000, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.a_minute = a_minute
+        self.per_minute = per_minute
         self.keys = keys
         self.clock = clock
         self.lock = threading.Lock()
-        self.left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests left, and when that was
+        self.buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # remaining requests, time
 
     def count(self, key: str) -> None:
-        """One more; refuses it when there were too many."""
+        """Count one request; raise status 429 if there were too many."""
         now = self.clock()
         with self.lock:
-            left, then = self.left.pop(key, (float(self.a_minute), now))
-            left = min(self.a_minute, left + (now - then) * self.a_minute / 60)
-            self.left[key] = (left - 1 if left >= 1 else left, now)
-            if len(self.left) > self.keys:  # who was not here for longest has a full bucket by now
-                self.left.popitem(last=False)
-        if left < 1:
-            wait = math.ceil((1 - left) * 60 / self.a_minute)
-            raise Refusal(
+            remaining, then = self.buckets.pop(key, (float(self.per_minute), now))
+            remaining = min(self.per_minute, remaining + (now - then) * self.per_minute / 60)
+            self.buckets[key] = (remaining - 1 if remaining >= 1 else remaining, now)
+            if len(self.buckets) > self.keys:  # the least recent bucket is full again by now
+                self.buckets.popitem(last=False)
+        if remaining < 1:
+            wait = math.ceil((1 - remaining) * 60 / self.per_minute)
+            raise ApiError(
                 429, "too_many", "Too many requests.", f"Try again in {wait} s.", retry=max(1, wait)
             )
 
 
-class Bodies:
-    """ASGI middleware: a body has a size it may not exceed, and large ones are few at a time."""
+class BodyLimitMiddleware:
+    """ASGI middleware that limits the size of bodies, and the number of large ones at the same time."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServiceSettings) -> None:
         self.app = app
         self.settings = settings
-        self.receiving: Counter[str] = Counter()  # uploads under way, by user
+        self.uploads: Counter[str] = Counter()  # in progress, by user
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         limit = self.limit(scope)
-        if _announced(scope) > limit:
-            return await refuse(answer_to(_too_large(limit), close=True), scope, receive, send)
+        if _content_length(scope) > limit:
+            return await refuse(response_to(_too_large(limit), close=True), scope, receive, send)
         if limit == self.settings.max_json_bytes:
-            await self.counted(limit, scope, receive, send)
-            return None
-        who = getattr(scope.get("state", {}).get("user"), "id", "")
+            return await self.forward(limit, scope, receive, send)
+        user = getattr(scope.get("state", {}).get("user"), "id", "")
         if (
-            self.receiving.total() >= self.settings.uploads
-            or self.receiving[who] >= self.settings.uploads / 2
+            self.uploads.total() >= self.settings.max_uploads
+            or self.uploads[user] >= self.settings.max_uploads / 2
         ):
-            busy = Refusal(503, "busy", "Too many uploads at once.", "Try again in a moment.", retry=1)
-            await refuse(answer_to(busy, close=True), scope, receive, send)
-            return None
-        self.receiving[who] += 1
+            busy = ApiError(
+                503, "busy", "Too many uploads at the same time.", "Try again in a moment.", retry=1
+            )
+            return await refuse(response_to(busy, close=True), scope, receive, send)
+        self.uploads[user] += 1
         try:
-            await self.counted(limit, scope, receive, send)
+            await self.forward(limit, scope, receive, send)
         finally:
-            self.receiving[who] -= 1
-            if not self.receiving[who]:
-                del self.receiving[who]
+            self.uploads[user] -= 1
+            if not self.uploads[user]:
+                del self.uploads[user]
 
     def limit(self, scope: Scope) -> int:
+        """Return the largest body, in bytes, that the path accepts."""
         if scope["method"] == "POST":
             if scope["path"] == "/api/predictions" or scope["path"].endswith("/photos"):
                 return self.settings.max_photo_bytes
@@ -94,73 +95,69 @@ class Bodies:
                 return self.settings.max_update_bytes
         return self.settings.max_json_bytes
 
-    async def counted(self, limit: int, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand the body on, and step in when it is too large or too slow, whatever the application makes of that."""
-        came, whole, began = 0, False, False
-        refusal: Refusal | None = None
-        deadline = anyio.current_time() + self.settings.body_seconds
+    async def forward(self, limit: int, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward the request; refuse a body that is too large or too slow, whatever the application does then."""
+        received, complete, responding = 0, False, False
+        refusal: ApiError | None = None
+        deadline = anyio.current_time() + self.settings.max_body_seconds
 
-        async def counting() -> Message:
-            nonlocal came, whole, refusal
-            if whole:  # what comes now is the client's going away, which may take its time
+        async def limited_receive() -> Message:
+            nonlocal received, complete, refusal
+            if complete:  # the next message is the client's disconnect, which may take any time
                 return await receive()
             message: Message = {}
-            with anyio.move_on_after(min(self.settings.silence, deadline - anyio.current_time())):
+            with anyio.move_on_after(min(self.settings.max_pause, deadline - anyio.current_time())):
                 message = await receive()
-            came += len(message.get("body", b""))
-            whole = not message.get("more_body", False)
-            if came > limit or not message:
+            received += len(message.get("body", b""))
+            complete = not message.get("more_body", False)
+            if received > limit or not message:
                 refusal = _too_large(limit) if message else _too_slow()
                 raise refusal
             return message
 
-        async def unless_refused(message: Message) -> None:
-            nonlocal began
-            if refusal is None or began:
-                began = True
+        async def send_unless_refused(message: Message) -> None:
+            nonlocal responding
+            if refusal is None or responding:
+                responding = True
                 await send(message)
 
         try:
-            await self.app(scope, counting, unless_refused)
+            await self.app(scope, limited_receive, send_unless_refused)
         except Exception:
             if refusal is None:
                 raise
-        if refusal is not None and not began:
-            await refuse(answer_to(refusal, close=True), scope, receive, send)
+        if refusal is not None and not responding:
+            await refuse(response_to(refusal, close=True), scope, receive, send)
 
 
 async def refuse(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer before the body is there."""
+    """Respond before the body has arrived."""
 
-    async def answer_first(message: Message) -> None:
+    async def keep_open(message: Message) -> None:
         if message["type"] == "http.response.body":
             message = {**message, "more_body": True}
         await send(message)
 
-    await response(scope, receive, answer_first)
-    taken = 0
-    if _has_body(scope):
+    await response(scope, receive, keep_open)
+    discarded = 0
+    if _content_length(scope) > 0 or "transfer-encoding" in Headers(scope=scope):
         with anyio.move_on_after(LINGER_SECONDS):
-            while taken < LINGER_BYTES:
+            while discarded < LINGER_BYTES:
                 message = await receive()
                 if message["type"] == "http.disconnect" or not message.get("more_body"):
                     break
-                taken += len(message.get("body", b""))
+                discarded += len(message.get("body", b""))
     await send({"type": "http.response.body", "body": b""})
 
 
-def _too_large(limit: int) -> Refusal:
-    return Refusal(413, "too_large", f"This is larger than {limit / 1e6:g} MB.", "Send something smaller.")
+def _too_large(limit: int) -> ApiError:
+    return ApiError(413, "too_large", f"The body is larger than {limit / 1e6:g} MB.", "Send a smaller file.")
 
 
-def _too_slow() -> Refusal:
-    return Refusal(408, "too_slow", "The body did not come in time.", "Send it again.")
+def _too_slow() -> ApiError:
+    return ApiError(408, "too_slow", "The body did not arrive in time.", "Send it again.")
 
 
-def _announced(scope: Scope) -> int:
+def _content_length(scope: Scope) -> int:
     length = Headers(scope=scope).get("content-length", "0")
     return int(length) if length.isdecimal() else 0
-
-
-def _has_body(scope: Scope) -> bool:
-    return _announced(scope) > 0 or "transfer-encoding" in Headers(scope=scope)

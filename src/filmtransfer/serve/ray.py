@@ -1,7 +1,7 @@
-"""``fit serve --ray``: the same application, as replicas on a Ray cluster; trainers are actors beside them.
+"""``fit serve --ray``: the application as replicas on a Ray cluster, with workers as actors.
 
-Nothing is shared but the store, so it does not matter which replica a request meets. A replica that dies is replaced
-by Ray; a training whose actor died is taken up by another when its lease has run out.
+The replicas share only the store, so any of them can respond to any request. Ray replaces a replica that dies; the
+training of an actor that died is claimed by another one when its lease has expired.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from types import ModuleType
 
 from fastapi import FastAPI
 
@@ -26,109 +26,98 @@ from .app import create_app
 from .engine.batcher import Batcher
 from .engine.cache import Cache
 from .engine.multi_user import Engine
-from .run import ADMIN, Plan, Say, admin_token, own_token, place
-from .settings import Settings, hash_token
-from .store import Place, Store
+from .server import GRACE_SECONDS, ServerConfig, default_user_token, with_admin
+from .settings import ServiceSettings
+from .store import JsonObject, Store, StoreLocation
+from .supervisor import Report
 from .worker import Worker
 
 NAME = "filmtransfer"
-AT_ONCE = 1000  # requests of one replica, event streams included; what is too much is refused further in
-GOODBYE = 5.0  # seconds for answers that are under way
-LATEST = 30.0  # seconds after which it ends in any case
+MAX_REQUESTS = 1000  # of one replica, event streams included; the limits of the service are lower
+EXIT_SECONDS = 30.0  # after which the process ends in any case
+QUIET: JsonObject = {"log_to_driver": False, "logging_level": logging.ERROR}
 
 
 @dataclass(frozen=True)
-class Task:
-    """What a process of the cluster needs to be a part of the service."""
+class ReplicaConfig:
+    """What a process of the cluster needs to take part in the service."""
 
-    place: Place
+    location: StoreLocation
     backbone: str
     weights: str | None
     cache_mb: int
     lease: float
-    settings: Settings
+    settings: ServiceSettings
 
 
-class Trainer:
-    """An actor that trains."""
+class TrainingActor:
+    """A Ray actor that runs a worker."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, config: ReplicaConfig) -> None:
         prepare(1)
-        store = Store.open(task.place.database, task.place.objects)
-        backbone = load_backbone(task.backbone, task.weights)
-        self.worker = Worker(store, backbone, lease=task.lease)
+        backbone = load_backbone(config.backbone, config.weights)
+        self.worker = Worker(Store.open(config.location), backbone, lease=config.lease)
 
     def run(self) -> None:
+        """Run trainings until stopped."""
         self.worker.run()
 
     def stop(self) -> None:
-        """What is being trained is given back."""
+        """Stop soon, and return the running training to the queue."""
         self.worker.stop()
 
 
-def build(task: Task) -> FastAPI:
-    """The application, in a replica's process."""
+def build_app(config: ReplicaConfig) -> FastAPI:
+    """Return the application, in the process of a replica."""
     prepare(1)
-    store = Store.open(task.place.database, task.place.objects)
-    engine = Engine(load_backbone(task.backbone, task.weights))
-    return create_app(store, engine, Batcher(engine), Cache(task.cache_mb), task.settings)
+    engine = Engine(load_backbone(config.backbone, config.weights))
+    store = Store.open(config.location)
+    return create_app(store, engine, Batcher(engine), Cache(config.cache_mb), config.settings)
 
 
 def serve_on_ray(
-    plan: Plan, address: str, replicas: int, say: Say, ready: Callable[[dict[str, Any]], None]
+    config: ServerConfig,
+    address: str,
+    replicas: int,
+    report: Report,
+    on_ready: Callable[[JsonObject], None],
 ) -> None:
     """Serve until Ctrl-C or SIGTERM."""
-    plan.listen.check()
-    where = place(plan)
-    check(plan, where, address)
-    with exclusive_folder(plan.folder, "fit serve"), ExitStack() as stack:
-        with closing(Store.open(where.database, where.objects)) as store:
-            admin, link_token = admin_token(plan), own_token(store, plan.folder)
-        task = Task(
-            where,
-            plan.backbone,
-            str(plan.weights.absolute()) if plan.weights else None,
-            plan.cache_mb,
-            plan.lease,
-            replace(plan.settings, admin=hash_token(admin)),
+    config.listen.check()
+    check_options(config, address)
+    with exclusive_folder(config.folder, "fit serve"), ExitStack() as stack:
+        with closing(Store.open(config.location)) as store:
+            settings, token = with_admin(config), default_user_token(store, config.folder)
+        weights = str(config.weights.absolute()) if config.weights else None
+        replica = ReplicaConfig(
+            config.location, config.backbone, weights, config.cache_mb, config.lease, settings
         )
-        late = threading.Timer(
-            LATEST, os._exit, (0,)
-        )  # if Ray's processes went before us it would wait for them
-        late.daemon = True
-        stack.callback(late.cancel)
-        say(f"Starting {replicas} replicas of {plan.backbone} on Ray …")
-        stack.enter_context(cluster(address, replicas + plan.workers))
-        stack.enter_context(interruptible())  # after Ray, which has ideas of its own about signals
-        port = plan.listen.port or free_port()
-        stack.enter_context(running(task, replicas, port))
-        stack.enter_context(trainers(task, plan.workers))
-        url = f"http://{LOOPBACK}:{port}/"
-        ready(
-            {
-                "url": url,
-                "link": f"{url}#token={link_token}" if link_token else url,
-                "token": link_token,
-                "pid": os.getpid(),
-                "folder": str(plan.folder),
-                "admin_token_file": str(plan.admin_token_file or plan.folder / ADMIN),
-            }
-        )
-        stack.callback(late.start)
+        # If Ray's processes end before this one, Ray would wait for them.
+        timer = threading.Timer(EXIT_SECONDS, os._exit, (0,))
+        timer.daemon = True
+        stack.callback(timer.cancel)
+        report(f"Starting {replicas} replicas of {config.backbone} on Ray …")
+        stack.enter_context(cluster(address, replicas + config.workers))
+        stack.enter_context(interruptible())  # after Ray, which installs its own signal handlers
+        port = config.listen.port or free_port()
+        stack.enter_context(running_replicas(replica, replicas, port))
+        stack.enter_context(running_workers(replica, config.workers))
+        on_ready(config.describe(f"http://{LOOPBACK}:{port}/", token))
+        stack.callback(timer.start)
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
-            say("Ending …")
+            report("Ending …")
 
 
-def check(plan: Plan, where: Place, address: str) -> None:
-    """What cannot work is said before anything is started."""
-    if not is_loopback(plan.listen.host) or plan.listen.certificate:
+def check_options(config: ServerConfig, address: str) -> None:
+    """Refuse what cannot work before anything is started."""
+    if not is_loopback(config.listen.host) or config.listen.certificate:
         raise UsageError(
             "On Ray the service listens on this machine only.",
             "Put a reverse proxy with TLS before it (docs/scale.md).",
         )
-    if address != "local" and where.database.startswith("sqlite"):
+    if address != "local" and config.location.database.startswith("sqlite"):
         raise UsageError(
             "The machines of a cluster cannot share a SQLite file.",
             "Give --database postgresql://… and --objects, or use --ray local.",
@@ -137,34 +126,29 @@ def check(plan: Plan, where: Place, address: str) -> None:
 
 @contextmanager
 def cluster(address: str, processes: int) -> Iterator[None]:
-    """A cluster that is there, or one of our own on this machine."""
+    """Connect to a cluster, or start one on this machine; check that it has a CPU for each process."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or it speaks of its future
-    if address == "local":  # its ports are open to the network: only who knows the token may use them
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # suppresses a warning
+    if address == "local":  # its ports are open to the network, so a token protects them
         os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
-    ray: Any = _imported()
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    ray = _import_ray()
     try:
         if address == "local":
-            ray.init(
-                address="local",
-                num_cpus=max(usable_cores(), processes + 1),
-                include_dashboard=False,
-                **quiet,
-            )
+            cpus = max(usable_cores(), processes + 1)
+            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **QUIET)
         else:
-            _knock(address)
-            ray.init(address=address, **quiet)
+            _check_reachable(address)
+            ray.init(address=address, **QUIET)
     except (OSError, OverflowError, RuntimeError, ValueError) as error:
         raise UnavailableError(
             f"There is no Ray cluster at {address} ({str(error).splitlines()[0]}).",
             "Start one with 'ray start --head', or use --ray local.",
         ) from None
     try:
-        have = int(ray.cluster_resources().get("CPU", 0))
-        if have < processes:
+        cpus = int(ray.cluster_resources().get("CPU", 0))
+        if cpus < processes:
             raise UsageError(
-                f"{processes} replicas and workers want a CPU each, and the Ray cluster has {have}.",
+                f"{processes} replicas and workers need a CPU each, but the Ray cluster has {cpus}.",
                 "Choose fewer --replicas or --workers, or add machines.",
             )
         yield
@@ -173,28 +157,28 @@ def cluster(address: str, processes: int) -> Iterator[None]:
 
 
 @contextmanager
-def running(task: Task, replicas: int, port: int) -> Iterator[None]:
-    """The application on Ray Serve."""
-    serve: Any = _imported().serve
+def running_replicas(config: ReplicaConfig, replicas: int, port: int) -> Iterator[None]:
+    """Run the application on Ray Serve."""
+    serve = _import_ray().serve
     from ray.serve.config import HTTPOptions, ProxyLocation
     from ray.serve.schema import LoggingConfig
 
-    def made() -> FastAPI:
-        return build(task)
+    def build() -> FastAPI:
+        return build_app(config)
 
-    quiet = LoggingConfig(log_level="WARNING", enable_access_log=False)
+    logging_config = LoggingConfig(log_level="WARNING", enable_access_log=False)
     deployment = serve.deployment(
         name=NAME,
         num_replicas=replicas,
-        max_ongoing_requests=AT_ONCE,
+        max_ongoing_requests=MAX_REQUESTS,
         ray_actor_options={"num_cpus": 1},
-        graceful_shutdown_timeout_s=GOODBYE,
-        logging_config=quiet,
-    )(serve.ingress(made)())
+        graceful_shutdown_timeout_s=GRACE_SECONDS,
+        logging_config=logging_config,
+    )(serve.ingress(build)())
     serve.start(
         proxy_location=ProxyLocation.HeadOnly,
         http_options=HTTPOptions(host=LOOPBACK, port=port),
-        logging_config=quiet,
+        logging_config=logging_config,
     )
     try:
         serve.run(deployment.bind(), name=NAME, route_prefix="/")
@@ -206,22 +190,24 @@ def running(task: Task, replicas: int, port: int) -> Iterator[None]:
 
 
 @contextmanager
-def trainers(task: Task, count: int) -> Iterator[None]:
-    """So many actors that train; one that dies is started again by Ray."""
-    ray = _imported()
-    kind = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1, max_concurrency=2)(Trainer)
-    actors = [kind.remote(task) for _ in range(count)]
+def running_workers(config: ReplicaConfig, count: int) -> Iterator[None]:
+    """Run workers as actors; Ray restarts one that dies."""
+    ray = _import_ray()
+    actor_class = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1, max_concurrency=2)(
+        TrainingActor
+    )
+    actors = [actor_class.remote(config) for _ in range(count)]
     for actor in actors:
         actor.run.remote()
     try:
         yield
     finally:
-        said = [actor.stop.remote() for actor in actors]
-        if said:
-            ray.wait(said, num_returns=count, timeout=GOODBYE)
+        stopped = [actor.stop.remote() for actor in actors]
+        if stopped:
+            ray.wait(stopped, num_returns=count, timeout=GRACE_SECONDS)
 
 
-def _imported() -> Any:
+def _import_ray() -> ModuleType:
     try:
         import ray
         from ray import serve
@@ -232,8 +218,8 @@ def _imported() -> Any:
     return ray
 
 
-def _knock(address: str) -> None:
-    """Find out at once whether anybody is there; Ray itself would try for minutes."""
+def _check_reachable(address: str) -> None:
+    """Raise OSError at once if nothing listens there; Ray would try for minutes."""
     host, _, port = address.rpartition(":")
     if port.isdigit() and "/" not in host:
         socket.create_connection((host, int(port)), timeout=10).close()

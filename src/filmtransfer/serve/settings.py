@@ -1,46 +1,39 @@
-"""What the owner of a service may choose, and the numbers that keep it standing."""
+"""The limits of a service."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 
 from ..errors import UsageError
 
+RATE_OF_ADDRESS = (
+    5  # an address may send this many times the requests of a token: several people may share it
+)
+
 
 @dataclass(frozen=True)
-class Settings:
-    """Limits are there so that one visitor cannot take the memory or the time of all others."""
+class ServiceSettings:
+    """The limits that keep one client from using all memory or all time."""
 
-    admin: str = ""  # SHA-256 of the admin token; empty: there is none, and nobody is the admin
+    admin_digest: str = ""  # SHA-256 of the admin's token; empty: there is no admin
     max_photo_bytes: int = 20_000_000
     max_update_bytes: int = 64_000_000
     max_json_bytes: int = 64_000
-    max_image_size: int = 512  # pixels that an uploaded classifier may look at, each way
-    rate: int = 3000  # requests a minute of one token; an address may make AT_ONE_ADDRESS times as many
-    uploads: int = (
-        16  # photos and files received at the same time, half of them of one user; each is held in memory
-    )
-    silence: float = 20.0  # seconds that a sender may pause within a body
-    body_seconds: float = 300.0  # and how long all of it may take
+    max_image_size: int = 512  # pixels: the largest image size of an uploaded classifier
+    rate: int = 3000  # requests per minute of one token
+    max_uploads: int = 16  # bodies received at the same time, half of them of one user; each is in memory
+    max_pause: float = 20.0  # seconds that a client may pause within a body
+    max_body_seconds: float = 300.0  # for a complete body
     decoders: int = 2  # images decoded at the same time; one may need 300 MB
-    streams: int = 8  # event streams that one user may have open
-    poll: float = 0.5  # seconds between two looks for a training's news
-    heartbeat: float = 15.0  # seconds after which a silent stream says that it is still there
-
-
-AT_ONE_ADDRESS = 5  # several people may sit behind one address
-
-
-def hash_token(token: str) -> str:
-    """What is kept of a token: enough to know it again."""
-    return hashlib.sha256(token.encode()).hexdigest()
+    max_event_streams: int = 8  # open at the same time for one user
+    poll_seconds: float = 0.5  # between two queries for the events of a training
+    heartbeat_seconds: float = 15.0  # without an event until a comment shows that the connection is alive
 
 
 def read_rate(text: str) -> int:
-    """``600/minute``, or just ``600``."""
-    found = re.fullmatch(r"\s*(\d{1,7})\s*(/\s*(minute|min))?\s*", text)
-    if not found or int(found[1]) == 0:
-        raise UsageError(f"The rate cannot be {text!r}.", "It is requests a minute, as in 600/minute.")
-    return int(found[1])
+    """Return the requests per minute of ``600/minute`` or ``600``."""
+    match = re.fullmatch(r"\s*(\d{1,7})\s*(/\s*(minute|min))?\s*", text)
+    if not match or int(match[1]) == 0:
+        raise UsageError(f"{text!r} is not a rate.", "Give the requests per minute, as in 600/minute.")
+    return int(match[1])

@@ -1,10 +1,10 @@
-"""A worker: takes users' trainings one after the other, and publishes what comes of them.
+"""A worker process: run users' trainings one after the other, and publish the resulting versions.
 
     python -m filmtransfer.serve.worker --database sqlite:///fit.db --objects file:///data --backbone efficientnet_lite0
 
-It holds a training by a lease, which a thread renews; if the worker dies the lease runs out and another one takes
-over. When the store says that the training is no longer its own (cancelled, or given to another), it stops at the next
-step. A user's mistake ends as "failed" with the reason; no training ends the worker.
+A worker claims a training with a lease, which a thread renews; if the worker dies, the lease expires and another worker
+claims the training. When the store reports that the training was cancelled or claimed by another worker, this one stops
+at the next step. A user's error ends the training as "failed" with the reason; no training ends the worker.
 """
 
 from __future__ import annotations
@@ -17,24 +17,34 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 
 from ..backbones import Backbone, load_backbone
 from ..errors import FitError, InputError
 from ..processes import terminate_with_parent
 from ..training.finetune.loop import Progress
 from ..training.torch_settings import prepare
-from .store import ConflictError, NotFoundError, Store, StoreGoneError, Training
+from .store import (
+    ConflictError,
+    JsonObject,
+    NotFoundError,
+    Store,
+    StoreLocation,
+    StoreUnavailableError,
+    Training,
+)
 from .training import train_user
 
 LEASE = 60.0  # seconds
-POLL = 0.5  # seconds between two looks at an empty queue
+POLL = 0.5  # seconds between two queries of an empty queue
+EVENT_INTERVAL = 0.2  # seconds between two progress events; a page needs no more
+PROGRESS_FIELDS = ("step", "steps", "loss", "accuracy", "seconds_left")
+VERSION_FIELDS = ("stage", "accuracy", "low", "high", "bytes")
 
 
 class Stopped(Exception):
-    """This training is not to be gone on with here."""
+    """The training must not be continued by this worker."""
 
 
 class Worker:
@@ -48,93 +58,90 @@ class Worker:
         self.name = name or f"{socket.gethostname()}-{os.getpid()}"
         self.lease = lease
         self.poll = poll
-        self._ending = threading.Event()
+        self._stopping = threading.Event()
 
     def stop(self) -> None:
-        """End soon; what is being trained goes to another worker."""
-        self._ending.set()
+        """Stop soon, and return the running training to the queue."""
+        self._stopping.set()
 
     def run(self) -> None:
-        """Take trainings until stopped. A store that is gone is waited for."""
-        while not self._ending.is_set():
+        """Run trainings until stopped; wait while the store is unavailable."""
+        while not self._stopping.is_set():
             try:
-                if self.work():
+                if self.run_next():
                     continue
-            except StoreGoneError as error:
+            except StoreUnavailableError as error:
                 print(f"worker {self.name}: {error}", file=sys.stderr, flush=True)
-            self._ending.wait(self.poll)
+            self._stopping.wait(self.poll)
 
-    def work(self) -> bool:
-        """Do the next training, if there is one."""
-        training = self.store.take_training(self.name, self.lease)
+    def run_next(self) -> bool:
+        """Run the next training of the queue; return whether there was one."""
+        training = self.store.trainings.claim(self.name, self.lease)
         if training is None:
             return False
         try:
-            with self._kept(training) as lost:
+            with self._renewed_lease(training) as lost:
                 self._train(training, lost)
-            self.store.end_training(training.id, self.name, "done")
-        except (
-            Stopped,
-            ConflictError,
-            NotFoundError,
-        ):  # cancelled, deleted, given to another, or we are ending
-            if self._ending.is_set():
-                self.store.keep_training(training.id, self.name, 0)
-        except StoreGoneError:
-            raise  # the lease will run out
+            self.store.trainings.end(training.id, self.name, "done")
+        except (Stopped, ConflictError, NotFoundError):  # cancelled, deleted, claimed by another, or stopping
+            if self._stopping.is_set():
+                self.store.trainings.release(training.id, self.name)
+        except StoreUnavailableError:
+            raise  # the lease expires
         except FitError as error:
             self._fail(training, str(error))
-        except Exception as error:  # not the user's mistake: said without its inside, which goes to the log
+        except Exception as error:  # not an error of the user: the details go to the log only
             traceback.print_exc()
-            self._fail(training, f"Something went wrong inside ({type(error).__name__}). Try again.")
+            self._fail(training, f"An unexpected error occurred ({type(error).__name__}). Try again.")
         return True
 
     def _train(self, training: Training, lost: threading.Event) -> None:
-        photos, labels = [], []
-        names = {one.id: one.name for one in self.store.classes(training.user)}
-        chosen = self.store.photos(training.user)
-        if not chosen:
+        user, store = training.user, self.store
+        names = {one.id: one.name for one in store.classes.all(user)}
+        photos = store.photos.all(user)
+        if not photos:
             raise InputError("There are no photos yet.", "Add a few to each of at least two classes.")
-        for photo in chosen:
-            photos.append(self.store.photo_content(training.user, photo.id))
-            labels.append(names[photo.class_id])
+        images = [store.photos.content(user, photo.id) for photo in photos]
+        labels = [names[photo.class_id] for photo in photos]
         last = 0.0
 
-        def watch(progress: Progress) -> None:
-            nonlocal last
-            if lost.is_set() or self._ending.is_set():
+        def check() -> None:
+            if lost.is_set() or self._stopping.is_set():
                 raise Stopped
-            now = time.monotonic()
-            if now - last > 0.2 or progress.step in (1, progress.steps):  # a page needs no more
-                last = now
-                said = {name: round(getattr(progress, name), 4) for name in PROGRESS}
-                self.store.tell(training.id, self.name, "progress", said)
 
-        def publish(content: bytes, summary: dict[str, Any]) -> None:
-            if lost.is_set() or self._ending.is_set():
-                raise Stopped
-            for judged in summary["photos"]:
-                judged["id"] = chosen[judged["index"]].id
-            version = self.store.publish(training.user, content, "trained", summary, training.id, self.name)
-            said = {name: summary[name] for name in ("stage", "accuracy", "low", "high", "bytes")}
-            self.store.tell(training.id, self.name, "version", {"number": version.number} | said)
+        def on_step(progress: Progress) -> None:
+            nonlocal last
+            check()
+            now = time.monotonic()
+            if now - last > EVENT_INTERVAL or progress.step in (1, progress.steps):
+                last = now
+                fields = {name: round(getattr(progress, name), 4) for name in PROGRESS_FIELDS}
+                store.trainings.add_event(training.id, self.name, "progress", fields)
+
+        def publish(content: bytes, summary: JsonObject) -> None:
+            check()
+            for prediction in summary["photos"]:
+                prediction["id"] = photos[prediction["index"]].id
+            version = store.versions.publish(user, content, "trained", summary, training.id, self.name)
+            fields = {"number": version.number} | {name: summary[name] for name in VERSION_FIELDS}
+            store.trainings.add_event(training.id, self.name, "version", fields)
 
         train_user(
-            photos, labels, backbone=self.backbone, options=training.options, watch=watch, publish=publish
+            images, labels, backbone=self.backbone, options=training.options, watch=on_step, publish=publish
         )
 
     @contextmanager
-    def _kept(self, training: Training) -> Iterator[threading.Event]:
-        """Renew the lease meanwhile; the event is set when the training is no longer ours."""
-        lost, over = threading.Event(), threading.Event()
+    def _renewed_lease(self, training: Training) -> Iterator[threading.Event]:
+        """Renew the lease in a thread; the event is set when the training is no longer this worker's."""
+        lost, ended = threading.Event(), threading.Event()
 
         def renew() -> None:
-            while not over.wait(self.lease / 4):
+            while not ended.wait(self.lease / 4):
                 try:
-                    kept = self.store.keep_training(training.id, self.name, self.lease)
-                except StoreGoneError:
-                    continue  # if it stays away the lease runs out, and publishing is refused
-                if not kept:
+                    renewed = self.store.trainings.renew(training.id, self.name, self.lease)
+                except StoreUnavailableError:
+                    continue  # if it stays unavailable the lease expires, and publishing is refused
+                if not renewed:
                     lost.set()
                     return
 
@@ -143,35 +150,33 @@ class Worker:
         try:
             yield lost
         finally:
-            over.set()
+            ended.set()
             thread.join()
 
     def _fail(self, training: Training, message: str) -> None:
-        try:
-            self.store.end_training(training.id, self.name, "failed", message)
-        except (ConflictError, NotFoundError):
-            pass  # it was cancelled meanwhile
+        with suppress(ConflictError, NotFoundError):  # it was cancelled in the meantime
+            self.store.trainings.end(training.id, self.name, "failed", message)
 
 
-PROGRESS = ("step", "steps", "loss", "accuracy", "seconds_left")
-
-
-def main(words: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(prog="python -m filmtransfer.serve.worker", description=__doc__)
-    options.add_argument("--database", required=True, help="SQLAlchemy URL of the store")
-    options.add_argument("--objects", help="fsspec URL of the store's files, if they are not in the database")
-    options.add_argument("--backbone", default="efficientnet_lite0")
-    options.add_argument("--weights", help="a weights file for the backbone")
-    options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--lease", type=float, default=LEASE, help="seconds until a dead worker is replaced")
-    options.add_argument("--poll", type=float, default=POLL, help="seconds between looks at an empty queue")
-    options.add_argument("--alone", action="store_true", help="do not end when standard input does")
-    args = options.parse_args(words)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a worker until SIGTERM or SIGINT; return its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m filmtransfer.serve.worker", description=__doc__)
+    parser.add_argument("--database", required=True, help="URL of the store's database")
+    parser.add_argument(
+        "--objects", help="folder or URL of the store's files, if they are not in the database"
+    )
+    parser.add_argument("--backbone", default="efficientnet_lite0")
+    parser.add_argument("--weights", help="weights file of the backbone")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--lease", type=float, default=LEASE, help="seconds until a dead worker is replaced")
+    parser.add_argument("--poll", type=float, default=POLL, help="seconds between queries of an empty queue")
+    parser.add_argument("--alone", action="store_true", help="do not end at the end of standard input")
+    args = parser.parse_args(arguments)
     try:
         if not args.alone:
             terminate_with_parent()
         prepare(args.threads)
-        store = Store.open(args.database, args.objects)
+        store = Store.open(StoreLocation(args.database, args.objects))
         worker = Worker(store, load_backbone(args.backbone, args.weights), lease=args.lease, poll=args.poll)
     except FitError as error:
         print(error, file=sys.stderr)
@@ -179,10 +184,8 @@ def main(words: list[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.stop())
     print(f"worker {worker.name} is ready", flush=True)
-    try:
+    with closing(store):
         worker.run()
-    finally:
-        store.close()
     return 0
 
 

@@ -55,7 +55,7 @@ def test_nobody_gets_anothers_answer(engine, members):
     }
     batcher = Batcher(engine, batch=8)
     together: list[int] = []
-    batcher.watch = together.append
+    batcher.on_batch = together.append
 
     def ask(user: int) -> float:
         worst = 0.0

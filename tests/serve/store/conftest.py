@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from filmtransfer.serve.store import Place, Store
+from filmtransfer.serve.store import Store, StoreLocation
 
 from ..postgres import cluster  # noqa: F401
 
@@ -15,21 +15,21 @@ KINDS = ("rows", "folder", "postgres")
 
 
 @pytest.fixture(params=KINDS)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
     if request.param == "rows":
-        return Place(f"sqlite:///{tmp_path}/fit.db", None)
+        return StoreLocation(f"sqlite:///{tmp_path}/fit.db", None)
     if request.param == "folder":
-        return Place.of(tmp_path)
-    return Place(request.getfixturevalue("cluster").fresh(), str(tmp_path / "objects"))
+        return StoreLocation.of(tmp_path)
+    return StoreLocation(request.getfixturevalue("cluster").fresh(), str(tmp_path / "objects"))
 
 
 @pytest.fixture
-def opened() -> Iterator[Callable[[Place], Store]]:
+def opened() -> Iterator[Callable[[StoreLocation], Store]]:
     """Opens stores that are closed after the test."""
     stores: list[Store] = []
 
-    def open_one(place: Place) -> Store:
-        stores.append(Store.open(place.database, place.objects))
+    def open_one(place: StoreLocation) -> Store:
+        stores.append(Store.open(place))
         return stores[-1]
 
     yield open_one
@@ -38,7 +38,7 @@ def opened() -> Iterator[Callable[[Place], Store]]:
 
 
 @pytest.fixture
-def store(place: Place, opened: Callable[[Place], Store]) -> Store:
+def store(place: StoreLocation, opened: Callable[[StoreLocation], Store]) -> Store:
     return opened(place)
 
 

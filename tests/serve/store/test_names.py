@@ -42,14 +42,14 @@ BAD = (
 
 def test_odd_names_come_back_as_they_went_in(store: Store, tmp_path: Path):
     for name in GOOD:
-        user = store.create_user(name)[0]
-        assert store.user(user.id).name == name
+        user = store.users.create(name)[0]
+        assert store.users.get(user.id).name == name
     for name in GOOD:
-        store.add_class(user.id, name)
-    assert tuple(row.name for row in store.classes(user.id)) == GOOD
-    for row in store.classes(user.id):
-        photo = store.add_photo(user.id, row.id, b"same", b"small", "image/png")
-        assert store.photo_content(user.id, photo.id) == b"same"
+        store.classes.add(user.id, name)
+    assert tuple(row.name for row in store.classes.all(user.id)) == GOOD
+    for row in store.classes.all(user.id):
+        photo = store.photos.add(user.id, row.id, b"same", b"small", "image/png")
+        assert store.photos.content(user.id, photo.id) == b"same"
     for path in files_of(tmp_path / "objects"):
         shard, owner, name = path.relative_to(tmp_path / "objects").parts
         assert (shard, owner) == (user.id[:2], user.id)
@@ -57,22 +57,22 @@ def test_odd_names_come_back_as_they_went_in(store: Store, tmp_path: Path):
 
 
 def test_names_that_cannot_be_shown_are_refused(store: Store):
-    user = store.create_user("Ann")[0].id
-    row = store.add_class(user, "cat")
+    user = store.users.create("Ann")[0].id
+    row = store.classes.add(user, "cat")
     for name in BAD:
         with pytest.raises(InputError) as caught:
-            store.create_user(name)
+            store.users.create(name)
         assert caught.value.message.isprintable()
         with pytest.raises(InputError):
-            store.add_class(user, name)
+            store.classes.add(user, name)
         with pytest.raises(InputError):
-            store.rename_class(user, row.id, name)
+            store.classes.rename(user, row.id, name)
     with pytest.raises(InputError):
-        store.add_photo(user, row.id, b"x", b"y", "image/png\r\nSet-Cookie: a=b")
+        store.photos.add(user, row.id, b"x", b"y", "image/png\r\nSet-Cookie: a=b")
 
 
 def test_two_spellings_of_one_name_are_one(store: Store):
-    user = store.create_user("Ann")[0].id
-    assert store.add_class(user, "cafe\u0301").name == "café"
+    user = store.users.create("Ann")[0].id
+    assert store.classes.add(user, "cafe\u0301").name == "café"
     with pytest.raises(ConflictError):
-        store.add_class(user, " caf\u00e9 ")
+        store.classes.add(user, " caf\u00e9 ")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from filmtransfer.serve.store import Place, Quota, Store
+from filmtransfer.serve.store import Quota, Store, StoreLocation
 
 from . import writer
 from .conftest import files_of
@@ -22,7 +22,9 @@ SERVER.set_forkserver_preload(["tests.serve.store.writer"])
 
 
 class Process:
-    def __init__(self, work: Callable[[Place, str, Connection], None], place: Place, name: str) -> None:
+    def __init__(
+        self, work: Callable[[StoreLocation, str, Connection], None], place: StoreLocation, name: str
+    ) -> None:
         self.heard, said = SERVER.Pipe(duplex=False)
         self.process = SERVER.Process(target=work, args=(place, name, said))
         self.process.start()
@@ -50,41 +52,41 @@ class Process:
 
 
 @pytest.mark.parametrize("place", ["rows", "folder"], indirect=True)
-def test_acknowledged_photos_survive_a_kill(place: Place, opened, tmp_path: Path):
+def test_acknowledged_photos_survive_a_kill(place: StoreLocation, opened, tmp_path: Path):
     store: Store = opened(place)
-    user = store.create_user("Ann")[0].id
-    only = store.add_class(user, "cat")
+    user = store.users.create("Ann")[0].id
+    only = store.classes.add(user, "cat")
     acknowledged: dict[str, int] = {}
     for count in (1, 4, 9):
         acknowledged |= dict(Process(writer.add_photos, place, user).killed_after(count))
         again: Store = opened(place)
-        there = {photo.id for photo in again.photos(user, only.id)}
+        there = {photo.id for photo in again.photos.all(user, only.id)}
         assert there >= set(acknowledged)
         assert len(there) <= len(acknowledged) + 3  # at most one unheard in each round
         for id in there:
-            content = again.photo_content(user, id)
+            content = again.photos.content(user, id)
             assert content == writer.bytes_of(acknowledged.get(id, int(content[:8])))
-            assert again.thumbnail(user, id) == b"small"
+            assert again.photos.thumbnail(user, id) == b"small"
     if place.objects:  # what was half-written is known, and goes once its time has passed
         orphans = len(files_of(tmp_path / "objects")) - 2 * len(there)
         assert orphans >= 0
 
 
 @pytest.mark.parametrize("place", ["rows", "postgres"], indirect=True)
-def test_acknowledged_versions_survive_a_kill(place: Place, opened):
+def test_acknowledged_versions_survive_a_kill(place: StoreLocation, opened):
     store: Store = opened(place)
-    user = store.create_user("Ann", Quota(versions=1000))[0].id
+    user = store.users.create("Ann", Quota(versions=1000))[0].id
     acknowledged: dict[int, int] = {}
     for count in (2, 7):
         said = Process(writer.publish, place, user).killed_after(count)
         acknowledged |= {number: i for number, i in said if i is not None}
         again: Store = opened(place)
-        there = {version.number: version for version in again.versions(user)}
+        there = {version.number: version for version in again.versions.all(user)}
         assert set(there) >= set(acknowledged)
         assert sorted(there) == list(range(1, max(there) + 1))
         for number, i in acknowledged.items():
-            assert again.download(user, number) == writer.bytes_of(i)
-        current = again.current(user)
+            assert again.versions.content(user, number) == writer.bytes_of(i)
+        current = again.versions.current(user)
         assert current is not None
         last = said[-1][0]
         assert current.number in (last, last - 1, last + 1)  # what was said last, or one unheard step on
@@ -92,21 +94,21 @@ def test_acknowledged_versions_survive_a_kill(place: Place, opened):
 
 
 @pytest.mark.parametrize("place", ["rows", "postgres"], indirect=True)
-def test_two_workers_never_take_the_same_training(place: Place, opened):
+def test_two_workers_never_take_the_same_training(place: StoreLocation, opened):
     store: Store = opened(place)
-    asked = [store.ask_training(store.create_user("x")[0].id, {}).id for _ in range(30)]
+    asked = [store.trainings.request(store.users.create("x")[0].id, {}).id for _ in range(30)]
     processes = [Process(writer.take, place, name) for name in ("a", "b")]
     taken = [process.rest() for process in processes]
     assert [process.process.exitcode for process in processes] == [0, 0]
     assert sorted(taken[0] + taken[1]) == sorted(asked)
-    assert store.waiting() == 0
+    assert store.trainings.count_waiting() == 0
 
 
 @pytest.mark.parametrize("place", ["rows", "postgres"], indirect=True)
-def test_processes_may_open_a_new_store_at_once(place: Place, opened):
+def test_processes_may_open_a_new_store_at_once(place: StoreLocation, opened):
     for _ in range(1 if "postgres" in place.database else 5):
         processes = [Process(writer.take, place, name) for name in "abc"]
         assert [process.rest() for process in processes] == [[]] * 3
         assert [process.process.exitcode for process in processes] == [0] * 3
         place = replace(place, database=place.database + "x") if place.objects is None else place
-    opened(place).create_user("Ann")
+    opened(place).users.create("Ann")

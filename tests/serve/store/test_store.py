@@ -15,124 +15,126 @@ from alembic.runtime.migration import MigrationContext
 
 from filmtransfer.errors import InputError
 from filmtransfer.serve.store import (
-    ClassRow,
     ConflictError,
+    ImageClass,
     NotFoundError,
     Quota,
     QuotaError,
     Store,
-    Used,
+    Usage,
 )
 from filmtransfer.serve.store.migrate import TABLE
-from filmtransfer.serve.store.schema import metadata
+from filmtransfer.serve.store.tables import metadata
 
 from .conftest import files_of
 
 
 @pytest.fixture
 def ann(store: Store) -> str:
-    return store.create_user("Ann")[0].id
+    return store.users.create("Ann")[0].id
 
 
 def add(store: Store, user: str, class_id: str, content: bytes = b"photo"):
-    return store.add_photo(user, class_id, content, b"small " + content, "image/jpeg")
+    return store.photos.add(user, class_id, content, b"small " + content, "image/jpeg")
 
 
 def test_users_and_tokens(store: Store):
-    ann, token = store.create_user(" Ann ")
-    bob, other = store.create_user("Bob", Quota(classes=2))
+    ann, token = store.users.create(" Ann ")
+    bob, other = store.users.create("Bob", Quota(classes=2))
     assert ann.name == "Ann"
     assert ann.created.tzinfo is UTC
-    assert store.users() == [ann, bob]
-    assert store.users(limit=1) == [ann]
-    assert store.user(bob.id) == bob
+    assert store.users.all() == [ann, bob]
+    assert store.users.all(limit=1) == [ann]
+    assert store.users.get(bob.id) == bob
     assert bob.quota.classes == 2
-    assert store.user_of(token) == ann
-    assert store.user_of(other) == bob
-    assert store.user_of("nonsense \udc80\0") is None
-    new = store.new_token(ann.id)
-    assert store.user_of(token) is None
-    assert store.user_of(new) == ann
-    assert store.set_quota(ann.id, Quota(photos=7)).quota.photos == 7
-    assert store.user(ann.id).quota.photos == 7
+    assert store.users.by_token(token) == ann
+    assert store.users.by_token(other) == bob
+    assert store.users.by_token("nonsense \udc80\0") is None
+    new = store.users.new_token(ann.id)
+    assert store.users.by_token(token) is None
+    assert store.users.by_token(new) == ann
+    assert store.users.set_quota(ann.id, Quota(photos=7)).quota.photos == 7
+    assert store.users.get(ann.id).quota.photos == 7
     for bad in (Quota(classes=-1), Quota(versions=0), Quota(bytes=2**63)):
         with pytest.raises(InputError):
-            store.set_quota(ann.id, bad)
+            store.users.set_quota(ann.id, bad)
     store.ping()
 
 
 def test_classes(store: Store, ann: str):
-    cat, dog = store.add_class(ann, "cat"), store.add_class(ann, " dog ")
-    assert store.classes(ann) == [cat, dog]
+    cat, dog = store.classes.add(ann, "cat"), store.classes.add(ann, " dog ")
+    assert store.classes.all(ann) == [cat, dog]
     assert dog.name == "dog"
     with pytest.raises(ConflictError):
-        store.add_class(ann, "cat")
+        store.classes.add(ann, "cat")
     with pytest.raises(ConflictError):
-        store.rename_class(ann, dog.id, "cat")
+        store.classes.rename(ann, dog.id, "cat")
     add(store, ann, dog.id)
-    assert store.rename_class(ann, dog.id, "wolf") == ClassRow(dog.id, "wolf", 1)
-    store.remove_class(ann, dog.id)
-    assert store.classes(ann) == [cat]
-    assert store.photos(ann) == []
+    assert store.classes.rename(ann, dog.id, "wolf") == ImageClass(dog.id, "wolf", 1)
+    store.classes.delete(ann, dog.id)
+    assert store.classes.all(ann) == [cat]
+    assert store.photos.all(ann) == []
 
 
 def test_photos(store: Store, ann: str, tmp_path: Path):
-    cat, dog = store.add_class(ann, "cat"), store.add_class(ann, "dog")
+    cat, dog = store.classes.add(ann, "cat"), store.classes.add(ann, "dog")
     first, second = add(store, ann, cat.id, b"one"), add(store, ann, cat.id, b"two")
     assert add(store, ann, cat.id, b"one") == first
-    assert store.photos(ann) == store.photos(ann, cat.id) == [first, second]
-    assert store.photos(ann, dog.id) == []
+    assert store.photos.all(ann) == store.photos.all(ann, cat.id) == [first, second]
+    assert store.photos.all(ann, dog.id) == []
     assert first.digest == hashlib.sha256(b"one").hexdigest()
     assert (first.bytes, first.media_type) == (3, "image/jpeg")
-    assert store.photo_content(ann, second.id) == b"two"
-    assert store.thumbnail(ann, second.id) == b"small two"
-    moved = store.move_photo(ann, first.id, dog.id)
+    assert store.photos.content(ann, second.id) == b"two"
+    assert store.photos.thumbnail(ann, second.id) == b"small two"
+    moved = store.photos.move(ann, first.id, dog.id)
     assert (moved.id, moved.class_id) == (first.id, dog.id)
     again = add(store, ann, cat.id, b"one")
     with pytest.raises(ConflictError):
-        store.move_photo(ann, again.id, dog.id)
-    assert store.used(ann) == Used(2, 3, 9, 0)
-    for photo in store.photos(ann):
-        store.remove_photo(ann, photo.id)
-    assert store.used(ann) == Used(2, 0, 0, 0)
+        store.photos.move(ann, again.id, dog.id)
+    assert store.users.usage(ann) == Usage(2, 3, 9, 0)
+    for photo in store.photos.all(ann):
+        store.photos.delete(ann, photo.id)
+    assert store.users.usage(ann) == Usage(2, 0, 0, 0)
     assert files_of(tmp_path / "objects") == []
 
 
 def test_versions_publish_and_roll_back(store: Store, ann: str, tmp_path: Path):
-    assert store.current(ann) is None
-    store.set_quota(ann, Quota(versions=3))
+    assert store.versions.current(ann) is None
+    store.users.set_quota(ann, Quota(versions=3))
     for i in (1, 2, 3):
-        made = store.publish(ann, b"update %d" % i, "trained", {"stage": "first", "i": i})
+        made = store.versions.publish(ann, b"update %d" % i, "trained", {"stage": "first", "i": i})
         assert (made.number, made.current) == (i, True)
-    assert store.current(ann) == made
-    assert store.make_current(ann, 1) == store.version(ann, 1) == store.current(ann)
-    assert [v.current for v in store.versions(ann)] == [False, False, True]
+    assert store.versions.current(ann) == made
+    assert store.versions.make_current(ann, 1) == store.versions.get(ann, 1) == store.versions.current(ann)
+    assert [v.current for v in store.versions.all(ann)] == [False, False, True]
     with pytest.raises(ConflictError):
-        store.delete_version(ann, 1)
-    store.delete_version(ann, 3)
-    assert store.publish(ann, b"update 4", "uploaded", {}).number == 4  # a number is never given twice
-    store.make_current(ann, 2)
-    store.publish(ann, b"update 5", "trained", {})
-    assert [v.number for v in store.versions(ann)] == [5, 4, 2]  # 1 went: the oldest that was not current
-    assert store.download(ann, 2) == b"update 2"
-    assert store.version(ann, 2).summary == {"stage": "first", "i": 2}
+        store.versions.delete(ann, 1)
+    store.versions.delete(ann, 3)
+    assert (
+        store.versions.publish(ann, b"update 4", "uploaded", {}).number == 4
+    )  # a number is never given twice
+    store.versions.make_current(ann, 2)
+    store.versions.publish(ann, b"update 5", "trained", {})
+    assert [v.number for v in store.versions.all(ann)] == [5, 4, 2]  # 1 went: the oldest that was not current
+    assert store.versions.content(ann, 2) == b"update 2"
+    assert store.versions.get(ann, 2).summary == {"stage": "first", "i": 2}
     for gone in (1, 3, 0, -1, 2**40):
         with pytest.raises(NotFoundError):
-            store.download(ann, gone)
+            store.versions.content(ann, gone)
     if (tmp_path / "objects").exists():
         assert len(files_of(tmp_path / "objects")) == 3
-    store.set_quota(ann, Quota(versions=1))
-    assert store.publish(ann, b"update 6", "trained", {}).number == 6
-    assert [v.number for v in store.versions(ann)] == [6]
+    store.users.set_quota(ann, Quota(versions=1))
+    assert store.versions.publish(ann, b"update 6", "trained", {}).number == 6
+    assert [v.number for v in store.versions.all(ann)] == [6]
     with pytest.raises(InputError):
-        store.publish(ann, b"x", "trained", {"accuracy": float("nan")})
+        store.versions.publish(ann, b"x", "trained", {"accuracy": float("nan")})
 
 
 def test_quotas_and_nothing_is_left_of_a_refusal(store: Store, ann: str, tmp_path: Path):
-    store.set_quota(ann, Quota(classes=1, photos=2, bytes=10, versions=2))
-    cat = store.add_class(ann, "cat")
+    store.users.set_quota(ann, Quota(classes=1, photos=2, bytes=10, versions=2))
+    cat = store.classes.add(ann, "cat")
     with pytest.raises(QuotaError):
-        store.add_class(ann, "dog")
+        store.classes.add(ann, "dog")
     add(store, ann, cat.id, b"1234")
     with pytest.raises(QuotaError, match="bytes"):
         add(store, ann, cat.id, b"1234567")
@@ -140,14 +142,14 @@ def test_quotas_and_nothing_is_left_of_a_refusal(store: Store, ann: str, tmp_pat
     with pytest.raises(QuotaError, match="photos"):
         add(store, ann, cat.id, b"6")
     with pytest.raises(QuotaError):
-        store.publish(ann, b"123456", "trained", {})
-    assert store.used(ann) == Used(1, 2, 5, 0)
+        store.versions.publish(ann, b"123456", "trained", {})
+    assert store.users.usage(ann) == Usage(1, 2, 5, 0)
     assert len(files_of(tmp_path / "objects")) in (0, 4)
 
 
 def test_quotas_hold_when_many_add_at_once(store: Store, ann: str, tmp_path: Path):
-    store.set_quota(ann, Quota(photos=5))
-    cat = store.add_class(ann, "cat")
+    store.users.set_quota(ann, Quota(photos=5))
+    cat = store.classes.add(ann, "cat")
     start = threading.Barrier(8)
 
     def one(i: int) -> bool:
@@ -160,51 +162,53 @@ def test_quotas_hold_when_many_add_at_once(store: Store, ann: str, tmp_path: Pat
 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(one, range(8))) == 5
-    assert store.used(ann).photos == 5
+    assert store.users.usage(ann).photos == 5
     assert len(files_of(tmp_path / "objects")) in (0, 10)
 
 
 def test_the_same_photo_from_many_threads_is_one(store: Store, ann: str, tmp_path: Path):
-    cat = store.add_class(ann, "cat")
+    cat = store.classes.add(ann, "cat")
     with ThreadPoolExecutor(6) as pool:
         made = set(pool.map(lambda _: add(store, ann, cat.id, b"same").id, range(6)))
-    assert made == {photo.id for photo in store.photos(ann)}
+    assert made == {photo.id for photo in store.photos.all(ann)}
     assert len(made) == 1
     assert len(files_of(tmp_path / "objects")) in (0, 2)
 
 
 def test_versions_published_at_once_have_numbers_of_their_own(store: Store, ann: str):
     with ThreadPoolExecutor(6) as pool:
-        made = list(pool.map(lambda i: store.publish(ann, b"%d" % i, "trained", {"i": i}), range(12)))
+        made = list(
+            pool.map(lambda i: store.versions.publish(ann, b"%d" % i, "trained", {"i": i}), range(12))
+        )
     assert sorted(v.number for v in made) == list(range(1, 13))
-    assert [v.number for v in store.versions(ann) if v.current] == [12]
+    assert [v.number for v in store.versions.all(ann) if v.current] == [12]
     for version in made:
-        assert store.download(ann, version.number) == b"%d" % version.summary["i"]
+        assert store.versions.content(ann, version.number) == b"%d" % version.summary["i"]
 
 
 def test_another_users_things_do_not_exist(store: Store, ann: str):
-    bob = store.create_user("Bob")[0].id
-    cat = store.add_class(ann, "cat")
+    bob = store.users.create("Bob")[0].id
+    cat = store.classes.add(ann, "cat")
     photo = add(store, ann, cat.id)
-    store.publish(ann, b"update", "trained", {})
-    training = store.ask_training(ann, {})
+    store.versions.publish(ann, b"update", "trained", {})
+    training = store.trainings.request(ann, {})
     tries = (
-        lambda user, x: store.rename_class(user, cat.id + x, "dog"),
-        lambda user, x: store.remove_class(user, cat.id + x),
+        lambda user, x: store.classes.rename(user, cat.id + x, "dog"),
+        lambda user, x: store.classes.delete(user, cat.id + x),
         lambda user, x: add(store, user, cat.id + x),
-        lambda user, x: store.photos(user, cat.id + x),
-        lambda user, x: store.photo(user, photo.id + x),
-        lambda user, x: store.photo_content(user, photo.id + x),
-        lambda user, x: store.thumbnail(user, photo.id + x),
-        lambda user, x: store.move_photo(user, photo.id + x, cat.id),
-        lambda user, x: store.remove_photo(user, photo.id + x),
-        lambda user, x: store.version(user, 1 + len(x)),
-        lambda user, x: store.download(user, 1 + len(x)),
-        lambda user, x: store.make_current(user, 1 + len(x)),
-        lambda user, x: store.delete_version(user, 1 + len(x)),
-        lambda user, x: store.training(user, training.id + x),
-        lambda user, x: store.events(user, training.id + x),
-        lambda user, x: store.cancel_training(user, training.id + x),
+        lambda user, x: store.photos.all(user, cat.id + x),
+        lambda user, x: store.photos.get(user, photo.id + x),
+        lambda user, x: store.photos.content(user, photo.id + x),
+        lambda user, x: store.photos.thumbnail(user, photo.id + x),
+        lambda user, x: store.photos.move(user, photo.id + x, cat.id),
+        lambda user, x: store.photos.delete(user, photo.id + x),
+        lambda user, x: store.versions.get(user, 1 + len(x)),
+        lambda user, x: store.versions.content(user, 1 + len(x)),
+        lambda user, x: store.versions.make_current(user, 1 + len(x)),
+        lambda user, x: store.versions.delete(user, 1 + len(x)),
+        lambda user, x: store.trainings.get(user, training.id + x),
+        lambda user, x: store.trainings.events(user, training.id + x),
+        lambda user, x: store.trainings.cancel(user, training.id + x),
     )
     for attempt in tries:
         for user, ending in (
@@ -218,152 +222,165 @@ def test_another_users_things_do_not_exist(store: Store, ann: str):
             with pytest.raises(NotFoundError):
                 attempt(user, ending)
     with pytest.raises(NotFoundError):
-        store.move_photo(bob, photo.id, store.add_class(bob, "x").id)
+        store.photos.move(bob, photo.id, store.classes.add(bob, "x").id)
     with pytest.raises(NotFoundError):
-        store.publish(bob, b"update", "trained", {}, training.id) if store.take_training("w") else None
-    for ask in (store.user, store.used, store.classes, store.photos, store.versions, store.current):
+        store.versions.publish(bob, b"update", "trained", {}, training.id) if store.trainings.claim(
+            "w"
+        ) else None
+    for ask in (
+        store.users.get,
+        store.users.usage,
+        store.classes.all,
+        store.photos.all,
+        store.versions.all,
+        store.versions.current,
+    ):
         with pytest.raises(NotFoundError):
             ask("0" * 16)
-    assert store.photo_content(ann, photo.id) == b"photo"
+    assert store.photos.content(ann, photo.id) == b"photo"
 
 
 def test_trainings_from_asking_to_the_end(store: Store, ann: str):
-    bob = store.create_user("Bob")[0].id
-    asked = store.ask_training(ann, {"steps": 5})
+    bob = store.users.create("Bob")[0].id
+    asked = store.trainings.request(ann, {"steps": 5})
     assert (asked.state, asked.options, asked.user) == ("waiting", {"steps": 5}, ann)
     with pytest.raises(ConflictError):
-        store.ask_training(ann, {})
-    second = store.ask_training(bob, {})
-    assert store.waiting() == 2
-    taken = store.take_training("w1")
+        store.trainings.request(ann, {})
+    second = store.trainings.request(bob, {})
+    assert store.trainings.count_waiting() == 2
+    taken = store.trainings.claim("w1")
     assert taken is not None
     assert (taken.id, taken.state, taken.worker) == (asked.id, "running", "w1")
     assert taken.started is not None
-    assert store.take_training("w2").id == second.id
-    assert store.take_training("w3") is None
-    assert store.waiting() == 0
-    assert store.keep_training(asked.id, "w1")
-    assert not store.keep_training(asked.id, "w2")
-    assert store.tell(asked.id, "w1", "progress", {"step": 1}).number == 1
+    assert store.trainings.claim("w2").id == second.id
+    assert store.trainings.claim("w3") is None
+    assert store.trainings.count_waiting() == 0
+    assert store.trainings.renew(asked.id, "w1")
+    assert not store.trainings.renew(asked.id, "w2")
+    assert store.trainings.add_event(asked.id, "w1", "progress", {"step": 1}).number == 1
     with pytest.raises(ConflictError):
-        store.tell(asked.id, "w2", "progress", {})
-    assert store.publish(ann, b"update", "trained", {}, asked.id).number == 1
-    store.end_training(asked.id, "w1", "done", "fine \0\udc80")
-    kinds = [(e.number, e.kind) for e in store.events(ann, asked.id)]
+        store.trainings.add_event(asked.id, "w2", "progress", {})
+    assert store.versions.publish(ann, b"update", "trained", {}, asked.id).number == 1
+    store.trainings.end(asked.id, "w1", "done", "fine \0\udc80")
+    kinds = [(e.number, e.kind) for e in store.trainings.events(ann, asked.id)]
     assert kinds == [(1, "progress"), (2, "end")]
-    assert [e.data for e in store.events(ann, asked.id, after=1)] == [{"state": "done", "message": "fine ?"}]
-    ended = store.training(ann, asked.id)
+    assert [e.data for e in store.trainings.events(ann, asked.id, after=1)] == [
+        {"state": "done", "message": "fine ?"}
+    ]
+    ended = store.trainings.get(ann, asked.id)
     assert (ended.state, ended.message) == ("done", "fine ?")
     assert ended.ended is not None
-    assert store.cancel_training(ann, asked.id) == ended
+    assert store.trainings.cancel(ann, asked.id) == ended
     for late in (
-        lambda: store.tell(asked.id, "w1", "progress", {}),
-        lambda: store.end_training(asked.id, "w1", "done"),
-        lambda: store.publish(ann, b"late", "trained", {}, asked.id),
+        lambda: store.trainings.add_event(asked.id, "w1", "progress", {}),
+        lambda: store.trainings.end(asked.id, "w1", "done"),
+        lambda: store.versions.publish(ann, b"late", "trained", {}, asked.id),
     ):
         with pytest.raises(ConflictError):
             late()
-    again = store.ask_training(ann, {})
-    assert [t.id for t in store.trainings(ann)] == [again.id, asked.id]
+    again = store.trainings.request(ann, {})
+    assert [t.id for t in store.trainings.all(ann)] == [again.id, asked.id]
 
 
 def test_cancelled_trainings_stop(store: Store, ann: str):
-    waits = store.ask_training(ann, {})
-    assert store.cancel_training(ann, waits.id).state == "cancelled"
-    assert store.take_training("w") is None
-    runs = store.ask_training(ann, {})
-    store.take_training("w")
-    assert store.cancel_training(ann, runs.id).state == "cancelled"
-    assert not store.keep_training(runs.id, "w")
+    waits = store.trainings.request(ann, {})
+    assert store.trainings.cancel(ann, waits.id).state == "cancelled"
+    assert store.trainings.claim("w") is None
+    runs = store.trainings.request(ann, {})
+    store.trainings.claim("w")
+    assert store.trainings.cancel(ann, runs.id).state == "cancelled"
+    assert not store.trainings.renew(runs.id, "w")
     with pytest.raises(ConflictError):
-        store.publish(ann, b"late", "trained", {}, runs.id)
+        store.versions.publish(ann, b"late", "trained", {}, runs.id)
     for training in (waits, runs):
-        assert [(e.kind, e.data["state"]) for e in store.events(ann, training.id)] == [("end", "cancelled")]
-    assert store.versions(ann) == []
+        assert [(e.kind, e.data["state"]) for e in store.trainings.events(ann, training.id)] == [
+            ("end", "cancelled")
+        ]
+    assert store.versions.all(ann) == []
 
 
 def test_a_lost_workers_training_goes_to_another(store: Store, ann: str):
-    asked = store.ask_training(ann, {})
-    store.take_training("lost", lease=0.01)
-    store.tell(asked.id, "lost", "progress", {"step": 1})
+    asked = store.trainings.request(ann, {})
+    store.trainings.claim("lost", lease=0.01)
+    store.trainings.add_event(asked.id, "lost", "progress", {"step": 1})
     time.sleep(0.03)
-    taken = store.take_training("next", lease=60)
+    taken = store.trainings.claim("next", lease=60)
     assert taken is not None
     assert (taken.id, taken.worker) == (asked.id, "next")
-    assert store.take_training("third") is None
-    assert not store.keep_training(asked.id, "lost")
+    assert store.trainings.claim("third") is None
+    assert not store.trainings.renew(asked.id, "lost")
     with pytest.raises(ConflictError):
-        store.publish(ann, b"late", "trained", {}, asked.id, worker="lost")
+        store.versions.publish(ann, b"late", "trained", {}, asked.id, worker="lost")
     with pytest.raises(ConflictError):
-        store.tell(asked.id, "lost", "progress", {})
-    assert store.publish(ann, b"good", "trained", {}, asked.id, worker="next").number == 1
-    assert store.tell(asked.id, "next", "progress", {}).number == 2
+        store.trainings.add_event(asked.id, "lost", "progress", {})
+    assert store.versions.publish(ann, b"good", "trained", {}, asked.id, worker="next").number == 1
+    assert store.trainings.add_event(asked.id, "next", "progress", {}).number == 2
 
 
 def test_a_training_that_kills_its_workers_fails(store: Store, ann: str):
-    asked = store.ask_training(ann, {})
+    asked = store.trainings.request(ann, {})
     for i in range(3):
-        assert store.take_training(f"w{i}", lease=0) is not None
+        assert store.trainings.claim(f"w{i}", lease=0) is not None
         time.sleep(0.002)
-    assert store.take_training("w3") is None
-    assert store.training(ann, asked.id).state == "failed"
-    assert store.events(ann, asked.id)[-1].kind == "end"
+    assert store.trainings.claim("w3") is None
+    assert store.trainings.get(ann, asked.id).state == "failed"
+    assert store.trainings.events(ann, asked.id)[-1].kind == "end"
 
 
 def test_a_training_that_is_given_back_waits_again(store: Store, ann: str):
-    asked = store.ask_training(ann, {})
+    asked = store.trainings.request(ann, {})
     for i in range(5):  # a worker that ends in good health did not die of it
-        assert store.take_training(f"w{i}").id == asked.id
-        assert store.keep_training(asked.id, f"w{i}", 0)
-        assert not store.keep_training(asked.id, f"w{i}")
-        assert store.training(ann, asked.id).state == "waiting"
+        assert store.trainings.claim(f"w{i}").id == asked.id
+        assert store.trainings.release(asked.id, f"w{i}")
+        assert not store.trainings.renew(asked.id, f"w{i}")
+        assert store.trainings.get(ann, asked.id).state == "waiting"
 
 
 def test_old_trainings_are_forgotten(store: Store, ann: str):
-    bob = store.create_user("Bob")[0].id
-    kept = store.ask_training(bob, {})
+    bob = store.users.create("Bob")[0].id
+    kept = store.trainings.request(bob, {})
     asked = []
     for _ in range(22):
-        asked.append(store.ask_training(ann, {}).id)
-        store.cancel_training(ann, asked[-1])
-    assert [t.id for t in store.trainings(ann)] == asked[:1:-1]
-    assert [t.id for t in store.trainings(bob)] == [kept.id]
+        asked.append(store.trainings.request(ann, {}).id)
+        store.trainings.cancel(ann, asked[-1])
+    assert [t.id for t in store.trainings.all(ann)] == asked[:1:-1]
+    assert [t.id for t in store.trainings.all(bob)] == [kept.id]
     with pytest.raises(NotFoundError):
-        store.events(ann, asked[0])
+        store.trainings.events(ann, asked[0])
 
 
 def test_deleting_a_user_leaves_others_alone(store: Store, ann: str, tmp_path: Path):
-    bob, token = store.create_user("Bob")
+    bob, token = store.users.create("Bob")
     kept = {}
     for user in (ann, bob.id):
-        cat = store.add_class(user, "cat")
+        cat = store.classes.add(user, "cat")
         kept[user] = add(store, user, cat.id, b"photo of " + user.encode())
-        store.publish(user, b"update of " + user.encode(), "trained", {})
-        store.ask_training(user, {})
-    store.delete_user(ann)
+        store.versions.publish(user, b"update of " + user.encode(), "trained", {})
+        store.trainings.request(user, {})
+    store.users.delete(ann)
     with pytest.raises(NotFoundError):
-        store.user(ann)
+        store.users.get(ann)
     with pytest.raises(NotFoundError):
-        store.delete_user(ann)
-    assert store.users() == [bob]
-    assert store.user_of(token) == bob
-    assert store.photo_content(bob.id, kept[bob.id].id) == b"photo of " + bob.id.encode()
-    assert store.download(bob.id, 1) == b"update of " + bob.id.encode()
-    assert store.waiting() == 1
+        store.users.delete(ann)
+    assert store.users.all() == [bob]
+    assert store.users.by_token(token) == bob
+    assert store.photos.content(bob.id, kept[bob.id].id) == b"photo of " + bob.id.encode()
+    assert store.versions.content(bob.id, 1) == b"update of " + bob.id.encode()
+    assert store.trainings.count_waiting() == 1
     assert len(files_of(tmp_path / "objects")) in (0, 3)
     assert not any(ann in str(path) for path in tmp_path.rglob("*"))
 
 
 def test_the_migrations_make_the_tables_of_the_schema(store: Store):
-    with store._database.read() as connection:
+    with store.database.read() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": TABLE, "compare_type": True})
         assert compare_metadata(context, metadata) == []
 
 
 def test_opened_again_everything_is_there(store: Store, ann: str, place, opened):
-    photo = add(store, ann, store.add_class(ann, "cat").id)
-    store.publish(ann, b"update", "trained", {"classes": {"cat": 1}})
+    photo = add(store, ann, store.classes.add(ann, "cat").id)
+    store.versions.publish(ann, b"update", "trained", {"classes": {"cat": 1}})
     store.close()
     again = opened(place)
-    assert again.photo_content(ann, photo.id) == b"photo"
-    assert again.current(ann).summary == {"classes": {"cat": 1}}
+    assert again.photos.content(ann, photo.id) == b"photo"
+    assert again.versions.current(ann).summary == {"classes": {"cat": 1}}

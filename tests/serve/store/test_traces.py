@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from filmtransfer.serve.store import Place, Store
+from filmtransfer.serve.store import Store, StoreLocation
 
 from .conftest import files_of
 
@@ -20,20 +20,22 @@ def noise(word: str, length: int) -> bytes:
 
 
 def fill(store: Store, name: str, photos: int) -> str:
-    user = store.create_user(f"user {name}")[0].id
+    user = store.users.create(f"user {name}")[0].id
     for k in range(3):
-        one = store.add_class(user, f"class {name} {k}")
+        one = store.classes.add(user, f"class {name} {k}")
         for i in range(photos):
             content = noise(f"{name} photo {k} {i}", 320 * (1 + 7 * i))
-            store.add_photo(user, one.id, content, noise(f"{name} small {k} {i}", 640), "image/png")
-    store.rename_class(user, one.id, f"renamed {name}")
+            store.photos.add(user, one.id, content, noise(f"{name} small {k} {i}", 640), "image/png")
+    store.classes.rename(user, one.id, f"renamed {name}")
     for i in range(3):
-        store.publish(user, noise(f"{name} update {i}", 4096), "trained", {"classes": {f"summary {name}": i}})
-    store.ask_training(user, {"note": f"option {name}"})
-    taken = store.take_training(f"worker {name}")
+        store.versions.publish(
+            user, noise(f"{name} update {i}", 4096), "trained", {"classes": {f"summary {name}": i}}
+        )
+    store.trainings.request(user, {"note": f"option {name}"})
+    taken = store.trainings.claim(f"worker {name}")
     assert taken is not None
-    store.tell(taken.id, f"worker {name}", "progress", {"word": f"event {name}"})
-    store.end_training(taken.id, f"worker {name}", "failed", f"message {name}")
+    store.trainings.add_event(taken.id, f"worker {name}", "progress", {"word": f"event {name}"})
+    store.trainings.end(taken.id, f"worker {name}", "failed", f"message {name}")
     return user
 
 
@@ -54,15 +56,15 @@ def traces(root: Path, name: str, photos: int) -> list[str]:
 
 
 @pytest.mark.parametrize("place", ["rows", "folder"], indirect=True)
-def test_nothing_is_left_in_any_file(place: Place, opened, tmp_path: Path):
+def test_nothing_is_left_in_any_file(place: StoreLocation, opened, tmp_path: Path):
     store: Store = opened(place)
     fill(store, "before", 2)
     gone = fill(store, "gone", 6)
     fill(store, "after", 2)
     beside: Store = opened(place)  # another process of the service, with connections of its own
-    assert beside.user(gone).name == "user gone"
+    assert beside.users.get(gone).name == "user gone"
     assert len(traces(tmp_path, "gone", 6)) > 100  # the search can find
-    store.delete_user(gone)
+    store.users.delete(gone)
     assert traces(tmp_path, "gone", 6) == []
     assert len(traces(tmp_path, "before", 2)) > 30
-    assert len(beside.users()) == 2
+    assert len(beside.users.all()) == 2

@@ -14,12 +14,12 @@ from sqlalchemy import Connection, select, text, update
 from filmtransfer.errors import UsageError
 from filmtransfer.serve.store import (
     ConflictError,
-    Place,
     Store,
     StoreDamagedError,
     StoreFullError,
-    StoreGoneError,
-    schema,
+    StoreLocation,
+    StoreUnavailableError,
+    tables,
 )
 from filmtransfer.serve.store import database as database_module
 from filmtransfer.serve.store.objects import Staged
@@ -30,16 +30,16 @@ BIG = bytes(range(256)) * 4000
 
 
 def pending(store: Store) -> list[str]:
-    with store._database.read() as connection:
-        return list(connection.execute(select(schema.pending.c.name)).scalars())
+    with store.database.read() as connection:
+        return list(connection.execute(select(tables.pending.c.name)).scalars())
 
 
 @pytest.mark.parametrize("call", ["write", "fsync"])
 def test_a_full_object_disk(tmp_path: Path, opened, monkeypatch, call):
-    store: Store = opened(Place.of(tmp_path))
-    user = store.create_user("Ann")[0].id
-    only = store.add_class(user, "cat")
-    kept = store.add_photo(user, only.id, b"first", b"small", "image/png")
+    store: Store = opened(StoreLocation.of(tmp_path))
+    user = store.users.create("Ann")[0].id
+    only = store.classes.add(user, "cat")
+    kept = store.photos.add(user, only.id, b"first", b"small", "image/png")
     before = files_of(tmp_path / "objects")
     real = getattr(os, call)
 
@@ -51,114 +51,114 @@ def test_a_full_object_disk(tmp_path: Path, opened, monkeypatch, call):
     with monkeypatch.context() as patch:
         patch.setattr(os, call, full)
         with pytest.raises(StoreFullError):
-            store.add_photo(user, only.id, b"second", b"small", "image/png")
+            store.photos.add(user, only.id, b"second", b"small", "image/png")
         with pytest.raises(StoreFullError):
-            store.publish(user, b"update", "trained", {})
-    assert store.photos(user) == [kept]
-    assert store.current(user) is None
+            store.versions.publish(user, b"update", "trained", {})
+    assert store.photos.all(user) == [kept]
+    assert store.versions.current(user) is None
     assert files_of(tmp_path / "objects") == before
     assert pending(store) == []
-    store.add_photo(user, only.id, b"second", b"small", "image/png")  # room again
+    store.photos.add(user, only.id, b"second", b"small", "image/png")  # room again
 
 
 def test_a_full_database(tmp_path: Path, opened):
-    store: Store = opened(Place(f"sqlite:///{tmp_path}/fit.db", None))
-    user = store.create_user("Ann")[0].id
-    only = store.add_class(user, "cat")
-    kept = store.add_photo(user, only.id, b"first", b"small", "image/png")
-    with store._database.read() as connection:
+    store: Store = opened(StoreLocation(f"sqlite:///{tmp_path}/fit.db", None))
+    user = store.users.create("Ann")[0].id
+    only = store.classes.add(user, "cat")
+    kept = store.photos.add(user, only.id, b"first", b"small", "image/png")
+    with store.database.read() as connection:
         pages = connection.execute(text("PRAGMA page_count")).scalar_one()
 
     def allow(most: int) -> None:
-        with store._database.read() as connection:
+        with store.database.read() as connection:
             connection.execute(text(f"PRAGMA max_page_count={most}"))
 
     allow(pages + 20)  # one connection is in the pool, and it is this one
     for content in (BIG, BIG[::-1]):
         with pytest.raises(StoreFullError):
-            store.add_photo(user, only.id, content, b"small", "image/png")
+            store.photos.add(user, only.id, content, b"small", "image/png")
     with pytest.raises(StoreFullError):
-        store.publish(user, BIG, "trained", {})
-    assert store.photos(user) == [kept]
-    assert store.photo_content(user, kept.id) == b"first"
-    assert store.versions(user) == []
-    store.remove_photo(user, kept.id)  # making room works when there is none
+        store.versions.publish(user, BIG, "trained", {})
+    assert store.photos.all(user) == [kept]
+    assert store.photos.content(user, kept.id) == b"first"
+    assert store.versions.all(user) == []
+    store.photos.delete(user, kept.id)  # making room works when there is none
     allow(10**6)
-    added = store.add_photo(user, only.id, BIG, b"small", "image/png")
-    assert store.photo_content(user, added.id) == BIG
+    added = store.photos.add(user, only.id, BIG, b"small", "image/png")
+    assert store.photos.content(user, added.id) == BIG
 
 
 def test_a_database_that_goes_and_comes_back(cluster, tmp_path: Path, opened):
-    store: Store = opened(Place(cluster.fresh(), str(tmp_path / "objects")))
-    user = store.create_user("Ann")[0]
-    only = store.add_class(user.id, "cat")
+    store: Store = opened(StoreLocation(cluster.fresh(), str(tmp_path / "objects")))
+    user = store.users.create("Ann")[0]
+    only = store.classes.add(user.id, "cat")
     cluster.stop()
     try:
         for call in (
             store.ping,
-            store.users,
-            lambda: store.create_user("Bob"),
-            lambda: store.add_photo(user.id, only.id, b"photo", b"small", "image/png"),
-            lambda: store.take_training("w"),
+            store.users.all,
+            lambda: store.users.create("Bob"),
+            lambda: store.photos.add(user.id, only.id, b"photo", b"small", "image/png"),
+            lambda: store.trainings.claim("w"),
         ):
-            with pytest.raises(StoreGoneError) as caught:
+            with pytest.raises(StoreUnavailableError) as caught:
                 call()
             assert caught.value.exit_code == 5
     finally:
         cluster.start()
     store.ping()
-    assert store.users() == [user]
-    assert store.photos(user.id) == []
-    store.add_photo(user.id, only.id, b"photo", b"small", "image/png")
+    assert store.users.all() == [user]
+    assert store.photos.all(user.id) == []
+    store.photos.add(user.id, only.id, b"photo", b"small", "image/png")
     assert files_of(tmp_path / "objects") != []
 
 
 def test_objects_that_are_gone(tmp_path: Path, opened):
-    store: Store = opened(Place.of(tmp_path))
-    user = store.create_user("Ann")[0].id
-    photo = store.add_photo(user, store.add_class(user, "cat").id, b"photo", b"small", "image/png")
+    store: Store = opened(StoreLocation.of(tmp_path))
+    user = store.users.create("Ann")[0].id
+    photo = store.photos.add(user, store.classes.add(user, "cat").id, b"photo", b"small", "image/png")
     away = (tmp_path / "objects").rename(tmp_path / "away")
-    with pytest.raises(StoreGoneError):
+    with pytest.raises(StoreUnavailableError):
         store.ping()
     with pytest.raises(StoreDamagedError):
-        store.photo_content(user, photo.id)
+        store.photos.content(user, photo.id)
     away.rename(tmp_path / "objects")
-    assert store.photo_content(user, photo.id) == b"photo"
+    assert store.photos.content(user, photo.id) == b"photo"
     for file in files_of(tmp_path / "objects"):
         file.write_bytes(b"phot0")
     with pytest.raises(StoreDamagedError):
-        store.photo_content(user, photo.id)
+        store.photos.content(user, photo.id)
 
 
 def test_a_deletion_that_the_object_store_missed_is_made_good(tmp_path: Path, opened, monkeypatch):
-    store: Store = opened(Place.of(tmp_path))
-    user = store.create_user("Ann")[0].id
-    only = store.add_class(user, "cat")
-    photos = [store.add_photo(user, only.id, b"%d" % i, b"small", "image/png") for i in range(2)]
-    folder = store._objects.folder
+    store: Store = opened(StoreLocation.of(tmp_path))
+    user = store.users.create("Ann")[0].id
+    only = store.classes.add(user, "cat")
+    photos = [store.photos.add(user, only.id, b"%d" % i, b"small", "image/png") for i in range(2)]
+    folder = store.objects.folder
     assert folder is not None
 
     def away(name: str) -> None:
         del name
-        raise StoreGoneError("The object store does not answer.")
+        raise StoreUnavailableError("The object store does not answer.")
 
     with monkeypatch.context() as patch:
         patch.setattr(folder, "delete", away)
-        store.remove_photo(user, photos[0].id)
+        store.photos.delete(user, photos[0].id)
         assert len(files_of(tmp_path / "objects")) == 4
-        with pytest.raises(StoreGoneError, match="rows are deleted"):
-            store.delete_user(user)
-    assert store.users() == []
-    opened(Place.of(tmp_path))
+        with pytest.raises(StoreUnavailableError, match="rows are deleted"):
+            store.users.delete(user)
+    assert store.users.all() == []
+    opened(StoreLocation.of(tmp_path))
     assert files_of(tmp_path / "objects") == []
     assert pending(store) == []
 
 
 def test_a_sweep_finds_what_a_killed_writer_left_and_nothing_else(tmp_path: Path, opened, monkeypatch):
-    store: Store = opened(Place.of(tmp_path))
-    user = store.create_user("Ann")[0].id
-    only = store.add_class(user, "cat")
-    store.add_photo(user, only.id, b"kept", b"small", "image/png")
+    store: Store = opened(StoreLocation.of(tmp_path))
+    user = store.users.create("Ann")[0].id
+    only = store.classes.add(user, "cat")
+    store.photos.add(user, only.id, b"kept", b"small", "image/png")
 
     class Killed(BaseException):
         pass
@@ -168,90 +168,90 @@ def test_a_sweep_finds_what_a_killed_writer_left_and_nothing_else(tmp_path: Path
         raise Killed
 
     with monkeypatch.context() as patch:  # after the objects, before the row, and no tidying up
-        patch.setattr(store._objects, "keep", die)
-        patch.setattr(store._objects, "_drop", lambda names: None)
+        patch.setattr(store.objects, "keep", die)
+        patch.setattr(store.objects, "_discard", lambda names: None)
         with pytest.raises(Killed):
-            store.add_photo(user, only.id, b"lost", b"small", "image/png")
+            store.photos.add(user, only.id, b"lost", b"small", "image/png")
     assert len(files_of(tmp_path / "objects")) == 4
-    opened(Place.of(tmp_path))  # it might still be at work
+    opened(StoreLocation.of(tmp_path))  # it might still be at work
     assert len(files_of(tmp_path / "objects")) == 4
-    with store._database.write() as connection:
-        since = select(schema.pending.c.since).limit(1)
+    with store.database.write() as connection:
+        since = select(tables.pending.c.since).limit(1)
         long_ago = connection.execute(since).scalar_one() - timedelta(hours=2)
-        connection.execute(update(schema.pending).values(since=long_ago))
-    opened(Place.of(tmp_path))
+        connection.execute(update(tables.pending).values(since=long_ago))
+    opened(StoreLocation.of(tmp_path))
     assert len(files_of(tmp_path / "objects")) == 2
     assert pending(store) == []
 
 
 def test_a_slow_writer_cannot_keep_what_was_swept(tmp_path: Path, opened, monkeypatch):
-    store: Store = opened(Place.of(tmp_path))
-    user = store.create_user("Ann")[0].id
+    store: Store = opened(StoreLocation.of(tmp_path))
+    user = store.users.create("Ann")[0].id
 
     def swept(connection: Connection, staged: Staged) -> None:
-        connection.execute(update(schema.pending).values(doomed=True))
+        connection.execute(update(tables.pending).values(doomed=True))
         real(connection, staged)
 
-    real = store._objects.keep
-    monkeypatch.setattr(store._objects, "keep", swept)
-    with pytest.raises(ConflictError, match="took so long"):
-        store.publish(user, b"slow", "trained", {})
-    assert store.versions(user) == []
+    real = store.objects.keep
+    monkeypatch.setattr(store.objects, "keep", swept)
+    with pytest.raises(ConflictError, match="took too long"):
+        store.versions.publish(user, b"slow", "trained", {})
+    assert store.versions.all(user) == []
     assert files_of(tmp_path / "objects") == []
 
 
 def test_damaged_foreign_and_newer_databases(tmp_path: Path, opened):
     url = f"sqlite:///{tmp_path}/fit.db"
-    store: Store = opened(Place(url, None))
-    user = store.create_user("Ann")[0].id
-    store.publish(user, BIG, "trained", {})
+    store: Store = opened(StoreLocation(url, None))
+    user = store.users.create("Ann")[0].id
+    store.versions.publish(user, BIG, "trained", {})
     with sqlite3.connect(tmp_path / "fit.db") as raw:
         raw.execute("UPDATE fit_revision SET version_num = '9999'")
     raw.close()
     with pytest.raises(StoreDamagedError, match="newer filmtransfer"):
-        Store.open(url)
+        Store.open(StoreLocation(url))
     store.close()
     whole = (tmp_path / "fit.db").read_bytes()
     for content in (whole[:5000], b"\0" * 5000, whole[:100] + os.urandom(len(whole) - 100)):
         (tmp_path / "fit.db").write_bytes(content)
         with pytest.raises(StoreDamagedError) as caught:
-            Store.open(url).users()
+            Store.open(StoreLocation(url)).users.all()
         assert caught.value.exit_code == 4
 
 
 def test_a_place_that_cannot_be(tmp_path: Path):
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(StoreGoneError):
-        Store.open(f"sqlite:///{tmp_path}/file/fit.db")
-    with pytest.raises(StoreGoneError):
-        Store.open(f"sqlite:///{tmp_path}/fit.db", str(tmp_path / "file" / "objects"))
+    with pytest.raises(StoreUnavailableError):
+        Store.open(StoreLocation(f"sqlite:///{tmp_path}/file/fit.db"))
+    with pytest.raises(StoreUnavailableError):
+        Store.open(StoreLocation(f"sqlite:///{tmp_path}/fit.db", str(tmp_path / "file" / "objects")))
     with pytest.raises(UsageError):
-        Store.open(f"sqlite:///{tmp_path}/fit.db", "nosuchthing://bucket")
+        Store.open(StoreLocation(f"sqlite:///{tmp_path}/fit.db", "nosuchthing://bucket"))
     with pytest.raises(UsageError):
-        Place.of()
+        StoreLocation.of()
 
 
 def test_a_lock_that_nobody_returns(tmp_path: Path, opened, monkeypatch):
     monkeypatch.setattr(database_module, "WAIT", 0.05)
-    store: Store = opened(Place(f"sqlite:///{tmp_path}/fit.db", None))
+    store: Store = opened(StoreLocation(f"sqlite:///{tmp_path}/fit.db", None))
     other = sqlite3.connect(tmp_path / "fit.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreGoneError):
-        store.create_user("Ann")
-    assert store.users() == []  # readers are not in the way of a writer, nor he in theirs
+    with pytest.raises(StoreUnavailableError):
+        store.users.create("Ann")
+    assert store.users.all() == []  # readers are not in the way of a writer, nor he in theirs
     other.execute("ROLLBACK")
     other.close()
-    store.create_user("Ann")
+    store.users.create("Ann")
 
 
 def test_an_object_store_in_memory(tmp_path: Path, opened):
-    store: Store = opened(Place(f"sqlite:///{tmp_path}/fit.db", f"memory://fit{tmp_path.name}"))
-    user = store.create_user("Ann")[0].id
-    photo = store.add_photo(user, store.add_class(user, "cat").id, b"photo", b"small", "image/png")
+    store: Store = opened(StoreLocation(f"sqlite:///{tmp_path}/fit.db", f"memory://fit{tmp_path.name}"))
+    user = store.users.create("Ann")[0].id
+    photo = store.photos.add(user, store.classes.add(user, "cat").id, b"photo", b"small", "image/png")
     store.ping()
-    assert store.photo_content(user, photo.id) == b"photo"
-    folder = store._objects.folder
+    assert store.photos.content(user, photo.id) == b"photo"
+    folder = store.objects.folder
     assert folder is not None
     assert len(folder.system.find(folder.root)) == 2
-    store.delete_user(user)
+    store.users.delete(user)
     assert folder.system.find(folder.root) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from multiprocessing.connection import Connection
 
-from filmtransfer.serve.store import Place, Store
+from filmtransfer.serve.store import Store, StoreLocation
 
 
 def bytes_of(i: int) -> bytes:
@@ -13,27 +13,27 @@ def bytes_of(i: int) -> bytes:
     return b"%08d" % i * 4000
 
 
-def add_photos(place: Place, user: str, said: Connection) -> None:
-    store = Store.open(place.database, place.objects)
-    (only,) = store.classes(user)
-    for i in itertools.count(len(store.photos(user))):
-        photo = store.add_photo(user, only.id, bytes_of(i), b"small", "image/png")
+def add_photos(place: StoreLocation, user: str, said: Connection) -> None:
+    store = Store.open(place)
+    (only,) = store.classes.all(user)
+    for i in itertools.count(len(store.photos.all(user))):
+        photo = store.photos.add(user, only.id, bytes_of(i), b"small", "image/png")
         said.send((photo.id, i))
 
 
-def publish(place: Place, user: str, said: Connection) -> None:
+def publish(place: StoreLocation, user: str, said: Connection) -> None:
     """Every third time the one before becomes current again."""
-    store = Store.open(place.database, place.objects)
+    store = Store.open(place)
     for i in itertools.count():
-        made = store.publish(user, bytes_of(i), "trained", {"i": i})
+        made = store.versions.publish(user, bytes_of(i), "trained", {"i": i})
         said.send((made.number, i))
         if i % 3 == 2:
-            said.send((store.make_current(user, made.number - 1).number, None))
+            said.send((store.versions.make_current(user, made.number - 1).number, None))
 
 
-def take(place: Place, worker: str, said: Connection) -> None:
-    store = Store.open(place.database, place.objects)
-    while (training := store.take_training(worker)) is not None:
-        store.end_training(training.id, worker, "done")
+def take(place: StoreLocation, worker: str, said: Connection) -> None:
+    store = Store.open(place)
+    while (training := store.trainings.claim(worker)) is not None:
+        store.trainings.end(training.id, worker, "done")
         said.send(training.id)
     store.close()

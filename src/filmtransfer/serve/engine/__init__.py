@@ -1,1 +1,1 @@
-"""Multi-user inference: images of different users in one pass through one backbone."""
+"""Predictions for many users with one backbone: multi-user batches, a cache of classifiers, and a request batcher."""

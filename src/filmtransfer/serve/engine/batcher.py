@@ -1,4 +1,4 @@
-"""Requests of different users, collected for a moment and answered in one pass."""
+"""Collect the images of different users for a moment, and classify them in one pass of the backbone."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .multi_user import Answer, Engine, Member
 
 
 class QueueFullError(UnavailableError):
-    """More requests wait than can be answered soon."""
+    """More images are waiting than can be classified soon."""
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
-    """An image, whose it is, and who waits for the answer."""
+class QueuedImage:
+    """An image, the classifier of its user, and the future answer."""
 
     member: Member
     pixels: Tensor
@@ -29,47 +29,47 @@ class Request:
 
 
 class Batcher:
-    """A thread that answers ``submit``ted images, up to ``batch`` together.
+    """A thread that classifies submitted images, up to ``batch`` of them together.
 
-    The first image waits at most ``wait`` seconds for others. While a pass runs the next batch collects itself, so
-    under load nobody waits for the clock. ``waiting`` images may stand in the queue.
+    The first image waits at most ``wait`` seconds for others. While a pass runs, the next batch is collected, so under
+    load no image waits for the clock. At most ``waiting`` images may be in the queue.
     """
 
     def __init__(self, engine: Engine, batch: int = 32, wait: float = 0.002, waiting: int = 256) -> None:
         if batch < 1 or waiting < 1 or not wait >= 0:
-            raise UsageError("A batch needs room for an image, and a wait of at least 0 seconds.")
+            raise UsageError("A batch has at least one image, and a wait is at least 0 seconds.")
         self.engine = engine
         self.batch = batch
         self.wait = wait
-        self.watch: Callable[[int], object] = lambda _: None  # told how many images a pass had
+        self.on_batch: Callable[[int], object] = lambda _: None  # called with the images of each pass
         self.passes = 0
         self.images = 0
-        self._queue: queue.Queue[Request | None] = queue.Queue()
+        self._queue: queue.Queue[QueuedImage | None] = queue.Queue()  # None ends the thread
         self._room = threading.Semaphore(waiting)
-        self._lock = threading.Lock()  # so that nothing comes after the end mark
+        self._lock = threading.Lock()  # nothing is added after None
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="batcher", daemon=True)
         self._thread.start()
 
     def submit(self, member: Member, pixels: Tensor) -> Future[Answer]:
-        """The answer to come; pixels that do not fit, and a full queue, are said at once."""
+        """Return the future answer; raise at once for pixels that do not fit and for a full queue."""
         self.engine.fits(member, pixels)
         with self._lock:
             if self._closed:
                 raise UnavailableError("The service is ending.", "Try again in a moment.")
             if not self._room.acquire(blocking=False):
                 raise QueueFullError("Too many images are waiting.", "Try again in a second.")
-            request = Request(member, pixels)
-            self._queue.put(request)
-        return request.answer
+            image = QueuedImage(member, pixels)
+            self._queue.put(image)
+        return image.answer
 
     @property
     def waiting(self) -> int:
-        """How many images stand in the queue."""
+        """The number of images in the queue."""
         return self._queue.qsize()
 
     def close(self) -> None:
-        """Answer what is waiting, take nothing more, and end the thread."""
+        """Classify the images in the queue, accept no more, and end the thread."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -79,42 +79,42 @@ class Batcher:
     def _run(self) -> None:
         ended = False
         while not ended:
-            requests, ended = self._collect()
-            wanted = [one for one in requests if one.answer.set_running_or_notify_cancel()]
+            images, ended = self._collect()
+            wanted = [image for image in images if image.answer.set_running_or_notify_cancel()]
             if wanted:
                 self.passes += 1
-                self.watch(len(wanted))
+                self.on_batch(len(wanted))
                 self.images += len(wanted)
                 self._answer(wanted)
 
-    def _collect(self) -> tuple[list[Request], bool]:
-        """The next batch, and whether the end mark came with it."""
-        requests: list[Request] = []
+    def _collect(self) -> tuple[list[QueuedImage], bool]:
+        """Return the next batch, and whether it is the last one."""
+        images: list[QueuedImage] = []
         deadline = 0.0
-        while len(requests) < self.batch:
+        while len(images) < self.batch:
             try:
-                left = None if not requests else max(deadline - time.monotonic(), 0)
-                one = self._queue.get(timeout=left) if left != 0 else self._queue.get_nowait()
+                timeout = None if not images else max(deadline - time.monotonic(), 0)
+                image = self._queue.get(timeout=timeout) if timeout != 0 else self._queue.get_nowait()
             except queue.Empty:
                 break
-            if one is None:
-                return requests, True
+            if image is None:
+                return images, True
             self._room.release()
-            if not requests:
+            if not images:
                 deadline = time.monotonic() + self.wait
-            requests.append(one)
-        return requests, False
+            images.append(image)
+        return images, False
 
-    def _answer(self, requests: Sequence[Request]) -> None:
-        """One pass for all; if that fails, one for each, so that only the guilty gets the error."""
+    def _answer(self, images: Sequence[QueuedImage]) -> None:
+        """Classify in one pass; if that fails, one pass for each image, so that only the cause gets the error."""
         try:
-            answers = self.engine.answers([one.member for one in requests], [one.pixels for one in requests])
+            answers = self.engine.answers([one.member for one in images], [one.pixels for one in images])
         except Exception as error:
-            if len(requests) == 1:
-                requests[0].answer.set_exception(error)
+            if len(images) == 1:
+                images[0].answer.set_exception(error)
             else:
-                for one in requests:
-                    self._answer([one])
+                for image in images:
+                    self._answer([image])
             return
-        for one, answer in zip(requests, answers, strict=True):
-            one.answer.set_result(answer)
+        for image, answer in zip(images, answers, strict=True):
+            image.answer.set_result(answer)

@@ -1,4 +1,4 @@
-"""The members in memory: the most recently asked-for ones, within a budget, each loaded once."""
+"""The classifiers in memory: the most recently used ones within a memory limit, each loaded once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Key = tuple[str, int]  # user, version
 
 
 class Cache:
-    """At most ``megabytes`` of members by (user, version); the least recently used one goes first. Thread-safe."""
+    """At most ``megabytes`` of members by (user, version); the least recently used is removed first. Thread-safe."""
 
     def __init__(self, megabytes: float) -> None:
         if not megabytes >= 0:
@@ -32,48 +32,48 @@ class Cache:
         return len(self._members)
 
     def get(self, key: Key, load: Callable[[], Member]) -> Member:
-        """The member of a key. Who comes while it is being loaded waits for it, and shares an error too."""
+        """Return the member of a key; callers that arrive while it is loaded wait for it, and share its error."""
         with self._lock:
             if key in self._members:
                 self.hits += 1
                 self._members.move_to_end(key)
                 return self._members[key][0]
             self.misses += 1
-            coming = self._loading.get(key)
-            mine = coming is None
-            if coming is None:
-                coming = self._loading[key] = Future()
-        if not mine:
-            return coming.result()
+            future = self._loading.get(key)
+            is_loader = future is None
+            if future is None:
+                future = self._loading[key] = Future()
+        if not is_loader:
+            return future.result()
         try:
             member = load()
         except BaseException as error:
             with self._lock:
-                self._forget(key, coming)
-            coming.set_exception(error)
+                self._finish_loading(key, future)
+            future.set_exception(error)
             raise
         with self._lock:
-            if self._forget(key, coming):  # else it was dropped meanwhile, and must not come back
-                self._keep(key, member)
-        coming.set_result(member)
+            if self._finish_loading(key, future):  # else it was dropped in the meantime
+                self._add(key, member)
+        future.set_result(member)
         return member
 
     def drop(self, user: str) -> None:
-        """Forget all versions of a user, also those that are being loaded."""
+        """Remove all versions of a user, including those that are being loaded."""
         with self._lock:
             for key in [key for key in self._members if key[0] == user]:
                 self.nbytes -= self._members.pop(key)[1]
             for key in [key for key in self._loading if key[0] == user]:
                 del self._loading[key]
 
-    def _forget(self, key: Key, coming: Future[Member]) -> bool:
-        """It is no longer being loaded; whether it was still wanted."""
-        wanted = self._loading.get(key) is coming
+    def _finish_loading(self, key: Key, future: Future[Member]) -> bool:
+        """End the loading of a key; return whether it was not dropped."""
+        wanted = self._loading.get(key) is future
         if wanted:
             del self._loading[key]
         return wanted
 
-    def _keep(self, key: Key, member: Member) -> None:
+    def _add(self, key: Key, member: Member) -> None:
         size = member.nbytes
         if size > self.limit:
             return

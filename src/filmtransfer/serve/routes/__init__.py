@@ -1,1 +1,1 @@
-"""The routes of the API, one file for each noun."""
+"""The routes of the API, one module for each resource."""

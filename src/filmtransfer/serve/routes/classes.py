@@ -1,47 +1,35 @@
-"""Classes: names that photos stand under."""
+"""The classes of a user."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 
-from .. import shapes
-from ..auth import TheUser
-from ..service import TheStore
-from ..shapes import GUARDED, errors
-from .bodies import json_only
+from ..deps import CurrentUser, JsonOnly, StoreDep
+from ..schemas import GUARDED, ClassCreate, ClassesPublic, ClassPublic, Id, errors
 
 router = APIRouter(prefix="/api/classes", tags=["classes"], responses=errors(*GUARDED))
-JsonOnly = Depends(json_only)
 
 
 @router.get("")
-def list_classes(user: TheUser, store: TheStore) -> shapes.Classes:
-    """Your classes, in the order in which they were made."""
-    return shapes.Classes(classes=[shapes.Class.model_validate(row) for row in store.classes(user.id)])
+def list_classes(user: CurrentUser, store: StoreDep) -> ClassesPublic:
+    """List your classes in the order of their creation."""
+    return ClassesPublic(classes=[ClassPublic.model_validate(one) for one in store.classes.all(user.id)])
 
 
-@router.post(
-    "",
-    status_code=201,
-    response_model=shapes.Class,
-    responses=errors(400, 409, 415, 507),
-    dependencies=[JsonOnly],
-)
-def add_class(new: shapes.NewClass, user: TheUser, store: TheStore) -> object:
-    """Make a class."""
-    return store.add_class(user.id, new.name)
+@router.post("", status_code=201, responses=errors(400, 409, 415, 507), dependencies=[JsonOnly])
+def add_class(new: ClassCreate, user: CurrentUser, store: StoreDep) -> ClassPublic:
+    """Create a class."""
+    return ClassPublic.model_validate(store.classes.add(user.id, new.name))
 
 
-@router.patch(
-    "/{id}", response_model=shapes.Class, responses=errors(400, 404, 409, 415), dependencies=[JsonOnly]
-)
-def rename_class(id: shapes.Id, new: shapes.NewClass, user: TheUser, store: TheStore) -> object:
-    """Give a class another name."""
-    return store.rename_class(user.id, id, new.name)
+@router.patch("/{id}", responses=errors(400, 404, 409, 415), dependencies=[JsonOnly])
+def rename_class(id: Id, new: ClassCreate, user: CurrentUser, store: StoreDep) -> ClassPublic:
+    """Rename a class."""
+    return ClassPublic.model_validate(store.classes.rename(user.id, id, new.name))
 
 
 @router.delete("/{id}", status_code=204, responses=errors(404))
-def remove_class(id: shapes.Id, user: TheUser, store: TheStore) -> Response:
-    """Remove a class and its photos."""
-    store.remove_class(user.id, id)
+def delete_class(id: Id, user: CurrentUser, store: StoreDep) -> Response:
+    """Delete a class and its photos."""
+    store.classes.delete(user.id, id)
     return Response(status_code=204)

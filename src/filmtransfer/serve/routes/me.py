@@ -1,38 +1,37 @@
-"""The user who asks: what they have, and the end of it."""
+"""The authenticated user."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from .. import shapes
-from ..auth import TheUser
-from ..service import TheService
-from ..shapes import GUARDED, errors
+from ..deps import CurrentUser, ServiceDep
+from ..schemas import GUARDED, CurrentUserPublic, QuotaPublic, TrainingPublic, VersionPublic, errors
+from ..store.trainings import ENDED
 
 router = APIRouter(prefix="/api/me", tags=["me"], responses=errors(*GUARDED))
 
 
 @router.get("")
-def me(user: TheUser, service: TheService) -> shapes.Me:
-    """What there is of you here."""
+def show_me(user: CurrentUser, service: ServiceDep) -> CurrentUserPublic:
+    """Show your quota, what you use, your current version and your running training."""
     store = service.store
-    current = store.current(user.id)
-    going = [one for one in store.trainings(user.id) if one.state in ("waiting", "running")]
-    return shapes.Me(
+    current = store.versions.current(user.id)
+    active = [one for one in store.trainings.all(user.id) if one.state not in ENDED]
+    return CurrentUserPublic(
         id=user.id,
         name=user.name,
-        quota=shapes.Quota.model_validate(user.quota),
-        used=shapes.Quota.model_validate(store.used(user.id)),
-        current=shapes.Version.of(current) if current else None,
-        training=shapes.Training.model_validate(going[0]) if going else None,
+        quota=QuotaPublic.model_validate(user.quota),
+        used=QuotaPublic.model_validate(store.users.usage(user.id)),
+        current=VersionPublic.of(current) if current else None,
+        training=TrainingPublic.model_validate(active[0]) if active else None,
         backbone=service.engine.backbone.name,
         image_size=service.engine.spec.size,
     )
 
 
 @router.delete("", status_code=204)
-def delete_me(user: TheUser, service: TheService) -> Response:
-    """Delete everything of yours: photos, classifiers, trainings, your name and token."""
-    service.store.delete_user(user.id)
+def delete_me(user: CurrentUser, service: ServiceDep) -> Response:
+    """Delete all your data: photos, classifiers, trainings, your name and token."""
+    service.store.users.delete(user.id)
     service.cache.drop(user.id)
     return Response(status_code=204)

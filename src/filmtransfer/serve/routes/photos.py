@@ -1,4 +1,4 @@
-"""Photos: put under a class, shown, moved, removed."""
+"""The photos of a user."""
 
 from __future__ import annotations
 
@@ -6,97 +6,85 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from anyio import to_thread
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
-from .. import pictures, shapes
-from ..auth import TheUser
-from ..service import TheService, TheStore
-from ..shapes import GUARDED, errors
-from .bodies import json_only
+from ..deps import CurrentUser, JsonOnly, ServiceDep, StoreDep
+from ..schemas import GUARDED, Id, PhotoPublic, PhotosPublic, PhotoUpdate, binary, errors
+from ..uploads import IMAGE_BODY, check_image, read_image
 
 router = APIRouter(prefix="/api", tags=["photos"], responses=errors(*GUARDED))
 
-ENDINGS = {
+SUFFIXES = {
     "image/jpeg": "jpg",
     "image/png": "png",
     "image/webp": "webp",
     "image/gif": "gif",
     "image/heic": "heic",
 }
-ANY_IMAGE: shapes.Responses = {
-    200: {"content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}
-}
-A_JPEG: shapes.Responses = {
-    200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}
-}
 
 
 @router.get("/photos")
 def list_photos(
-    user: TheUser,
-    store: TheStore,
-    class_id: Annotated[str | None, Query(description="Those of one class only.")] = None,
-) -> shapes.Photos:
-    """Your photos, all or those of one class."""
-    return shapes.Photos(photos=[shapes.Photo.model_validate(row) for row in store.photos(user.id, class_id)])
+    user: CurrentUser,
+    store: StoreDep,
+    class_id: Annotated[str | None, Query(description="Only those of one class.")] = None,
+) -> PhotosPublic:
+    """List your photos, all or those of one class."""
+    return PhotosPublic(
+        photos=[PhotoPublic.model_validate(one) for one in store.photos.all(user.id, class_id)]
+    )
 
 
 @router.post(
     "/classes/{id}/photos",
     status_code=201,
-    response_model=shapes.Photo,
     responses={
-        200: {"model": shapes.Photo, "description": "It was there already."},
+        200: {"model": PhotoPublic, "description": "The class had this photo already."},
         **errors(400, 404, 415, 507),
     },
-    openapi_extra=pictures.BODY,
+    openapi_extra=IMAGE_BODY,
 )
 async def add_photo(
-    id: shapes.Id, request: Request, response: Response, user: TheUser, service: TheService
-) -> object:
-    """Put a photo under a class. When this has answered, the photo is safely kept."""
-    content = await pictures.read_image(request)
-    looked = await to_thread.run_sync(pictures.look, content, limiter=service.decoding)
-    began = datetime.now(UTC)
-    photo = await to_thread.run_sync(
-        service.store.add_photo, user.id, id, content, looked.thumbnail, looked.media_type
-    )
-    if photo.created < began:  # the same bytes were under this class before
+    id: Id, request: Request, response: Response, user: CurrentUser, service: ServiceDep
+) -> PhotoPublic:
+    """Add a photo to a class. When the response arrives, the photo is on the disk."""
+    content = await read_image(request)
+    media_type, thumbnail = await to_thread.run_sync(check_image, content, limiter=service.decoding)
+    start = datetime.now(UTC)
+    photo = await to_thread.run_sync(service.store.photos.add, user.id, id, content, thumbnail, media_type)
+    if photo.created < start:  # the class had a photo with the same bytes
         response.status_code = 200
-    return photo
+    return PhotoPublic.model_validate(photo)
 
 
-@router.get("/photos/{id}", response_class=Response, responses={**ANY_IMAGE, **errors(404)})
-def show_photo(id: shapes.Id, user: TheUser, store: TheStore) -> Response:
-    """The photo, byte for byte as it came."""
-    photo = store.photo(user.id, id)
-    name = f"photo-{id}.{ENDINGS.get(photo.media_type, 'img')}"
+@router.get("/photos/{id}", response_class=Response, responses={**binary("image/*"), **errors(404)})
+def show_photo(id: Id, user: CurrentUser, store: StoreDep) -> Response:
+    """Return the original bytes of a photo."""
+    photo = store.photos.get(user.id, id)
+    name = f"photo-{id}.{SUFFIXES.get(photo.media_type, 'img')}"
     return Response(
-        store.photo_content(user.id, id),
+        store.photos.content(user.id, id),
         media_type=photo.media_type,
         headers={"Content-Disposition": f'inline; filename="{name}"'},
     )
 
 
-@router.get("/photos/{id}/thumbnail", response_class=Response, responses={**A_JPEG, **errors(404)})
-def show_thumbnail(id: shapes.Id, user: TheUser, store: TheStore) -> Response:
-    """A small upright JPEG of the photo."""
-    return Response(store.thumbnail(user.id, id), media_type="image/jpeg")
-
-
-@router.patch(
-    "/photos/{id}",
-    response_model=shapes.Photo,
-    responses=errors(404, 409, 415),
-    dependencies=[Depends(json_only)],
+@router.get(
+    "/photos/{id}/thumbnail", response_class=Response, responses={**binary("image/jpeg"), **errors(404)}
 )
-def move_photo(id: shapes.Id, move: shapes.Move, user: TheUser, store: TheStore) -> object:
-    """Put a photo under another class."""
-    return store.move_photo(user.id, id, move.class_id)
+def show_thumbnail(id: Id, user: CurrentUser, store: StoreDep) -> Response:
+    """Return a small upright JPEG of a photo."""
+    return Response(store.photos.thumbnail(user.id, id), media_type="image/jpeg")
+
+
+@router.patch("/photos/{id}", responses=errors(404, 409, 415), dependencies=[JsonOnly])
+def move_photo(id: Id, change: PhotoUpdate, user: CurrentUser, store: StoreDep) -> PhotoPublic:
+    """Move a photo to another class."""
+    return PhotoPublic.model_validate(store.photos.move(user.id, id, change.class_id))
 
 
 @router.delete("/photos/{id}", status_code=204, responses=errors(404))
-def remove_photo(id: shapes.Id, user: TheUser, store: TheStore) -> Response:
-    """Remove a photo."""
-    store.remove_photo(user.id, id)
+def delete_photo(id: Id, user: CurrentUser, store: StoreDep) -> Response:
+    """Delete a photo."""
+    store.photos.delete(user.id, id)
     return Response(status_code=204)

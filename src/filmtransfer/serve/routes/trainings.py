@@ -1,23 +1,29 @@
-"""Trainings: asked for here, done by a worker, told as events."""
+"""The trainings of a user: requested here, run by a worker, followed as events."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from anyio import to_thread
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
-from .. import shapes
-from ..auth import TheUser
-from ..events import open_stream
-from ..service import TheService, TheStore
-from ..shapes import GUARDED, errors
-from .bodies import json_only
+from ..deps import CurrentUser, JsonOnly, ServiceDep, StoreDep
+from ..events import open_event_stream
+from ..schemas import (
+    GUARDED,
+    MAX_NUMBER,
+    Id,
+    Responses,
+    TrainingCreate,
+    TrainingPublic,
+    TrainingsPublic,
+    errors,
+)
 
 router = APIRouter(prefix="/api/trainings", tags=["trainings"], responses=errors(*GUARDED))
 
-STREAM: shapes.Responses = {
+EVENTS: Responses = {
     200: {
         "description": "Events: progress {step, steps, loss, accuracy, seconds_left}, version {number, stage, accuracy, "
         "low, high, bytes}, end {state, message}.",
@@ -26,52 +32,51 @@ STREAM: shapes.Responses = {
 }
 
 
-@router.post(
-    "",
-    status_code=202,
-    response_model=shapes.Training,
-    responses=errors(400, 409, 415, 507),
-    dependencies=[Depends(json_only)],
-)
-def ask_training(user: TheUser, store: TheStore, wish: shapes.NewTraining | None = None) -> object:
+@router.post("", status_code=202, responses=errors(400, 409, 415, 507), dependencies=[JsonOnly])
+def request_training(
+    user: CurrentUser, store: StoreDep, options: TrainingCreate | None = None
+) -> TrainingPublic:
     """Train on your photos: first a classifier without fine-tuning, then the fine-tuned one."""
-    return store.ask_training(user.id, wish.model_dump(exclude_none=True) if wish else {})
+    chosen = options.model_dump(exclude_none=True) if options else {}
+    return TrainingPublic.model_validate(store.trainings.request(user.id, chosen))
 
 
 @router.get("")
-def list_trainings(user: TheUser, store: TheStore) -> shapes.Trainings:
-    """Your trainings, the newest first."""
-    return shapes.Trainings(
-        trainings=[shapes.Training.model_validate(row) for row in store.trainings(user.id)]
+def list_trainings(user: CurrentUser, store: StoreDep) -> TrainingsPublic:
+    """List your trainings, the newest first."""
+    return TrainingsPublic(
+        trainings=[TrainingPublic.model_validate(one) for one in store.trainings.all(user.id)]
     )
 
 
-@router.get("/{id}", response_model=shapes.Training, responses=errors(404))
-def show_training(id: shapes.Id, user: TheUser, store: TheStore) -> object:
-    """How a training stands."""
-    return store.training(user.id, id)
+@router.get("/{id}", responses=errors(404))
+def show_training(id: Id, user: CurrentUser, store: StoreDep) -> TrainingPublic:
+    """Show the state of a training."""
+    return TrainingPublic.model_validate(store.trainings.get(user.id, id))
 
 
-@router.delete("/{id}", status_code=202, response_model=shapes.Training, responses=errors(404))
-def cancel_training(id: shapes.Id, user: TheUser, store: TheStore) -> object:
-    """Cancel a training; one that is over stays as it is."""
-    return store.cancel_training(user.id, id)
+@router.delete("/{id}", status_code=202, responses=errors(404))
+def cancel_training(id: Id, user: CurrentUser, store: StoreDep) -> TrainingPublic:
+    """Cancel a training; a training that has ended does not change."""
+    return TrainingPublic.model_validate(store.trainings.cancel(user.id, id))
 
 
-@router.get("/{id}/events", response_class=StreamingResponse, responses={**STREAM, **errors(404)})
+@router.get("/{id}/events", response_class=StreamingResponse, responses={**EVENTS, **errors(404)})
 async def follow_training(
-    id: shapes.Id,
-    user: TheUser,
-    service: TheService,
-    after: Annotated[int, Query(ge=0, le=shapes.MAX_NUMBER, description="The last event you had.")] = 0,
+    id: Id,
+    user: CurrentUser,
+    service: ServiceDep,
+    after: Annotated[
+        int, Query(ge=0, le=MAX_NUMBER, description="The last event that you have received.")
+    ] = 0,
     last_event_id: Annotated[str | None, Header(max_length=20)] = None,
 ) -> StreamingResponse:
-    """A training's news as they come, until its end."""
-    await to_thread.run_sync(service.store.training, user.id, id)  # it is there and yours, or 404
+    """Send the events of a training as they occur, until its end."""
+    await to_thread.run_sync(service.store.trainings.get, user.id, id)  # 404 unless it exists
     if last_event_id and last_event_id.isascii() and last_event_id.isdecimal():
-        after = min(int(last_event_id), shapes.MAX_NUMBER)
+        after = min(int(last_event_id), MAX_NUMBER)
     return StreamingResponse(
-        open_stream(service, user, id, after),
+        open_event_stream(service, user, id, after),
         media_type="text/event-stream",
         headers={"X-Accel-Buffering": "no"},
     )

@@ -1,4 +1,4 @@
-"""The store of personal models: users, their photos, their updates, and the queue of trainings."""
+"""The store of the service: users, their classes and photos, the versions of their classifiers, and the training queue."""
 
 from ...errors import MissingExtraError
 
@@ -6,7 +6,7 @@ try:
     import alembic
     import sqlalchemy
 except ImportError:
-    raise MissingExtraError("The store of personal models", "serve") from None
+    raise MissingExtraError("The store of the service", "serve") from None
 del alembic, sqlalchemy
 
 from .errors import (  # noqa: E402
@@ -16,28 +16,28 @@ from .errors import (  # noqa: E402
     StoreDamagedError,
     StoreError,
     StoreFullError,
-    StoreGoneError,
+    StoreUnavailableError,
 )
-from .place import Place  # noqa: E402
-from .records import ClassRow, Event, Photo, Quota, Training, Used, User, Version  # noqa: E402
-from .store import Store  # noqa: E402
+from .records import Event, ImageClass, JsonObject, Photo, Quota, Training, Usage, User, Version  # noqa: E402
+from .store import Store, StoreLocation  # noqa: E402
 
 __all__ = [
-    "ClassRow",
     "ConflictError",
     "Event",
+    "ImageClass",
+    "JsonObject",
     "NotFoundError",
     "Photo",
-    "Place",
     "Quota",
     "QuotaError",
     "Store",
     "StoreDamagedError",
     "StoreError",
     "StoreFullError",
-    "StoreGoneError",
+    "StoreLocation",
+    "StoreUnavailableError",
     "Training",
-    "Used",
+    "Usage",
     "User",
     "Version",
 ]

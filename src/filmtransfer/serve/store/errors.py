@@ -1,4 +1,4 @@
-"""What can go wrong with the store."""
+"""The errors of the store."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from ...errors import FitError
 
 
 class StoreError(FitError):
-    """The parent of the store's errors."""
+    """Base class of the store's errors."""
 
 
 class NotFoundError(StoreError):
-    """There is no such thing, or it is another user's: from outside the two look the same."""
+    """The record does not exist or belongs to another user; a caller cannot distinguish the two."""
 
 
 class ConflictError(StoreError):
-    """It cannot be done in the state things are in."""
+    """The current state of the records does not allow the operation."""
 
 
 class QuotaError(StoreError):
-    """The user's share of the room is used up."""
+    """The operation would exceed the user's quota."""
 
 
 class StoreFullError(StoreError):
-    """No room left on the disk; nothing was written."""
+    """The disk is full; nothing was written."""
 
 
-class StoreGoneError(StoreError):
-    """The database or the object store cannot be reached now."""
+class StoreUnavailableError(StoreError):
+    """The database or the object store does not respond."""
 
     exit_code = 5
 
 
 class StoreDamagedError(StoreError):
-    """A file of the store is damaged, belongs to something else, or to a newer filmtransfer."""
+    """A file of the store is damaged, or belongs to another program or to a newer filmtransfer."""
 
     exit_code = 4
 
 
-def no_such(what: str) -> NotFoundError:
-    """The one line for all that is missing."""
-    return NotFoundError(f"There is no such {what}.", "It may have been deleted; look at the list again.")
+def not_found(kind: str) -> NotFoundError:
+    """Return the error for a record of this kind that does not exist."""
+    return NotFoundError(f"There is no such {kind}.", "It may have been deleted; list them again.")

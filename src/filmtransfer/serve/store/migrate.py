@@ -1,29 +1,30 @@
-"""Bring a database to the tables of this version, whoever opens it first.
+"""Migrate a database to the tables of this version.
 
-The whole migration is one transaction under a lock, so of two processes that open a new database at once one makes
-the tables and the other finds them made.
+The migration is one transaction under a lock: of two processes that open a new database at once, one creates the tables
+and the other finds them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from alembic.config import Config
 from alembic.runtime.environment import EnvironmentContext
-from alembic.runtime.migration import MigrationContext
+from alembic.runtime.migration import MigrationContext, MigrationStep
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from .database import APPLICATION, Database
 from .errors import StoreDamagedError
-from .schema import metadata
+from .tables import metadata
 
 TABLE = "fit_revision"
 FOLDER = Path(__file__).with_name("migrations")
 
 
 def migrate(database: Database) -> None:
+    """Create or upgrade the tables, unless they are up to date."""
     scripts = ScriptDirectory(str(FOLDER), version_locations=[str(FOLDER)])
     head = scripts.get_current_head()
     with database.read() as connection:
@@ -37,8 +38,8 @@ def migrate(database: Database) -> None:
         revision = _revision(connection)
         if revision is not None and revision not in {script.revision for script in scripts.walk_revisions()}:
             raise StoreDamagedError(
-                f"The database was made by a newer filmtransfer (its tables are of revision {revision}, ours {head}).",
-                "Install that version, or restore a backup from before.",
+                f"The database was written by a newer filmtransfer (its tables have revision {revision}; this one knows {head}).",
+                "Install that version, or restore an earlier backup.",
             )
         if revision != head:
             _upgrade(connection, scripts)
@@ -51,9 +52,9 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _upgrade(connection: Connection, scripts: ScriptDirectory) -> None:
-    """What ``alembic upgrade head`` does, on the connection that holds the lock."""
+    """Run ``alembic upgrade head`` on the connection that holds the lock."""
 
-    def steps(revision: Any, context: Any) -> Any:
+    def steps(revision: str, context: MigrationContext) -> Iterable[MigrationStep]:
         del context
         return scripts._upgrade_revs("head", revision)
 

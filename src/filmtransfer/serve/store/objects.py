@@ -1,141 +1,144 @@
-"""The bytes of photos and updates: beside the rows, or in a folder or object store.
+"""The bytes of photos and update files: in the database, or in a folder or object store.
 
-An object is written whole before a row speaks of it, and goes after the row has gone. Between the two its name stands
-in the table ``pending``, so whatever dies in between, a sweep finds the orphan without listing a single folder.
+An object is written completely before a row refers to it, and deleted after that row. In between its name is in the
+table ``pending``, so that a sweep finds what an interrupted process left behind without listing a folder.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from . import schema
+from . import tables
 from .database import Database
 from .errors import ConflictError, StoreDamagedError, StoreError
-from .folder import Folder
-from .names import now
+from .object_folder import ObjectFolder
+from .tables import pending
+from .values import now
 
-PATIENCE = timedelta(hours=1)  # a name that waits longer belongs to a process that died
-SWEEP = 500  # names in one go
+MAX_WRITE_TIME = timedelta(hours=1)  # an object that is pending for longer belongs to a process that died
+SWEEP = 500  # names in one query
 
 
 @dataclass
 class Staged:
-    """Objects that no row speaks of yet."""
+    """Objects that no row refers to yet."""
 
     names: tuple[str, ...]
     contents: tuple[bytes, ...]
     kept: bool = False
 
 
-class Objects:
-    def __init__(self, database: Database, folder: Folder | None) -> None:
+class ObjectStore:
+    """The bytes of photos and update files by name."""
+
+    def __init__(self, database: Database, folder: ObjectFolder | None) -> None:
         self.database = database
         self.folder = folder
 
     @contextmanager
     def stage(self, user: str, *contents: bytes) -> Iterator[Staged]:
-        """Write objects; unless ``keep`` is called in the block they go again."""
+        """Write objects; delete them again unless ``keep`` is called in the block."""
         names = tuple(f"{user[:2]}/{user}/{secrets.token_hex(16)}" for _ in contents)
         staged = Staged(names, contents)
         if self.folder is None:
             yield staged
             return
         with self.database.write() as connection:
-            rows = [{"name": name, "since": now(), "doomed": False} for name in names]
-            connection.execute(insert(schema.pending), rows)
+            _insert_pending(connection, names, doomed=False)
         try:
             for name, content in zip(names, contents, strict=True):
                 self.folder.write(name, content)
             yield staged
         except BaseException:
-            self._drop(names)
+            self._discard(names)
             raise
         if not staged.kept:
-            self._drop(names)
+            self._discard(names)
 
     def keep(self, connection: Connection, staged: Staged) -> None:
-        """In the transaction whose rows speak of them."""
+        """Keep staged objects, in the transaction whose rows refer to them."""
         staged.kept = True
         if self.folder is None:
             rows = [{"name": n, "content": c} for n, c in zip(staged.names, staged.contents, strict=True)]
-            connection.execute(insert(schema.objects), rows)
+            connection.execute(insert(tables.objects), rows)
             return
-        ours = schema.pending.c.name.in_(staged.names) & ~schema.pending.c.doomed
-        if connection.execute(delete(schema.pending).where(ours)).rowcount != len(staged.names):
-            raise ConflictError("Writing took so long that it was given up.", "Try again.")
+        own = pending.c.name.in_(staged.names) & ~pending.c.doomed
+        if connection.execute(delete(pending).where(own)).rowcount != len(staged.names):
+            raise ConflictError("Writing took too long and was cancelled.", "Try again.")
 
     def read(self, name: str) -> bytes:
-        if self.folder is not None:  # it may be slow: no transaction waits for it
+        """Return the bytes of an object."""
+        if self.folder is not None:  # outside a transaction, since it may be slow
             return self.folder.read(name)
         with self.database.read() as connection:
             content: bytes | None = connection.execute(
-                select(schema.objects.c.content).where(schema.objects.c.name == name)
+                select(tables.objects.c.content).where(tables.objects.c.name == name)
             ).scalar_one_or_none()
         if content is None:
             raise StoreDamagedError("The bytes of this object are missing.", "Restore it from a backup.")
         return content
 
-    def doom(self, connection: Connection, names: Sequence[str]) -> None:
-        """In the transaction that deletes the rows that spoke of them."""
+    def delete_later(self, connection: Connection, names: Sequence[str]) -> None:
+        """Mark objects for deletion, in the transaction that deletes the rows that refer to them."""
         for start in range(0, len(names), SWEEP):
-            some = names[start : start + SWEEP]
+            batch = names[start : start + SWEEP]
             if self.folder is None:
-                connection.execute(delete(schema.objects).where(schema.objects.c.name.in_(some)))
+                connection.execute(delete(tables.objects).where(tables.objects.c.name.in_(batch)))
             else:
-                rows = [{"name": name, "since": now(), "doomed": True} for name in some]
-                connection.execute(insert(schema.pending), rows)
+                _insert_pending(connection, batch, doomed=True)
 
-    def doom_staged(self, connection: Connection, user: str) -> None:
-        """Whoever is writing for this user now will not be able to keep it."""
-        theirs = schema.pending.c.name.startswith(f"{user[:2]}/{user}/", autoescape=True)
-        connection.execute(update(schema.pending).where(theirs).values(doomed=True))
+    def reject_staged(self, connection: Connection, user: str) -> None:
+        """Mark all staged objects of a user for deletion, so that their writers cannot keep them."""
+        of_user = pending.c.name.startswith(f"{user[:2]}/{user}/", autoescape=True)
+        connection.execute(update(pending).where(of_user).values(doomed=True))
 
     def sweep(self) -> None:
-        """Delete the objects that are doomed, and those whose writer died."""
+        """Delete the objects that are marked for deletion, and those whose writer died."""
         if self.folder is None:
             return
-        pending = schema.pending
         while True:
             with self.database.read() as connection:
-                late = pending.c.since < now() - PATIENCE
+                late = pending.c.since < now() - MAX_WRITE_TIME
                 due = connection.execute(select(pending.c.name).where(pending.c.doomed | late).limit(SWEEP))
                 names = list(due.scalars())
             if not names:
                 return
-            self._remove(names)
+            self._delete(names)
 
-    def tidy(self) -> None:
-        """Sweep after a deletion; if the object store does not answer, the next sweep does it."""
-        try:
+    def try_sweep(self) -> None:
+        """Sweep; if the object store does not respond, the next sweep deletes the objects."""
+        with suppress(StoreError):
             self.sweep()
-        except StoreError:
-            pass
 
-    def forget_user(self, user: str) -> None:
+    def delete_user(self, user: str) -> None:
+        """Delete the folder of a user."""
         if self.folder is not None:
             self.folder.delete_folder(f"{user[:2]}/{user}")
 
-    def _drop(self, names: Sequence[str]) -> None:
-        """After a refusal; if this fails too, the sweep finds them."""
-        try:
-            self._remove(names)
-        except StoreError:
-            pass
+    def _discard(self, names: Sequence[str]) -> None:
+        """Delete staged objects that were not kept; if that fails, the next sweep deletes them."""
+        with suppress(StoreError):
+            self._delete(names)
 
-    def _remove(self, names: Sequence[str]) -> None:
-        """Those of the names that still wait: a row may speak of the others, even if its writer never heard so."""
+    def _delete(self, names: Sequence[str]) -> None:
+        """Delete those of the objects that are still pending: a row may refer to the others."""
         assert self.folder is not None
-        which = schema.pending.c.name.in_(names)
+        condition = pending.c.name.in_(names)
         with self.database.write() as connection:  # from here on nobody can keep them
-            connection.execute(update(schema.pending).where(which).values(doomed=True))
-            doomed = list(connection.execute(select(schema.pending.c.name).where(which)).scalars())
+            connection.execute(update(pending).where(condition).values(doomed=True))
+            doomed = list(connection.execute(select(pending.c.name).where(condition)).scalars())
         for name in doomed:
             self.folder.delete(name)
         with self.database.write() as connection:
-            connection.execute(delete(schema.pending).where(schema.pending.c.name.in_(doomed)))
+            connection.execute(delete(pending).where(pending.c.name.in_(doomed)))
+
+
+def _insert_pending(connection: Connection, names: Sequence[str], doomed: bool) -> None:
+    rows = [{"name": name, "since": now(), "doomed": doomed} for name in names]
+    connection.execute(insert(pending), rows)

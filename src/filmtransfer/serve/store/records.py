@@ -1,4 +1,4 @@
-"""What the store hands out: plain records, nothing that leads back into the database."""
+"""The records that the store returns: plain dataclasses without a connection to the database."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+JsonObject = dict[str, Any]
 Source = Literal["trained", "uploaded"]
-State = Literal["waiting", "running", "done", "failed", "cancelled"]
+TrainingState = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 
 @dataclass(frozen=True)
 class Quota:
-    """How much one user may keep; the bytes are those of photos and versions together."""
+    """The most that one user may store; bytes are those of photos and versions together."""
 
     classes: int = 100
     photos: int = 2000
@@ -21,8 +22,8 @@ class Quota:
 
 
 @dataclass(frozen=True)
-class Used:
-    """How much one user keeps."""
+class Usage:
+    """How much one user stores, in the units of the quota."""
 
     classes: int
     photos: int
@@ -32,6 +33,8 @@ class Used:
 
 @dataclass(frozen=True)
 class User:
+    """A user of the service."""
+
     id: str
     name: str
     created: datetime
@@ -39,17 +42,21 @@ class User:
 
 
 @dataclass(frozen=True)
-class ClassRow:
+class ImageClass:
+    """A class of a user, and the number of its photos."""
+
     id: str
     name: str
-    photos: int  # how many
+    photos: int
 
 
 @dataclass(frozen=True)
 class Photo:
+    """A photo of a class; the digest is the SHA-256 of the original bytes."""
+
     id: str
     class_id: str
-    digest: str  # SHA-256 of the original bytes
+    digest: str
     bytes: int
     media_type: str
     created: datetime
@@ -57,23 +64,25 @@ class Photo:
 
 @dataclass(frozen=True)
 class Version:
-    """One update file of a user: 1, 2, 3 …; a number is never given twice."""
+    """One update file of a user. Numbers count from 1, and a number is never used twice."""
 
     number: int
     created: datetime
     bytes: int
     digest: str
     source: Source
-    summary: dict[str, Any]
+    summary: JsonObject
     current: bool
 
 
 @dataclass(frozen=True)
 class Training:
+    """A training of a user: its place in the queue, its state, and the worker that runs it."""
+
     id: str
     user: str
-    state: State
-    options: dict[str, Any]
+    state: TrainingState
+    options: JsonObject
     created: datetime
     started: datetime | None
     ended: datetime | None
@@ -83,8 +92,8 @@ class Training:
 
 @dataclass(frozen=True)
 class Event:
-    """What a training had to say, numbered 1, 2, …"""
+    """An event of a training; events are numbered from 1."""
 
     number: int
     kind: str
-    data: dict[str, Any]
+    data: JsonObject

@@ -1,84 +1,91 @@
-"""The queue of trainings, and what each has to say.
+"""The queue of trainings, and their events.
 
-A worker takes a training for the length of a lease and renews it while it works. A worker that dies lets the lease run
-out, and another one takes over; from then on the first one, should it live after all, is refused everything.
+A worker claims a training for the duration of a lease and renews the lease while it works. If the worker dies, the lease
+expires and another worker claims the training; from then on everything that the first worker sends is refused.
 """
 
 from __future__ import annotations
 
 import json
 from datetime import timedelta
-from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from ...errors import invalid_choice
 from .database import Database
-from .errors import ConflictError, no_such
-from .names import known_id, new_id, now, packed, plain
-from .records import Event, State, Training
-from .schema import events, trainings
+from .errors import ConflictError, not_found
+from .records import Event, JsonObject, Training, TrainingState
+from .tables import DatabaseRow, events, trainings
 from .users import find_user, lock_user
+from .values import check_id, new_id, now, storable, to_json
 
-TAKES = 3  # workers that may die of one training before it counts as failed
-KEPT = 20  # trainings of one user, the newest
-ENDS = ("done", "failed", "cancelled")
+MAX_CLAIMS = 3  # workers that may die during one training before it counts as failed
+MAX_TRAININGS = 20  # of one user; older ones are deleted
+ENDED = ("done", "failed", "cancelled")
 
 
-class Trainings:
+class TrainingRepository:
+    """The queue of trainings and their events."""
+
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def ask(self, user: str, options: dict[str, Any]) -> Training:
-        said = packed(options)
-        made = Training(new_id(), user, "waiting", json.loads(said), now(), None, None, "", None)
+    def request(self, user: str, options: JsonObject) -> Training:
+        """Add a training to the queue; a user has at most one that is waiting or running."""
+        encoded = to_json(options)
+        training = Training(new_id(), user, "waiting", json.loads(encoded), now(), None, None, "", None)
         try:
             with self.database.write() as connection:
                 lock_user(connection, user)
                 connection.execute(
                     insert(trainings).values(
-                        id=made.id, user_id=user, state=made.state, options=said, created=made.created, message="", takes=0
+                        id=training.id, user_id=user, state=training.state, options=encoded,
+                        created=training.created, message="", takes=0,
                     )
                 )  # fmt: skip
-                _forget_old(connection, user)
+                _delete_old(connection, user)
         except IntegrityError:
             raise ConflictError(
-                "A training waits or runs already.", "Wait for its end, or cancel it first."
+                "A training is waiting or running already.", "Wait until it has ended, or cancel it."
             ) from None
-        return made
+        return training
 
     def all(self, user: str) -> list[Training]:
+        """Return the trainings of a user, the newest first."""
         with self.database.read() as connection:
             find_user(connection, user)
             rows = select(trainings).where(trainings.c.user_id == user).order_by(trainings.c.seq.desc())
             return [_training(row) for row in connection.execute(rows)]
 
-    def one(self, user: str, id: str) -> Training:
+    def get(self, user: str, id: str) -> Training:
+        """Return one training."""
         with self.database.read() as connection:
             return _training(_find(connection, user, id))
 
-    def waiting(self) -> int:
+    def count_waiting(self) -> int:
+        """Return how many trainings of all users are waiting."""
         with self.database.read() as connection:
             count = connection.execute(select(func.count()).where(trainings.c.state == "waiting"))
             return int(count.scalar_one())
 
-    def take(self, worker: str, lease: float) -> Training | None:
+    def claim(self, worker: str, lease: float = 60) -> Training | None:
+        """Claim the oldest training that is waiting or whose lease has expired; no two workers get the same one."""
         with self.database.write() as connection:
             while True:
                 moment = self.database.now(connection)
-                lost = (trainings.c.state == "running") & (trainings.c.lease < moment)
+                expired = (trainings.c.state == "running") & (trainings.c.lease < moment)
                 row = connection.execute(
                     select(trainings)
-                    .where((trainings.c.state == "waiting") | lost)
+                    .where((trainings.c.state == "waiting") | expired)
                     .order_by(trainings.c.seq)
                     .limit(1)
                     .with_for_update(skip_locked=True)
                 ).first()
                 if row is None:
                     return None
-                if row.takes >= TAKES:
-                    _end(connection, row, "failed", f"{TAKES} workers died of it.")
+                if row.takes >= MAX_CLAIMS:
+                    _end(connection, row, "failed", f"{MAX_CLAIMS} workers died during it.")
                     continue
                 values = {
                     "state": "running", "worker": worker, "started": moment,
@@ -87,74 +94,89 @@ class Trainings:
                 connection.execute(update(trainings).where(trainings.c.id == row.id).values(**values))
                 return _training(_find(connection, row.user_id, row.id))
 
-    def keep(self, id: str, worker: str, lease: float) -> bool:
+    def renew(self, id: str, worker: str, lease: float = 60) -> bool:
+        """Renew the lease; return whether the training is still running and this worker's."""
         with self.database.write() as connection:
-            ours = (trainings.c.id == id) & (trainings.c.worker == worker) & (trainings.c.state == "running")
-            values: dict[str, Any] = {"lease": self.database.now(connection) + timedelta(seconds=lease)}
-            if lease <= 0:  # given back by a worker that ends in good health
-                values |= {"state": "waiting", "worker": None, "takes": trainings.c.takes - 1}
-            return connection.execute(update(trainings).where(ours).values(**values)).rowcount == 1
+            expires = self.database.now(connection) + timedelta(seconds=lease)
+            return _update_claimed(connection, id, worker, lease=expires)
 
-    def tell(self, id: str, worker: str, kind: str, data: dict[str, Any]) -> Event:
-        said = packed(data)
+    def release(self, id: str, worker: str) -> bool:
+        """Return the training to the queue without counting the claim; return whether it was this worker's."""
+        with self.database.write() as connection:
+            claims = trainings.c.takes - 1
+            return _update_claimed(
+                connection, id, worker, state="waiting", worker=None, lease=None, takes=claims
+            )
+
+    def add_event(self, id: str, worker: str, kind: str, data: JsonObject) -> Event:
+        """Add an event; ``ConflictError`` when the training is not this worker's any more."""
+        encoded = to_json(data)
         with self.database.write() as connection:
             lock_running(connection, id, worker=worker)
-            return _add_event(connection, id, plain(kind), said)
+            return _add_event(connection, id, storable(kind), encoded)
 
-    def events(self, user: str, id: str, after: int) -> list[Event]:
+    def events(self, user: str, id: str, after: int = 0) -> list[Event]:
+        """Return the events of a training with numbers above ``after``."""
         with self.database.read() as connection:
             _find(connection, user, id)
-            which = (events.c.training_id == id) & (events.c.number > min(max(after, 0), 2**31 - 1))
-            rows = connection.execute(select(events).where(which).order_by(events.c.number))
+            condition = (events.c.training_id == id) & (events.c.number > min(max(after, 0), 2**31 - 1))
+            rows = connection.execute(select(events).where(condition).order_by(events.c.number))
             return [Event(row.number, row.kind, json.loads(row.data)) for row in rows]
 
-    def end(self, id: str, worker: str, state: State, message: str) -> None:
-        if state not in ENDS:
-            raise invalid_choice("The end of a training", state, ENDS)
+    def end(self, id: str, worker: str, state: TrainingState, message: str = "") -> None:
+        """End a training of this worker, and add the event "end" unless it has one."""
+        if state not in ENDED:
+            raise invalid_choice("The end of a training", state, ENDED)
         with self.database.write() as connection:
             _end(connection, lock_running(connection, id, worker=worker), state, message)
 
     def cancel(self, user: str, id: str) -> Training:
+        """Cancel a training and add the event "end"; a training that has ended does not change."""
         with self.database.write() as connection:
             row = _find(connection, user, id, lock=True)
-            if row.state not in ENDS:
+            if row.state not in ENDED:
                 _end(connection, row, "cancelled", "")
             return _training(_find(connection, user, id))
 
 
 def lock_running(
     connection: Connection, id: str, *, user: str | None = None, worker: str | None = None
-) -> Row[Any]:
-    """The training, if it still runs (and is still this worker's): it stays so until the transaction ends."""
+) -> DatabaseRow:
+    """Return the row of a training that is running (by this worker), locked until the transaction ends."""
     row = connection.execute(select(trainings).where(trainings.c.id == id).with_for_update()).first()
     if row is not None and user is not None and row.user_id != user:
-        raise no_such("training")
+        raise not_found("training")
     if row is None or row.state != "running" or (worker is not None and row.worker != worker):
         raise ConflictError(
-            "This training does not run any more, or another worker has it.", "Stop working on it."
+            "This training is not running any more, or another worker has claimed it.", "Stop working on it."
         )
     return row
 
 
-def _find(connection: Connection, user: str, id: str, lock: bool = False) -> Row[Any]:
-    which = (trainings.c.id == known_id("training", id)) & (trainings.c.user_id == known_id("user", user))
-    query = select(trainings).where(which)
+def _update_claimed(connection: Connection, id: str, owner: str, **values: object) -> bool:
+    claimed = (trainings.c.id == id) & (trainings.c.worker == owner) & (trainings.c.state == "running")
+    return connection.execute(update(trainings).where(claimed).values(**values)).rowcount == 1
+
+
+def _find(connection: Connection, user: str, id: str, lock: bool = False) -> DatabaseRow:
+    condition = (trainings.c.id == check_id("training", id)) & (trainings.c.user_id == check_id("user", user))
+    query = select(trainings).where(condition)
     row = connection.execute(query.with_for_update() if lock else query).first()
     if row is None:
-        raise no_such("training")
+        raise not_found("training")
     return row
 
 
-def _forget_old(connection: Connection, user: str) -> None:
-    """Trainings of long ago go with their events, or these would outgrow all else."""
+def _delete_old(connection: Connection, user: str) -> None:
+    """Delete all but the newest trainings with their events, which would outgrow everything else."""
     of_user = trainings.c.user_id == user
-    kept = select(trainings.c.seq).where(of_user).order_by(trainings.c.seq.desc()).limit(KEPT)
-    connection.execute(delete(trainings).where(of_user & trainings.c.seq.not_in(kept)))
+    newest = select(trainings.c.seq).where(of_user).order_by(trainings.c.seq.desc()).limit(MAX_TRAININGS)
+    connection.execute(delete(trainings).where(of_user & trainings.c.seq.not_in(newest)))
 
 
-def _end(connection: Connection, row: Row[Any], state: State, message: str) -> None:
-    """State and last event in one: whoever follows the events always sees an end."""
-    message = plain(message)
+def _end(connection: Connection, row: DatabaseRow, state: TrainingState, message: str) -> None:
+    """Set the state and add the last event in one transaction, so that a reader of the events always sees the end."""
+    message = storable(message)
     connection.execute(
         update(trainings).where(trainings.c.id == row.id).values(state=state, message=message, ended=now())
     )
@@ -162,19 +184,17 @@ def _end(connection: Connection, row: Row[Any], state: State, message: str) -> N
         select(events.c.kind).where(events.c.training_id == row.id).order_by(events.c.number.desc()).limit(1)
     )
     if connection.execute(last).scalar_one_or_none() != "end":
-        _add_event(connection, row.id, "end", packed({"state": state, "message": message}))
+        _add_event(connection, row.id, "end", to_json({"state": state, "message": message}))
 
 
-def _add_event(connection: Connection, id: str, kind: str, said: str) -> Event:
-    highest = connection.execute(
-        select(func.max(events.c.number)).where(events.c.training_id == id)
-    ).scalar_one()
-    number = (highest or 0) + 1
-    connection.execute(insert(events).values(training_id=id, number=number, kind=kind, data=said))
-    return Event(number, kind, json.loads(said))
+def _add_event(connection: Connection, id: str, kind: str, encoded: str) -> Event:
+    highest = select(func.max(events.c.number)).where(events.c.training_id == id)
+    number = (connection.execute(highest).scalar_one() or 0) + 1
+    connection.execute(insert(events).values(training_id=id, number=number, kind=kind, data=encoded))
+    return Event(number, kind, json.loads(encoded))
 
 
-def _training(row: Row[Any]) -> Training:
+def _training(row: DatabaseRow) -> Training:
     return Training(
         row.id, row.user_id, row.state, json.loads(row.options), row.created, row.started, row.ended,
         row.message, row.worker,

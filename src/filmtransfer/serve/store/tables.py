@@ -1,11 +1,12 @@
-"""The tables. ``seq`` gives the order of making; ``id`` is what others may see.
+"""The tables of the database. ``seq`` gives the order of creation; ``id`` is public.
 
-How a database gets them is in ``migrations/``; a test keeps the two equal.
+``migrations/`` creates and upgrades them; a test checks that the two agree.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -17,6 +18,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Row,
     String,
     Table,
     Text,
@@ -26,20 +28,23 @@ from sqlalchemy import (
 )
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-Long = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows by an INTEGER only
+Long = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows by INTEGER only
+DatabaseRow = Row[Any]
 
 
 class Moment(TypeDecorator[datetime]):
-    """A time in UTC, kept as whole microseconds: the same in every database, and it sorts."""
+    """A time in UTC, stored as integer microseconds: the same in every database, and sortable."""
 
     impl = BigInteger
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
+        """Return microseconds since 1970."""
         del dialect
         return None if value is None else (value - EPOCH) // timedelta(microseconds=1)
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
+        """Return the time of microseconds since 1970."""
         del dialect
         return None if value is None else EPOCH + timedelta(microseconds=value)
 
@@ -47,8 +52,9 @@ class Moment(TypeDecorator[datetime]):
 metadata = MetaData()
 
 
-def _user() -> Column[str]:
-    return Column("user_id", String(16), ForeignKey("fit_users.id", ondelete="CASCADE"), nullable=False)
+def _reference(table: str, name: str, primary_key: bool = False) -> Column[str]:
+    key = ForeignKey(f"{table}.id", ondelete="CASCADE")
+    return Column(name, String(16), key, nullable=False, primary_key=primary_key)
 
 
 users = Table(
@@ -63,7 +69,7 @@ users = Table(
     Column("quota_photos", BigInteger, nullable=False),
     Column("quota_bytes", BigInteger, nullable=False),
     Column("quota_versions", BigInteger, nullable=False),
-    Column("last_version", Integer, nullable=False),  # the highest number ever given
+    Column("last_version", Integer, nullable=False),  # the highest number ever used
     Column("current_version", Integer),
 )
 
@@ -72,7 +78,7 @@ classes = Table(
     metadata,
     Column("seq", Long, primary_key=True, autoincrement=True),
     Column("id", String(16), nullable=False, unique=True),
-    _user(),
+    _reference("fit_users", "user_id"),
     Column("name", Text, nullable=False),
     UniqueConstraint("user_id", "name", name="fit_classes_one_name"),
 )
@@ -82,8 +88,8 @@ photos = Table(
     metadata,
     Column("seq", Long, primary_key=True, autoincrement=True),
     Column("id", String(16), nullable=False, unique=True),
-    _user(),
-    Column("class_id", String(16), ForeignKey("fit_classes.id", ondelete="CASCADE"), nullable=False),
+    _reference("fit_users", "user_id"),
+    _reference("fit_classes", "class_id"),
     Column("digest", String(64), nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("media_type", Text, nullable=False),
@@ -97,13 +103,7 @@ photos = Table(
 versions = Table(
     "fit_versions",
     metadata,
-    Column(
-        "user_id",
-        String(16),
-        ForeignKey("fit_users.id", ondelete="CASCADE"),
-        primary_key=True,
-        nullable=False,
-    ),
+    _reference("fit_users", "user_id", primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("created", Moment, nullable=False),
     Column("bytes", BigInteger, nullable=False),
@@ -120,7 +120,7 @@ trainings = Table(
     metadata,
     Column("seq", Long, primary_key=True, autoincrement=True),
     Column("id", String(16), nullable=False, unique=True),
-    _user(),
+    _reference("fit_users", "user_id"),
     Column("state", String(16), nullable=False),
     Column("options", Text, nullable=False),  # JSON
     Column("created", Moment, nullable=False),
@@ -128,8 +128,8 @@ trainings = Table(
     Column("ended", Moment),
     Column("message", Text, nullable=False),
     Column("worker", Text),
-    Column("lease", Moment),  # until then it is its worker's
-    Column("takes", Integer, nullable=False),  # how many workers have had it
+    Column("lease", Moment),  # when the claim of its worker expires
+    Column("takes", Integer, nullable=False),  # how many workers have claimed it
     Index("fit_trainings_of_user", "user_id", "seq"),
     Index("fit_trainings_one_active", "user_id", unique=True, sqlite_where=ACTIVE, postgresql_where=ACTIVE),
     Index("fit_trainings_queue", "seq", sqlite_where=ACTIVE, postgresql_where=ACTIVE),
@@ -138,26 +138,20 @@ trainings = Table(
 events = Table(
     "fit_events",
     metadata,
-    Column(
-        "training_id",
-        String(16),
-        ForeignKey("fit_trainings.id", ondelete="CASCADE"),
-        primary_key=True,
-        nullable=False,
-    ),
+    _reference("fit_trainings", "training_id", primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("kind", Text, nullable=False),
     Column("data", Text, nullable=False),  # JSON
 )
 
-objects = Table(  # the bytes, when they are kept beside the rows
+objects = Table(  # the bytes, if they are stored in the database
     "fit_objects",
     metadata,
     Column("name", Text, primary_key=True),
     Column("content", LargeBinary, nullable=False),
 )
 
-pending = Table(  # names of objects that no row speaks of: about to be written, or to be deleted
+pending = Table(  # objects that no row refers to: being written, or to be deleted
     "fit_pending",
     metadata,
     Column("name", Text, primary_key=True),

@@ -1,7 +1,7 @@
-"""A folder of objects, on this machine or wherever fsspec reaches.
+"""A folder of objects on a local disk, or at any URL that fsspec supports.
 
-On a local disk an object appears whole or not at all: temporary name, fsync, rename, fsync of the folder. An object
-store's own writing is whole by itself.
+On a local disk writing is atomic: temporary name, fsync, rename, fsync of the folder. Object stores write atomically by
+themselves.
 """
 
 from __future__ import annotations
@@ -9,19 +9,18 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from ...errors import MissingExtraError, UsageError
-from .errors import StoreDamagedError, StoreError, StoreFullError, StoreGoneError
+from .errors import StoreDamagedError, StoreError, StoreFullError, StoreUnavailableError
 
-PART = ".part"  # what is being written
-FULL = (errno.ENOSPC, errno.EDQUOT)
+PART = ".part"  # suffix of a file that is being written
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Folder:
-    """Objects by name; names are ours, never a person's."""
+class ObjectFolder:
+    """Objects by name; the names are generated, never chosen by a person."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -32,7 +31,7 @@ class Folder:
         try:
             if "://" in url:
                 self.system, self.root = fsspec.url_to_fs(url)
-            else:  # a path, whatever characters it has
+            else:  # a path, which may contain any characters
                 self.system, self.root = LocalFileSystem(), str(Path(url).absolute())
         except (ValueError, ImportError) as error:
             raise UsageError(
@@ -45,6 +44,7 @@ class Folder:
                 Path(self.root).mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def write(self, name: str, content: bytes) -> None:
+        """Write an object atomically."""
         with _translated():
             if self.local:
                 _write_local(Path(self.root), name, content)
@@ -52,6 +52,7 @@ class Folder:
                 self.system.pipe_file(self._path(name), content)
 
     def read(self, name: str) -> bytes:
+        """Return the bytes of an object."""
         with _translated():
             try:
                 content: bytes = self.system.cat_file(self._path(name))
@@ -62,22 +63,19 @@ class Folder:
                 ) from None
 
     def delete(self, name: str) -> None:
-        """It need not be there."""
+        """Delete an object if it exists."""
         with _translated():
             for path in (self._path(name), self._path(name) + PART) if self.local else (self._path(name),):
-                try:
+                with suppress(FileNotFoundError):
                     self.system.rm_file(path)
-                except FileNotFoundError:
-                    pass
 
     def delete_folder(self, name: str) -> None:
-        with _translated():
-            try:
-                self.system.rm(self._path(name), recursive=True)
-            except FileNotFoundError:
-                pass
+        """Delete a folder if it exists."""
+        with _translated(), suppress(FileNotFoundError):
+            self.system.rm(self._path(name), recursive=True)
 
     def ping(self) -> None:
+        """Raise ``StoreUnavailableError`` unless the folder can be written."""
         with _translated():
             if self.local and not os.access(self.root, os.W_OK | os.X_OK):
                 raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -89,14 +87,14 @@ class Folder:
 
 def _write_local(root: Path, name: str, content: bytes) -> None:
     path = root / name
-    _make(path.parent, root)
+    _make_folder(path.parent, root)
     part = path.with_name(path.name + PART)
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         try:
-            left = memoryview(content)
-            while left:
-                left = left[os.write(handle, left) :]
+            remaining = memoryview(content)
+            while remaining:
+                remaining = remaining[os.write(handle, remaining) :]
             os.fsync(handle)
         finally:
             os.close(handle)
@@ -108,12 +106,12 @@ def _write_local(root: Path, name: str, content: bytes) -> None:
         raise
 
 
-def _make(folder: Path, root: Path) -> None:
-    """The folder, so that it survives too."""
+def _make_folder(folder: Path, root: Path) -> None:
+    """Make a folder that survives a power failure."""
     if folder.is_dir():
         return
     if folder != root:
-        _make(folder.parent, root)
+        _make_folder(folder.parent, root)
     folder.mkdir(exist_ok=True, mode=0o700)
     _sync(folder.parent)
 
@@ -128,18 +126,16 @@ def _sync(folder: Path) -> None:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """An object store has many words for being away: what is not an error of ours is that."""
+    """Translate exceptions to the store's errors; object stores have many for being unavailable."""
     try:
         yield
     except StoreError:
         raise
     except Exception as error:
-        raise _named(error) from error
-
-
-def _named(error: Any) -> StoreError:
-    if getattr(error, "errno", None) in FULL:
-        return StoreFullError("The disk of the objects is full.", "Free some room; nothing was written.")
-    return StoreGoneError(
-        f"The object store does not answer ({type(error).__name__}: {error}).", "Try again in a moment."
-    )
+        if getattr(error, "errno", None) in DISK_FULL:
+            raise StoreFullError(
+                "The disk of the objects is full.", "Free some space; nothing was written."
+            ) from error
+        raise StoreUnavailableError(
+            f"The object store does not respond ({type(error).__name__}: {error}).", "Try again in a moment."
+        ) from error

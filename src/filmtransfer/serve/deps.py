@@ -1,0 +1,92 @@
+"""Dependencies of the routes: the service, its store, the authenticated user, and JSON bodies."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import anyio
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from .engine.batcher import Batcher
+from .engine.cache import Cache
+from .engine.multi_user import Engine
+from .errors import ApiError
+from .metrics import Metrics
+from .settings import ServiceSettings
+from .store import Store, User
+
+
+@dataclass
+class Service:
+    """What the routes of one application share."""
+
+    store: Store
+    engine: Engine
+    batcher: Batcher
+    cache: Cache
+    settings: ServiceSettings
+    metrics: Metrics = field(default_factory=Metrics)
+    stopping: threading.Event = field(default_factory=threading.Event)  # when set, event streams end
+    event_streams: Counter[str] = field(default_factory=Counter)  # open ones by user
+
+    def __post_init__(self) -> None:
+        self.decoding = anyio.CapacityLimiter(self.settings.decoders)
+
+
+def content_type(request: Request) -> str:
+    """Return the content type of a request in lower case, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+def _store(request: Request) -> Store:
+    return _service(request).store
+
+
+_user_scheme = HTTPBearer(scheme_name="user", description="A user's token.", auto_error=False)
+_admin_scheme = HTTPBearer(scheme_name="admin", description="The admin's token.", auto_error=False)
+
+
+def _current_user(
+    request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Security(_user_scheme)]
+) -> User:
+    user: User | None = request.state.user
+    if user is None:
+        raise ApiError(
+            403, "users_only", "The admin's token gives no access to users' data.", "Use a user's token."
+        )
+    return user
+
+
+def _require_admin(
+    request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Security(_admin_scheme)]
+) -> None:
+    if not request.state.admin:
+        raise ApiError(403, "admin_only", "Only the admin may do this.", "Use the admin's token.")
+
+
+def _require_json(request: Request) -> None:
+    """Refuse another content type, which is all that a form on another site can send."""
+    kind = content_type(request)
+    empty = (
+        not kind
+        and request.headers.get("content-length", "0") == "0"
+        and "transfer-encoding" not in request.headers
+    )
+    if kind != "application/json" and not empty:
+        raise ApiError(415, "bad_type", "The body is not JSON.", "Send 'Content-Type: application/json'.")
+
+
+ServiceDep = Annotated[Service, Depends(_service)]
+StoreDep = Annotated[Store, Depends(_store)]
+CurrentUser = Annotated[User, Depends(_current_user)]
+AdminOnly = Depends(_require_admin)
+JsonOnly = Depends(_require_json)

@@ -1,0 +1,316 @@
+"""The request and response models of the API, from which /openapi.json is generated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated, Literal
+
+from fastapi import Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from .store import JsonObject, Quota, Version
+
+MAX_NUMBER = 2**31 - 1
+
+Id = Annotated[str, Path(description="An id that the API returned; any other is 404.")]
+Number = Annotated[int, Path(ge=1, le=MAX_NUMBER)]
+Name = Annotated[str, Field(min_length=1, max_length=400, description="1 to 100 printable characters.")]
+Count = Annotated[int, Field(ge=0, le=2**53, strict=True)]
+Steps = Annotated[int, Field(ge=0, le=1000, strict=True, description="0: without fine-tuning.")]
+
+
+class RequestModel(BaseModel):
+    """A request; unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ResponseModel(BaseModel):
+    """A response; it can be built from a record of the store."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class ErrorDetail(BaseModel):
+    """What is wrong, and what to do next."""
+
+    code: str
+    message: str
+    hint: str
+
+
+class ErrorResponse(BaseModel):
+    """Every response with a status of 400 and above."""
+
+    error: ErrorDetail
+
+
+class HealthPublic(BaseModel):
+    """The state of the service."""
+
+    status: Literal["ok"]
+    version: str
+    backbone: str
+
+
+# Users
+
+
+class QuotaPublic(ResponseModel):
+    """A quota, or how much of it is used."""
+
+    classes: Count
+    photos: Count
+    bytes: Count
+    versions: Count
+
+
+class QuotaUpdate(RequestModel):
+    """Changes of a quota; a field that is missing does not change."""
+
+    classes: Count | None = None
+    photos: Count | None = None
+    bytes: Count | None = None
+    versions: Count | None = None
+
+    def apply(self, quota: Quota) -> Quota:
+        """Return the changed quota."""
+        return replace(quota, **self.model_dump(exclude_none=True))
+
+
+class UserCreate(RequestModel):
+    """A new user."""
+
+    name: Name
+    quota: QuotaUpdate | None = None
+
+
+class UserPublic(ResponseModel):
+    """A user, as the admin sees it."""
+
+    id: str
+    name: str
+    created: datetime
+    quota: QuotaPublic
+
+
+class UserCreated(UserPublic):
+    """A new user with its token, which is shown once."""
+
+    token: str
+
+
+class UserDetail(UserPublic):
+    """A user, and how much it stores."""
+
+    used: QuotaPublic
+
+
+class UsersPublic(BaseModel):
+    """All users."""
+
+    users: list[UserPublic]
+
+
+class TokenPublic(BaseModel):
+    """A new token."""
+
+    token: str
+
+
+# Classes and photos
+
+
+class ClassCreate(RequestModel):
+    """The name of a class."""
+
+    name: Name
+
+
+class ClassPublic(ResponseModel):
+    """A class, and the number of its photos."""
+
+    id: str
+    name: str
+    photos: int
+
+
+class ClassesPublic(BaseModel):
+    """All classes of a user."""
+
+    classes: list[ClassPublic]
+
+
+class PhotoPublic(ResponseModel):
+    """A photo, without its bytes."""
+
+    id: str
+    class_id: str
+    bytes: int
+    media_type: str
+    created: datetime
+
+
+class PhotosPublic(BaseModel):
+    """Photos of a user."""
+
+    photos: list[PhotoPublic]
+
+
+class PhotoUpdate(RequestModel):
+    """The class to which a photo is moved."""
+
+    class_id: str
+
+
+# Trainings
+
+
+class TrainingCreate(RequestModel):
+    """The options of a training."""
+
+    steps: Steps | None = None
+
+
+class TrainingPublic(ResponseModel):
+    """A training and its state."""
+
+    id: str
+    state: Literal["waiting", "running", "done", "failed", "cancelled"]
+    created: datetime
+    started: datetime | None
+    ended: datetime | None
+    message: str
+
+
+class TrainingsPublic(BaseModel):
+    """The trainings of a user."""
+
+    trainings: list[TrainingPublic]
+
+
+# Versions
+
+NO_ACCURACY: JsonObject = {"accuracy": None, "low": None, "high": None}  # unless the summary has them
+
+
+class VersionPublic(BaseModel):
+    """A classifier; its accuracy is the leave-one-out estimate of its training."""
+
+    number: int
+    created: datetime
+    bytes: int
+    source: str
+    current: bool
+    stage: str | None
+    classes: dict[str, int]
+    accuracy: float | None
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def of(cls, version: Version) -> VersionPublic:
+        """Return the public part of a version's record and summary."""
+        return cls.model_validate(
+            {"stage": None, **NO_ACCURACY, "classes": {}, **version.summary, **vars(version)}
+        )
+
+
+class VersionsPublic(BaseModel):
+    """The versions of a user."""
+
+    versions: list[VersionPublic]
+
+
+class CurrentVersionUpdate(RequestModel):
+    """The version to make current."""
+
+    number: Annotated[int, Field(ge=1, le=MAX_NUMBER, strict=True)]
+
+
+class HeldOutPrediction(BaseModel):
+    """The leave-one-out prediction of a training photo: its class, the predicted class and its probability."""
+
+    id: str
+    truth: str
+    said: str
+    p: float
+
+
+class VersionAssessment(BaseModel):
+    """The leave-one-out assessment of a version on its training photos."""
+
+    classes: list[str]
+    confusion: list[list[int]]
+    accuracy: float | None
+    low: float | None
+    high: float | None
+    photos: list[HeldOutPrediction]
+
+
+class CurrentUserPublic(BaseModel):
+    """The authenticated user."""
+
+    id: str
+    name: str
+    quota: QuotaPublic
+    used: QuotaPublic
+    current: VersionPublic | None
+    training: TrainingPublic | None
+    backbone: str
+    image_size: int
+
+
+class ClassProbability(BaseModel):
+    """A class and its probability."""
+
+    name: str = Field(serialization_alias="class")
+    p: float
+
+
+class PredictionPublic(BaseModel):
+    """A prediction; ``class`` is null when the image is out-of-distribution (none of the classes)."""
+
+    version: int
+    name: str | None = Field(serialization_alias="class")
+    unknown: bool
+    known: float
+    probabilities: list[ClassProbability]
+
+
+# Errors in /openapi.json
+
+
+Responses = dict[int | str, JsonObject]
+
+MEANINGS = {
+    400: "The content cannot be read or used.",
+    401: "The token is missing or unknown.",
+    403: "The wrong kind of token.",
+    404: "It does not exist.",
+    408: "The body did not arrive in time.",
+    409: "The current state does not allow it.",
+    413: "The body is too large.",
+    415: "The content type is wrong.",
+    422: "A field is missing or not valid.",
+    429: "Too many requests; see Retry-After.",
+    503: "The storage or the engine is unavailable or busy; see Retry-After.",
+    507: "The quota or the disk is full.",
+}
+
+
+def errors(*statuses: int) -> Responses:
+    """Return the errors of a route for /openapi.json, with those that every route has."""
+    return {
+        status: {"model": ErrorResponse, "description": MEANINGS[status]}
+        for status in sorted({*statuses, 408, 413, 429})
+    }
+
+
+def binary(media_type: str) -> Responses:
+    """Return a response of bytes for /openapi.json."""
+    return {200: {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}}
+
+
+GUARDED = (400, 401, 403, 404, 422, 503)

@@ -1,0 +1,256 @@
+"""``fit serve``: a store, a backbone, workers and an HTTP server, until Ctrl-C.
+
+The folder contains everything that is not stored elsewhere: the database, the logs, the admin's token, and the token of
+the user "me".
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import warnings
+import webbrowser
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from ..backbones import load_backbone
+from ..errors import InputError, UnavailableError, UsageError
+from ..files import write_atomically
+from ..processes import exclusive_folder, interruptible, is_loopback
+from ..training.torch_settings import usable_cores
+from .app import create_app
+from .engine.batcher import Batcher
+from .engine.cache import Cache
+from .engine.multi_user import Engine
+from .settings import ServiceSettings
+from .store import JsonObject, Store, StoreLocation
+from .store.users import hash_token
+from .supervisor import Report, WorkerSupervisor
+from .worker import LEASE
+
+ADMIN_TOKEN_FILE, USER_TOKEN_FILE, LOG_FILE = "admin-token", "me-token", "serve.log"
+GRACE_SECONDS = 5  # for open responses when the service ends
+MIN_ADMIN_TOKEN = 16  # characters
+
+
+@dataclass(frozen=True)
+class ListenAddress:
+    """The address of the service, and its TLS certificate."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    certificate: Path | None = None
+    key: Path | None = None
+    insecure: bool = False
+
+    def check(self) -> None:
+        """Refuse a port that does not exist, an incomplete certificate, and other machines without TLS."""
+        if not 0 <= self.port < 65536:
+            raise UsageError(f"There is no port {self.port}.", "Choose one from 1 to 65535, or 0 for any.")
+        if (self.certificate is None) != (self.key is None):
+            raise UsageError("TLS needs both --certificate and --key.", "Give both files, in PEM format.")
+        for file in filter(None, (self.certificate, self.key)):
+            if not file.is_file():
+                raise InputError(
+                    f"There is no file {file}.", "Give the certificate and its key, in PEM format."
+                )
+        if not (is_loopback(self.host) or self.certificate or self.insecure):
+            raise UsageError(
+                f"Other machines can reach {self.host}, and without TLS tokens and photos can be intercepted.",
+                "Give --certificate and --key, or --insecure-http if a proxy before it does TLS.",
+            )
+
+    def bind(self) -> socket.socket:
+        """Return a socket that listens on the port, before anything that takes time."""
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(
+                self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            listener = socket.socket(family, kind, protocol)
+        except OSError as error:
+            raise UsageError(
+                f"{self.host} is not an address ({error.strerror}).", "Try --host 127.0.0.1."
+            ) from None
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(100)
+        except OSError as error:
+            listener.close()
+            raise UnavailableError(
+                f"Port {self.port} of {self.host} is not available ({error.strerror}).",
+                "Choose another with --port, or end the program that uses it.",
+            ) from None
+        return listener
+
+    def url(self, port: int) -> str:
+        """Return the URL of the service on this port."""
+        host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(self.host, self.host)
+        return f"{'https' if self.certificate else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """The options of ``fit serve``."""
+
+    folder: Path
+    listen: ListenAddress = field(default_factory=ListenAddress)
+    database: str | None = None
+    objects: str | None = None
+    backbone: str = "efficientnet_lite0"
+    weights: Path | None = None
+    workers: int = 1
+    lease: float = LEASE
+    admin_token_file: Path | None = None
+    cache_mb: int = 256
+    settings: ServiceSettings = field(default_factory=ServiceSettings)
+    open_page: bool = False
+
+    @property
+    def location(self) -> StoreLocation:
+        """The store: in the folder, or at the URLs."""
+        return StoreLocation.of(None if self.database else self.folder, self.database, self.objects)
+
+    def describe(self, url: str, token: str | None) -> JsonObject:
+        """Return the document that ``fit serve`` prints when it is ready."""
+        return {
+            "url": url,
+            "link": f"{url}#token={token}" if token else url,
+            "token": token,
+            "pid": os.getpid(),
+            "folder": str(self.folder),
+            "admin_token_file": str(self.admin_token_file or self.folder / ADMIN_TOKEN_FILE),
+        }
+
+
+def serve(config: ServerConfig, report: Report, on_ready: Callable[[JsonObject], None]) -> None:
+    """Serve until Ctrl-C or SIGTERM; ``on_ready`` is called once the service responds to requests."""
+    config.listen.check()
+    with interruptible(), exclusive_folder(config.folder, "fit serve"), ExitStack() as stack:
+        listener = stack.enter_context(config.listen.bind())
+        engine = Engine(load_backbone(config.backbone, config.weights))
+        store = Store.open(config.location)
+        stack.callback(store.close)
+        settings = with_admin(config)
+        token = default_user_token(store, config.folder)
+        batcher = Batcher(engine)
+        stack.callback(batcher.close)
+        app = create_app(store, engine, batcher, Cache(config.cache_mb), settings)
+        supervisor = WorkerSupervisor(config.workers, worker_arguments(config), config.folder, report)
+        stack.callback(supervisor.stop)
+        supervisor.start()
+        about = config.describe(config.listen.url(listener.getsockname()[1]), token)
+
+        def ready() -> None:
+            on_ready(about)
+            if config.open_page:
+                webbrowser.open(about["link"])
+
+        log_to(config.folder / LOG_FILE, stack)
+        server = HttpServer(uvicorn_config(app, config.listen), app.state.service.stopping.set, ready)
+        try:
+            server.run(sockets=[listener])
+        except KeyboardInterrupt:  # uvicorn has ended by then, and raises the signal again
+            pass
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn with callbacks for its start and its end."""
+
+    def __init__(
+        self, config: uvicorn.Config, on_exit: Callable[[], None], on_ready: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
+        self.on_exit = on_exit
+        self.on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and report it."""
+        await super().startup(sockets)
+        if self.started:
+            self.on_ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Report the signal, and end."""
+        self.on_exit()
+        super().handle_exit(sig, frame)
+
+
+def uvicorn_config(app: ASGIApp, listen: ListenAddress) -> uvicorn.Config:
+    """Return the settings of uvicorn."""
+    return uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,  # request_log.py writes one without ids of records
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        ssl_certfile=listen.certificate,
+        ssl_keyfile=listen.key,
+    )
+
+
+def worker_arguments(config: ServerConfig) -> list[str]:
+    """Return the command-line arguments of a worker process."""
+    location, threads = config.location, max(1, usable_cores() // (config.workers + 1))
+    arguments = ["--database", location.database, "--backbone", config.backbone, "--threads", str(threads)]
+    arguments += ["--lease", str(config.lease)]
+    arguments += ["--objects", location.objects] if location.objects else []
+    return [*arguments, "--weights", str(config.weights)] if config.weights else arguments
+
+
+def with_admin(config: ServerConfig) -> ServiceSettings:
+    """Return the settings with the digest of the admin's token, which is read from its file or generated."""
+    file = config.admin_token_file
+    if file is None:
+        file = config.folder / ADMIN_TOKEN_FILE
+        if not file.exists():
+            write_atomically(file, f"{secrets.token_urlsafe(32)}\n".encode(), private=True)
+    try:
+        token = file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} cannot be read ({error}).", "It must contain the admin's token.") from None
+    if len(token) < MIN_ADMIN_TOKEN:
+        raise InputError(
+            f"The admin's token in {file} is too short.",
+            f"Use at least {MIN_ADMIN_TOKEN} characters that nobody can guess.",
+        )
+    return replace(config.settings, admin_digest=hash_token(token))
+
+
+def default_user_token(store: Store, folder: Path) -> str | None:
+    """Return the token of the user "me", who is created if there are no users; None if it is not known (any more)."""
+    file = folder / USER_TOKEN_FILE
+    if not store.users.all(limit=1):
+        _, token = store.users.create("me")
+        write_atomically(file, f"{token}\n".encode(), private=True)
+        return token
+    if not file.is_file():
+        return None
+    token = file.read_text().strip()
+    return token if store.users.by_token(token) else None  # it may have been replaced
+
+
+def log_to(file: Path, stack: ExitStack) -> None:
+    """Write requests and errors to a log file of limited size."""
+    handler = RotatingFileHandler(file, maxBytes=10_000_000, backupCount=3, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    stack.callback(handler.close)
+    for name, level in (("filmtransfer.serve", logging.INFO), ("uvicorn", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.setLevel(level)
+        logger.addHandler(handler)
+        logger.propagate = False
+        stack.callback(logger.removeHandler, handler)
+    warnings.filterwarnings("ignore", module="PIL")
