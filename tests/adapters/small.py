@@ -1,4 +1,4 @@
-"""A small transformer with weights of its own, and ways to disturb and read what is learned."""
+"""A small transformer with random weights, and functions that attach, perturb and read an adapter."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from filmtransfer import adapters
-from filmtransfer.backbones import film_sites, run_parts, stages
+from filmtransfer.backbones import run_parts, stages
 
-import timm  # isort: skip  (behind filmtransfer, which makes it importable)
+import timm  # isort: skip  (after filmtransfer, which makes it importable)
 
 SIDE = 32  # 4 patches of 16
 
@@ -18,7 +18,7 @@ SIDE = 32  # 4 patches of 16
 def transformer(
     depth: int = 3, *, name: str = "vit_tiny_patch16_224", dtype: torch.dtype = torch.float64, **settings: Any
 ) -> nn.Module:
-    """A ViT of a few narrow blocks whose attention is not uniform."""
+    """Return a ViT of a few narrow blocks whose attention is not uniform."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         sizes = {"depth": depth, "embed_dim": 24, "num_heads": 3, "img_size": SIDE, **settings}
@@ -28,27 +28,27 @@ def transformer(
     return model.to(dtype).eval()
 
 
-def attached(network: nn.Module, name: str, seed: int = 0, **options: Any) -> nn.Module:
+def attach_adapter(network: nn.Module, name: str, seed: int = 0, **options: Any) -> nn.Module:
     generator = torch.Generator().manual_seed(seed)
-    return adapters.attach(network, name, sites=film_sites(network), generator=generator, options=options)
+    return adapters.attach(network, name, generator=generator, options=options)
 
 
 def images(count: int = 5, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(count, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(1)).to(dtype)
 
 
-def learned(network: nn.Module) -> dict[str, nn.Parameter]:
+def trainable(network: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in network.named_parameters() if p.requires_grad}
 
 
 @torch.no_grad()
-def disturb(network: nn.Module, seed: int = 2) -> None:
-    """Every learned number somewhere else than at its start."""
+def perturb(network: nn.Module, seed: int = 2) -> None:
+    """Add noise to every trainable parameter."""
     generator = torch.Generator().manual_seed(seed)
-    for parameter in learned(network).values():
+    for parameter in trainable(network).values():
         parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
 
 
-def walked(network: nn.Module, x: Tensor) -> Tensor:
-    """Features as the house computes them: part by part."""
+def run_stages(network: nn.Module, x: Tensor) -> Tensor:
+    """Return the features computed part by part."""
     return run_parts(network, [part for stage in stages(network) for part in stage.parts], x)

@@ -1,8 +1,9 @@
-"""What holds for every adapter: its size, its start, what it learns, and that it can be put back."""
+"""Properties of every adapter: parameter count, initial features, trainable parameters, storing and options."""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import sys
 
@@ -10,14 +11,13 @@ import pytest
 import torch
 
 from filmtransfer import adapters
-from filmtransfer.backbones import build, film_sites, load_backbone, record_for
+from filmtransfer.backbones import build, load_backbone, record_for
 from filmtransfer.errors import MissingExtraError, UsageError
 from filmtransfer.heads import LDA
 
-from .small import attached, disturb, images, learned, transformer, walked
+from .small import attach_adapter, images, perturb, run_stages, trainable, transformer
 
-# The table of the paper gives 0.5, 0.2, 0.2, 0.3, 0.4 and 0.3 million.
-PUBLISHED = {
+PARAMETERS = {
     "film": 38_400,
     "lora": 294_912,
     "vpt": 460_800,
@@ -27,83 +27,85 @@ PUBLISHED = {
     "noah": 431_686,
 }
 ALL = pytest.mark.parametrize("name", adapters.ADAPTERS)
-QUIET = pytest.mark.parametrize("name", [name for name in adapters.ADAPTERS if name not in ("vpt", "noah")])
+WITHOUT_PROMPTS = pytest.mark.parametrize(
+    "name", [name for name in adapters.ADAPTERS if name not in ("vpt", "noah")]
+)
 
 
 @ALL
-def test_numbers_on_vit_b16(name):
+def test_parameter_count_on_vit_b16(name):
     with torch.device("meta"):
         network = build(record_for("vit_b16"))
-    attached(network, name)
-    assert adapters.count(network) == PUBLISHED[name]
+    attach_adapter(network, name)
+    assert sum(p.numel() for p in trainable(network).values()) == PARAMETERS[name]
     assert not any(module.training for module in network.modules())
 
 
-def test_the_published_table():
+def test_parameter_counts_are_those_of_the_paper():
     millions = {"vpt": 0.5, "adapter": 0.2, "adaptformer": 0.2, "lora": 0.3, "noah": 0.4, "convpass": 0.3}
-    assert {name: round(PUBLISHED[name] / 1e6, 1) for name in millions} == millions
+    assert {name: round(PARAMETERS[name] / 1e6, 1) for name in millions} == millions
 
 
-@QUIET
+@WITHOUT_PROMPTS
 @pytest.mark.parametrize(("dtype", "close"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
 @torch.no_grad()
-def test_starts_as_the_bare_network(name, dtype, close):
+def test_initial_features_are_those_of_the_backbone(name, dtype, close):
     network = transformer(dtype=dtype)
     x = images(dtype=dtype)
     bare = network(x)
-    attached(network, name)
+    attach_adapter(network, name)
     assert (network(x) - bare).abs().max() < close
-    disturb(network)
-    assert (network(x) - bare).abs().max() > 0.01, "and does not stay there"
+    perturb(network)
+    assert (network(x) - bare).abs().max() > 0.01, "perturbed parameters change the features"
 
 
 @pytest.mark.parametrize("name", ["vpt", "noah"])
 @torch.no_grad()
-def test_prompts_are_not_quiet(name):
+def test_prompts_change_the_initial_features(name):
     network = transformer()
     bare = network(images())
-    assert (attached(network, name)(images()) - bare).abs().max() > 1e-4
+    assert (attach_adapter(network, name)(images()) - bare).abs().max() > 1e-4
 
 
 @ALL
-def test_learns_all_of_it_and_nothing_else(name):
+def test_all_of_the_adapter_and_nothing_else_is_trained(name):
     network = transformer()
     before = {key: value.clone() for key, value in network.state_dict().items()}
     weights = {id(p) for p in network.parameters()}
-    attached(network, name)
-    numbers = learned(network)
-    assert numbers
-    assert not weights & {id(p) for p in numbers.values()}
+    attach_adapter(network, name)
+    parameters = trainable(network)
+    assert parameters
+    assert not weights & {id(p) for p in parameters.values()}
     target = torch.randn(5, 24, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    optimiser = torch.optim.SGD(numbers.values(), lr=0.01)
-    for _ in range(3):  # the first step moves what begins at zero, and lets the rest be moved
+    optimiser = torch.optim.SGD(parameters.values(), lr=0.01)
+    for _ in range(3):  # only after the first step of the parameters at zero do the others have a gradient
         optimiser.zero_grad()
         (network(images()) - target).square().mean().backward()
         optimiser.step()
-    for key, parameter in numbers.items():
+    for key, parameter in parameters.items():
         assert parameter.grad is not None, key
         assert bool((parameter.grad != 0).any()), key
-    kept = [p for p in network.parameters() if not p.requires_grad]
-    assert all(p.grad is None for p in kept)
-    assert {id(p) for p in kept} == weights, "the weights are the same tensors"
-    assert all(torch.equal(a, b) for a, b in zip(before.values(), kept, strict=True))
+    frozen = [p for p in network.parameters() if not p.requires_grad]
+    assert all(p.grad is None for p in frozen)
+    assert {id(p) for p in frozen} == weights, "the weights are the same tensors"
+    assert all(torch.equal(a, b) for a, b in zip(before.values(), frozen, strict=True))
 
 
 @ALL
 @torch.no_grad()
-def test_comes_back_bit_for_bit(name):
-    network = attached(transformer(), name)
-    disturb(network)
+def test_stored_parameters_restore_the_features_bit_for_bit(name):
+    network = attach_adapter(transformer(), name)
+    perturb(network)
     features = network(images())
-    numbers = {key: p.clone() for key, p in learned(network).items()}
+    stored = {key: p.clone() for key, p in trainable(network).items()}
     options = json.loads(json.dumps(adapters.complete_options(name)))
 
-    rebuilt = attached(transformer(), name, seed=9, **options)
-    assert {key: p.shape for key, p in learned(rebuilt).items()} == {k: v.shape for k, v in numbers.items()}
+    rebuilt = attach_adapter(transformer(), name, seed=9, **options)
+    assert {key: p.shape for key, p in trainable(rebuilt).items()} == {k: v.shape for k, v in stored.items()}
     assert not torch.equal(rebuilt(images()), features)
-    rebuilt.load_state_dict(numbers, strict=False)
+    rebuilt.load_state_dict(stored, strict=False)
     assert torch.equal(rebuilt(images()), features)
-    assert torch.equal(walked(rebuilt, images()), features), "part by part as in one go"
+    assert torch.equal(run_stages(rebuilt, images()), features), "the same part by part"
 
 
 @ALL
@@ -111,14 +113,14 @@ def test_comes_back_bit_for_bit(name):
 def test_initial_values_depend_on_the_generator_alone(name):
     torch.manual_seed(4)
     state = torch.get_rng_state()
-    first = learned(attached(transformer(), name))
-    assert torch.equal(torch.get_rng_state(), state), "torch's own generator is left alone"
+    first = trainable(attach_adapter(transformer(), name))
+    assert torch.equal(torch.get_rng_state(), state), "torch's global generator is unchanged"
     torch.manual_seed(5)
-    second = learned(attached(transformer(), name))
+    second = trainable(attach_adapter(transformer(), name))
     assert all(torch.equal(first[key], second[key]) for key in first)
-    other = learned(attached(transformer(), name, seed=1))
+    other = trainable(attach_adapter(transformer(), name, seed=1))
     differ = {key for key in first if not torch.equal(first[key], other[key])}
-    assert bool(differ) == (name != "film"), "FiLM begins at 1 and 0"
+    assert bool(differ) == (name != "film"), "FiLM is initially 1 and 0"
 
 
 @ALL
@@ -127,53 +129,53 @@ def test_models_that_share_weights_are_independent(name):
     bare = transformer()
     features = bare(images())
     shared = {id(p): p for p in [*bare.parameters(), *bare.buffers()]}
-    one = attached(copy.deepcopy(bare, dict(shared)), name)
-    two = attached(copy.deepcopy(bare, dict(shared)), "film")
+    one = attach_adapter(copy.deepcopy(bare, dict(shared)), name)
+    two = attach_adapter(copy.deepcopy(bare, dict(shared)), "film")
     start = two(images())
-    disturb(one)
+    perturb(one)
     assert torch.equal(bare(images()), features)
     assert torch.equal(two(images()), start)
     again = copy.deepcopy(one, dict(shared))
     assert torch.equal(again(images()), one(images()))
-    changed = one(images())
-    disturb(again, seed=3)
-    assert torch.equal(one(images()), changed)
-    assert not torch.equal(again(images()), changed)
+    perturbed = one(images())
+    perturb(again, seed=3)
+    assert torch.equal(one(images()), perturbed)
+    assert not torch.equal(again(images()), perturbed)
 
 
 @ALL
-def test_under_a_head_of_the_house(name):
-    network = attached(transformer(dtype=torch.float32), name)
-    disturb(network)
+def test_the_gradient_through_a_head(name):
+    network = attach_adapter(transformer(dtype=torch.float32), name)
+    perturb(network)
     features = network(images(12, torch.float32))
     labels = torch.arange(12) % 3
     head = LDA()
     logits = head.evaluate(head.build(features[:6], labels[:6]), features[6:])
     loss = torch.nn.functional.cross_entropy(logits, labels[6:])
-    numbers = learned(network)
-    gradient = torch.autograd.grad(loss, list(numbers.values()))
-    for key, part in zip(numbers, gradient, strict=True):
+    parameters = trainable(network)
+    gradient = torch.autograd.grad(loss, list(parameters.values()))
+    for key, part in zip(parameters, gradient, strict=True):
         assert bool(torch.isfinite(part).all()), key
         assert bool((part != 0).any()), key
 
 
 @pytest.mark.parametrize("name", ["vpt", "adapter", "adaptformer", "convpass", "noah"])
-def test_convnets_are_refused(name):
+def test_convnets_are_rejected(name):
     with torch.device("meta"):
         network = build(record_for("resnet18"))
     with pytest.raises(UsageError) as error:
-        attached(network, name)
+        attach_adapter(network, name)
     assert "ResNet" in error.value.message
     assert "film or lora" in error.value.hint
 
 
 @pytest.mark.parametrize("name", ["adapter", "adaptformer", "convpass", "noah", "lora"])
-def test_blocks_of_another_kind_are_refused(name):
+def test_other_block_types_are_rejected(name):
     network = transformer(block_fn=timm_block("ParallelScalingBlock"))
     with pytest.raises(UsageError, match="ParallelScalingBlock") as error:
-        attached(network, name)
+        attach_adapter(network, name)
     assert "vpt" in error.value.hint
-    attached(network, "vpt")
+    attach_adapter(network, "vpt")
     network(images())
 
 
@@ -182,13 +184,14 @@ def timm_block(name: str) -> type:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "says"),
+    ("name", "options", "message"),
     [
         ("lorra", {}, "adapter cannot be 'lorra'"),
         ("lora", {"alpha": 2}, "no option 'alpha'"),
         ("film", {"rank": 2}, "no option 'rank'"),
         ("lora", {"rank": 0}, "from 1 on"),
         ("lora", {"rank": 2.5}, "whole number"),
+        ("lora", {"rank": float("nan")}, "whole number"),
         ("lora", {"rank": "8"}, "whole number"),
         ("convpass", {"size": True}, "whole number"),
         ("adapter", {"scale": float("nan")}, "finite"),
@@ -199,12 +202,17 @@ def timm_block(name: str) -> type:
         ("noah", {"subnet": [[1, 2, -3]]}, "for every block"),
     ],
 )
-def test_wrong_options(name, options, says):
-    with pytest.raises(UsageError, match=says):
+def test_invalid_options(name, options, message):
+    with pytest.raises(UsageError, match=message):
         adapters.complete_options(name, options)
 
 
-def test_options_are_filled_up():
+def test_every_option_has_a_help_text():
+    for adapter in adapters.ADAPTERS.values():
+        assert all(field.metadata["help"] for field in dataclasses.fields(adapter.options))
+
+
+def test_options_are_completed_by_defaults():
     assert adapters.complete_options("film") == {}
     assert adapters.complete_options("adaptformer", {"size": 4}) == {"size": 4, "scale": 0.1}
     subnet = [[1, 2, 3], [0, 0, 0]]
@@ -214,20 +222,20 @@ def test_options_are_filled_up():
 def test_lora_without_peft(monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(MissingExtraError, match="bench"):
-        attached(transformer(), "lora")
+        attach_adapter(transformer(), "lora")
 
 
 @pytest.mark.parametrize("architecture", ["deit_tiny_distilled_patch16_224", "vit_small_patch14_dinov2"])
-@QUIET
+@WITHOUT_PROMPTS
 @torch.no_grad()
 def test_other_transformers(name, architecture):
-    """Two tokens before the patches; a LayerScale."""
+    """One has two tokens before the patches, the other LayerScale."""
     network = transformer(name=architecture, patch_size=16)
     bare = network(images())
-    attached(network, name)
-    assert (walked(network, images()) - bare).abs().max() < 1e-10
-    disturb(network)
-    assert (walked(network, images()) - bare).abs().max() > 1e-3
+    attach_adapter(network, name)
+    assert (run_stages(network, images()) - bare).abs().max() < 1e-10
+    perturb(network)
+    assert (run_stages(network, images()) - bare).abs().max() > 1e-3
 
 
 @torch.no_grad()
@@ -236,8 +244,8 @@ def test_lora_on_real_weights():
     network = copy.deepcopy(backbone.module)
     x = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(1))
     bare = network(x)
-    adapters.attach(network, "lora", sites=film_sites(network), generator=torch.Generator().manual_seed(0))
+    adapters.attach(network, "lora", generator=torch.Generator().manual_seed(0))
     assert (network(x) - bare).abs().max() < 1e-5
-    assert len(learned(network)) == 2 * 31
-    disturb(network)
+    assert len(trainable(network)) == 2 * 31
+    perturb(network)
     assert (network(x) - bare).abs().max() > 0.01

@@ -1,5 +1,5 @@
-"""FiLM and the adapters it is compared with, under one roof: attach by name, learn, count."""
+"""FiLM and the adapters of the paper's comparison, each attached to a backbone by its name."""
 
-from .attach import ADAPTERS, attach, complete_options, count
+from .registry import ADAPTERS, attach, complete_options
 
-__all__ = ["ADAPTERS", "attach", "count", "complete_options"]
+__all__ = ["ADAPTERS", "attach", "complete_options"]

@@ -1,8 +1,8 @@
-"""What the transformers' adapters share: blocks to stand in, and a bottleneck.
+"""What the adapters for transformers share: access to the blocks, and a bottleneck.
 
     x → U σ(D x + d) + u    with    D: width → size,    U: size → width
 
-U and u begin at zero, so that a network with a new bottleneck is the bare one.
+U and u are initially zero, so that a new bottleneck does not change the features.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TRANSFORMERS = ("deit", "vision_transformer")
 
 
 class Bottleneck(nn.Module):
-    """Down, activation, up; only the first ``size`` of its channels count."""
+    """Down-projection, activation and up-projection, of which only the first ``size`` channels are used."""
 
     def __init__(self, down: Tensor, activation: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -34,24 +34,25 @@ class Bottleneck(nn.Module):
         self.up_bias = nn.Parameter(down.new_zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        kept = slice(self.size)
-        inside = self.activation(F.linear(x, self.down[kept], self.down_bias[kept]))
-        return F.linear(inside, self.up[:, kept], self.up_bias)
+        """Return U σ(D x + d) + u."""
+        used = slice(self.size)
+        hidden = self.activation(F.linear(x, self.down[used], self.down_bias[used]))
+        return F.linear(hidden, self.up[:, used], self.up_bias)
 
 
 def quick_gelu(x: Tensor) -> Tensor:
-    """x · σ(1.702 x), the activation of NOAH's Adapter and of Convpass."""
+    """Return x · σ(1.702 x), the activation of NOAH's Adapter and of Convpass."""
     return x * torch.sigmoid(1.702 * x)
 
 
 def uniform(shape: tuple[int, ...], bound: float, network: nn.Module, generator: torch.Generator) -> Tensor:
-    """Numbers from −bound to bound where the network's are; the same ones on every device."""
+    """Return random values in [−bound, bound] on the network's device, the same ones for every device."""
     like = next(network.parameters())
     return torch.empty(shape).uniform_(-bound, bound, generator=generator).to(like)
 
 
 def transformer_blocks(network: nn.Module, adapter: str, *parts: str) -> list[nn.Module]:
-    """The blocks of a transformer, each of which has to have ``parts``."""
+    """Return the blocks of a transformer, each of which has to have ``parts``."""
     if family_of(network) not in TRANSFORMERS:
         raise UsageError(
             f"The adapter {adapter!r} works on vision transformers only, not on {type(network).__name__}.",
@@ -68,5 +69,5 @@ def transformer_blocks(network: nn.Module, adapter: str, *parts: str) -> list[nn
 
 
 def width_of(network: nn.Module) -> int:
-    """The length of a token."""
+    """Return the dimension of a token."""
     return cast(int, network.embed_dim)

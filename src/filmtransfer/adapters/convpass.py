@@ -1,26 +1,34 @@
-"""Convpass (Jie and Deng, 2022): a convolutional bypass beside the attention and beside the MLP.
+"""Convpass (Jie and Deng, 2022): a convolutional bypass parallel to the attention and to the MLP.
 
-1×1 → 3×3 → 1×1 convolutions over the patches laid out as the image they come from. The class token (and any
-other token that is no patch) is convolved on its own, as an image of 1×1: it meets the middle of the kernel only.
+1×1 → 3×3 → 1×1 convolutions over the patches, arranged as in the image. The class token (and any other token that
+is not a patch) is convolved on its own, as an image of 1×1, so that only the centre of the kernel is applied to it.
 
-Width h = 8 with biases, QuickGELU before and behind the 3×3, which begins as the identity, are the released
-settings (JieShibo/PETL-ViT: convpass/vtab/convpass.py). s was chosen there for each task from 0.01 to 10
-(convpass/vtab/configs); 1 is the code's own default. No dropout: our networks stay in eval mode.
+Width h = 8 with biases, QuickGELU before and after the 3×3, which is initially the identity, are the released
+settings (JieShibo/PETL-ViT: convpass/vtab/convpass.py). There s was chosen for each task from 0.01 to 10
+(convpass/vtab/configs); 1 is the default of the code. There is no dropout, because our networks stay in eval mode.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import InputError
+from .adapter import Adapter, finite, integer_from, option
 from .bottleneck import quick_gelu, transformer_blocks, uniform, width_of
 
-DEFAULTS: dict[str, Any] = {"size": 8, "scale": 1.0}
+
+@dataclass(frozen=True)
+class ConvpassOptions:
+    """The options of Convpass."""
+
+    size: int = option(8, "channels of the bypass", integer_from(1))
+    scale: float = option(1.0, "factor s of the bypass's output", finite)
 
 
 class Convpass(nn.Module):
@@ -29,7 +37,7 @@ class Convpass(nn.Module):
     def __init__(self, down: Tensor, prefix: int) -> None:
         super().__init__()
         size, width = down.shape
-        self.prefix = prefix  # tokens before the patches
+        self.prefix = prefix  # number of tokens before the patches
         self.down = nn.Parameter(down)
         self.down_bias = nn.Parameter(down.new_zeros(size))
         self.middle = nn.Parameter(F.pad(torch.eye(size).to(down)[:, :, None, None], (1, 1, 1, 1)))
@@ -38,16 +46,17 @@ class Convpass(nn.Module):
         self.up_bias = nn.Parameter(down.new_zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        inside = quick_gelu(F.linear(x, self.down, self.down_bias))
-        alone, patches = inside[:, : self.prefix], inside[:, self.prefix :]
-        alone = F.linear(alone, self.middle[:, :, 1, 1], self.middle_bias)
+        """Apply the three convolutions to the tokens."""
+        hidden = quick_gelu(F.linear(x, self.down, self.down_bias))
+        others, patches = hidden[:, : self.prefix], hidden[:, self.prefix :]
+        others = F.linear(others, self.middle[:, :, 1, 1], self.middle_bias)
         image = F.conv2d(_image(patches), self.middle, self.middle_bias, padding=1)
-        inside = torch.cat([alone, image.flatten(2).transpose(1, 2)], dim=1)
-        return F.linear(quick_gelu(inside), self.up, self.up_bias)
+        hidden = torch.cat([others, image.flatten(2).transpose(1, 2)], dim=1)
+        return F.linear(quick_gelu(hidden), self.up, self.up_bias)
 
 
-class Beside(nn.Module):
-    """A layer of the backbone and, parallel to it, a bypass: f(x) + s · g(x)."""
+class BypassedLayer(nn.Module):
+    """A layer of the backbone with a bypass parallel to it: f(x) + s · g(x)."""
 
     def __init__(self, layer: nn.Module, bypass: Convpass, scale: float) -> None:
         super().__init__()
@@ -55,27 +64,31 @@ class Beside(nn.Module):
         self.bypass = bypass
         self.scale = scale
 
-    def forward(self, x: Tensor, **settings: Any) -> Tensor:
-        beside: Tensor = self.layer(x, **settings) + self.scale * self.bypass(x)
-        return beside
+    def forward(self, x: Tensor, **arguments: object) -> Tensor:
+        """Return the sum of the layer and the scaled bypass."""
+        output: Tensor = self.layer(x, **arguments) + self.scale * self.bypass(x)
+        return output
 
 
-def attach(network: nn.Module, options: dict[str, Any], generator: torch.Generator) -> None:
-    """Two bypasses in every block."""
+def attach(network: nn.Module, options: ConvpassOptions, generator: torch.Generator) -> None:
+    """Add two bypasses to every block."""
     blocks = transformer_blocks(network, "convpass", "attn", "mlp")
-    size, width = options["size"], width_of(network)
+    size, width = options.size, width_of(network)
     prefix = cast(int, network.num_prefix_tokens)
     for block in blocks:
         for part in ("attn", "mlp"):
             down = uniform((size, width), math.sqrt(6 / (size + width)), network, generator)
-            bypass = Convpass(down, prefix)
-            setattr(block, part, Beside(block.get_submodule(part), bypass, options["scale"]))
+            layer = BypassedLayer(block.get_submodule(part), Convpass(down, prefix), options.scale)
+            setattr(block, part, layer)
 
 
 def _image(patches: Tensor) -> Tensor:
-    """(B, H·H, C) → (B, C, H, H)."""
+    """Reshape (B, H·H, C) to (B, C, H, H)."""
     batch, count, channels = patches.shape
     side = math.isqrt(count)
     if side * side != count:
         raise InputError(f"{count} patches are not a square image.", "Convpass needs square images.")
     return patches.transpose(1, 2).reshape(batch, channels, side, side)
+
+
+ADAPTER = Adapter("convpass", ConvpassOptions, attach)

@@ -3,35 +3,43 @@
 On transformers W is the fused query, key and value matrix of every block: rank 8 on 12 blocks of width 768 are
 the published 0.3 M, with s = 1 (ZhangYuanhan-AI/NOAH: experiments/LoRA/ViT-B_prompt_lora_8.yaml,
 model/supernet_vision_transformer_timm.py). ConvNets have no such matrix: there W is every 1×1 convolution of the
-blocks, which is a matrix too (ConvNeXt's are written as linear layers).
+blocks, which is a matrix too (ConvNeXt's are linear layers).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..backbones import family_of, stages
 from ..errors import MissingExtraError, UsageError
+from .adapter import Adapter, finite, integer_from, option
 from .bottleneck import TRANSFORMERS, transformer_blocks, uniform
 
-DEFAULTS: dict[str, Any] = {"rank": 8, "scale": 1.0}
+
+@dataclass(frozen=True)
+class LoRAOptions:
+    """The options of LoRA."""
+
+    rank: int = option(8, "rank of B A", integer_from(1))
+    scale: float = option(1.0, "factor s of B A", finite)
 
 
-def attach(network: nn.Module, options: dict[str, Any], generator: torch.Generator) -> None:
-    """The same rank everywhere."""
-    inject(network, dict.fromkeys(targets(network), options["rank"]), options["scale"], generator)
+def attach(network: nn.Module, options: LoRAOptions, generator: torch.Generator) -> None:
+    """Add LoRA of the same rank to all matrices."""
+    insert(network, dict.fromkeys(targets(network), options.rank), options.scale, generator)
 
 
 def targets(network: nn.Module) -> list[str]:
-    """The names of the matrices that LoRA changes, in the order of the network."""
+    """Return the names of the matrices that LoRA adapts, in the order of the network."""
     if family_of(network) in TRANSFORMERS:
         names = [f"blocks.{i}.attn.qkv" for i in range(len(transformer_blocks(network, "lora", "attn")))]
-        there = {name for name, _ in network.named_modules()}
-        names = [name for name in names if name in there]
+        existing = {name for name, _ in network.named_modules()}
+        names = [name for name in names if name in existing]
     else:
         middle = [part for stage in stages(network)[1:-1] for part in stage.parts]
         names = [
@@ -40,12 +48,12 @@ def targets(network: nn.Module) -> list[str]:
             if any(name.startswith(f"{part}.") for part in middle) and _is_matrix(module)
         ]
     if not names:
-        raise UsageError(f"LoRA finds no matrix to change in {type(network).__name__}.", "Choose film.")
+        raise UsageError(f"{type(network).__name__} has no matrix that LoRA can adapt.", "Choose film.")
     return names
 
 
-def inject(network: nn.Module, ranks: Mapping[str, int], scale: float, generator: torch.Generator) -> None:
-    """LoRA of its own rank at each name; works in place, and freezes every other number."""
+def insert(network: nn.Module, ranks: Mapping[str, int], scale: float, generator: torch.Generator) -> None:
+    """Add LoRA of its own rank at each name and freeze all other parameters; works in place."""
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError:
@@ -58,12 +66,15 @@ def inject(network: nn.Module, ranks: Mapping[str, int], scale: float, generator
     with torch.random.fork_rng(devices=[]):  # peft draws from the global generator
         inject_adapter_in_model(config, network)
     for name in ranks:
-        down: Any = network.get_submodule(f"{name}.lora_A.default")
-        bound = down.weight[0].numel() ** -0.5
-        down.weight.data.copy_(uniform(tuple(down.weight.shape), bound, network, generator))
+        down = cast(Tensor, network.get_submodule(f"{name}.lora_A.default").weight)
+        bound = down[0].numel() ** -0.5
+        down.data.copy_(uniform(tuple(down.shape), bound, network, generator))
 
 
 def _is_matrix(module: nn.Module) -> bool:
     if isinstance(module, nn.Conv2d):
         return module.kernel_size == (1, 1) and module.groups == 1
     return isinstance(module, nn.Linear)
+
+
+ADAPTER = Adapter("lora", LoRAOptions, attach)

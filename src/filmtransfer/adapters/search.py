@@ -1,8 +1,8 @@
-"""NOAH's evolutionary search: the subnet that scores best among those with few enough numbers.
+"""NOAH's evolutionary search for the best subnet within a limit of parameters.
 
-A population is drawn; then, generation after generation, the best so far are mutated and crossed. The score is a
-function that somebody else gives: with NOAH, the accuracy on held-out images of a supernet set to the subnet.
-Population 50, 10 parents, half mutations and half crossings, 20 generations, ten tries for each new subnet:
+A random population is drawn; then the best subnets are mutated and crossed over, generation after generation. The
+score is a function given by the caller: with NOAH, the accuracy of the supernet on held-out images.
+Population 50, 10 parents, half mutations and half crossovers, 20 generations, ten attempts for each new subnet:
 ZhangYuanhan-AI/NOAH, evolution.py.
 """
 
@@ -13,10 +13,10 @@ from collections.abc import Callable
 import torch
 
 from ..seeding import integer
-from .subnets import SearchSpace, Subnet
+from .search_space import SearchSpace, Subnet
 
 PARENTS = 10
-TRIES = 10
+ATTEMPTS = 10
 
 
 def search(
@@ -28,9 +28,9 @@ def search(
     population: int = 50,
     generations: int = 20,
 ) -> Subnet:
-    """The best subnet found; of equals, the one with fewest numbers.
+    """Return the subnet with the highest score; among equals, the one with the fewest parameters.
 
-    No subnet is scored twice. A space that is no larger than what the search may score is scored whole.
+    No subnet is scored twice. A space that is not larger than the number of scored subnets is searched exhaustively.
     """
     scores: dict[Subnet, float] = {}
     best: list[Subnet] = []
@@ -38,27 +38,29 @@ def search(
     def parent() -> Subnet:
         return best[integer(0, len(best) - 1, generator)]
 
-    def consider(make: Callable[[], Subnet], wanted: int) -> int:
-        """Score subnets not seen before; how many of the wanted are missing."""
-        for _ in range(TRIES * wanted):
-            if not wanted:
+    def add(make: Callable[[], Subnet], count: int) -> int:
+        """Score ``count`` new subnets; return how many of them could not be found."""
+        for _ in range(ATTEMPTS * count):
+            if not count:
                 break
-            subnet = space.fit(make(), limit, generator)
+            subnet = space.shrink(make(), limit, generator)
             if subnet not in scores:
                 scores[subnet] = score(subnet)
-                wanted -= 1
-        return wanted
+                count -= 1
+        return count
 
-    if space.total() <= population * (generations + 1):
-        scores = {subnet: score(subnet) for subnet in space.every() if space.parameter_count(subnet) <= limit}
+    if space.count() <= population * (generations + 1):
+        scores = {
+            subnet: score(subnet) for subnet in space.subnets() if space.parameter_count(subnet) <= limit
+        }
         if not scores:
-            raise space.too_tight(limit)
+            raise space.limit_error(limit)
         generations = 0
     else:
-        consider(lambda: space.draw(generator), population)
+        add(lambda: space.draw(generator), population)
     for _ in range(generations):
         best = sorted(scores, key=scores.__getitem__, reverse=True)[:PARENTS]
-        missing = consider(lambda: space.mutate(parent(), generator), population // 2)
-        missing += consider(lambda: space.cross(parent(), parent(), generator), -(-population // 2))
-        consider(lambda: space.draw(generator), missing)
+        missing = add(lambda: space.mutate(parent(), generator), population // 2)
+        missing += add(lambda: space.crossover(parent(), parent(), generator), -(-population // 2))
+        add(lambda: space.draw(generator), missing)
     return max(scores, key=lambda subnet: (scores[subnet], -space.parameter_count(subnet)))

@@ -71,7 +71,6 @@ class Body:
         return attach(
             network,
             self.adapter,
-            sites=backbone.sites,
             generator=make_generator(seed, "adapter"),
             options=self.options,
         )

@@ -24,6 +24,6 @@ def test_it_finds_a_subnet_within_the_limit_and_leaves_the_backbone_alone():
     assert found == again
     assert len(found) == 12
     assert {size for row in found for size in row} <= {0, *SIZES}
-    space = noah.space_of(backbone.module, SIZES)
+    space = noah.search_space(backbone.module, SIZES)
     assert 0 < space.parameter_count(tuple(tuple(row) for row in found)) <= LIMIT * 192 // 768 + 12 * 192
     assert all(torch.equal(v, before[k]) for k, v in backbone.module.state_dict().items())

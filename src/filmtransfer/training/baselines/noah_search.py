@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...adapters import noah
 from ...adapters.search import search
-from ...adapters.subnets import SearchSpace, Subnet
+from ...adapters.search_space import SearchSpace, Subnet
 from ...backbones import Backbone
 from ...heads import make_head
 from ...model import AdaptedModel, Body, Hardware
@@ -42,7 +42,7 @@ def find_subnet(
     model = AdaptedModel(
         backbone, make_head("linear"), pixels.shape[-1], body=body, seed=seed, hardware=hardware
     )
-    space = noah.space_of(backbone.module, SIZES)
+    space = noah.search_space(backbone.module, SIZES)
     generator = make_generator(seed, "subnets")
     kept, held = hold_out(labels, HELD, make_generator(seed, "hold out"))
     if len(held) == 0:  # too few images to keep any back
@@ -50,7 +50,7 @@ def find_subnet(
 
     def another(progress: Progress | None = None) -> None:
         del progress
-        noah.choose(model.network, space.draw(generator))
+        noah.set_subnet(model.network, space.draw(generator))
 
     another()
     rule = Cosine(config.search_steps, config.learning_rate, config.batch, config.weight_decay)
@@ -69,7 +69,7 @@ def find_subnet(
     truth = torch.searchsorted(model.head.classes, labels[held])
 
     def score(subnet: Subnet) -> float:
-        noah.choose(model.network, subnet)
+        noah.set_subnet(model.network, subnet)
         return float((model.logits(pixels[held]).argmax(1).cpu() == truth).float().mean())
 
     limit = LIMIT * space.parameter_count(((8, 8, 8),) * space.blocks) // _REFERENCE
