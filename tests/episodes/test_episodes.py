@@ -1,4 +1,4 @@
-"""Algorithms 1 and 2, and the one-shot rule."""
+"""Algorithms 1 and 2 of the paper: splits and sampled tasks, including classes with one image."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def labelled(counts: list[int], seed: int = 0) -> torch.Tensor:
 def test_halves_are_disjoint_and_roughly_equal(counts, seed):
     labels = labelled(counts)
     split = split_halves(labels, make_generator(seed))
-    both = torch.cat([split.train, split.test])
-    assert torch.equal(both.sort().values, torch.arange(len(labels)))
+    indices = torch.cat([split.train, split.test])
+    assert torch.equal(indices.sort().values, torch.arange(len(labels)))
     for c, count in enumerate(counts):
         train, test = (int((labels[part] == c).sum()) for part in (split.train, split.test))
         assert train == -(-count // 2)
@@ -43,7 +43,7 @@ def test_halves_are_disjoint_and_roughly_equal(counts, seed):
 
 @settings(max_examples=80, deadline=None)
 @given(COUNTS, st.integers(2, 120), st.integers(0, 1000), st.booleans())
-def test_a_task_keeps_the_papers_rules(counts, support_size, seed, split_first):
+def test_sampled_tasks_follow_algorithm_2(counts, support_size, seed, split_first):
     labels = labelled(counts)
     generator = make_generator(seed)
     if not has_query_images(labels):
@@ -60,9 +60,9 @@ def test_a_task_keeps_the_papers_rules(counts, support_size, seed, split_first):
         (original,) = torch.unique(labels[members]).tolist()
         available = int((labels[split.train] == original).sum())
         assert len(members) == len(torch.unique(members)) == min(shots, available)
-        asked = task.query[task.query_labels == c]
-        assert set(labels[asked].tolist()) <= {original}
-        assert len(asked) == min(int((labels[split.test] == original).sum()), max(20 // way, 1))
+        queries = task.query[task.query_labels == c]
+        assert set(labels[queries].tolist()) <= {original}
+        assert len(queries) == min(int((labels[split.test] == original).sum()), max(20 // way, 1))
     if split_first:
         assert not set(task.support.tolist()) & set(task.query.tolist())
 
@@ -78,7 +78,7 @@ def test_one_shot_classes_are_support_only():
 
 
 @pytest.mark.parametrize("split", ["no_split", "use_all", "split", "resplit"])
-def test_one_shot_classes_are_never_asked_about(split):
+def test_one_shot_classes_are_never_in_the_query(split):
     labels = labelled([1, 4, 4])
     for task in take(labels, split, 6):
         assert set(labels[task.query].tolist()) <= {1, 2}
@@ -93,12 +93,12 @@ def test_split_is_drawn_once_and_resplit_every_step():
     labels = labelled([10] * 5)
     fixed = [set(t.support.tolist()) for t in take(labels, "split")]
     assert all(part == fixed[0] for part in fixed)
-    again = [frozenset(t.support.tolist()) for t in take(labels, "resplit")]
-    assert len(set(again)) == 4
-    assert all(not s & set(t.query.tolist()) for s, t in zip(again, take(labels, "resplit"), strict=True))
+    resplit = [frozenset(t.support.tolist()) for t in take(labels, "resplit")]
+    assert len(set(resplit)) == 4
+    assert all(not s & set(t.query.tolist()) for s, t in zip(resplit, take(labels, "resplit"), strict=True))
 
 
-def test_no_split_draws_from_all_and_use_all_is_all():
+def test_no_split_samples_from_all_images_and_use_all_uses_all():
     labels = labelled([10] * 5)
     tasks = take(labels, "no_split", 10)
     assert len(set().union(*(t.support.tolist() for t in tasks))) == 50
@@ -116,7 +116,7 @@ def test_one_seed_gives_one_sequence_of_tasks():
         assert any(not torch.equal(a.support, b.support) for a, b in zip(first, other, strict=True))
 
 
-def test_auto_goes_by_size():
+def test_auto_depends_on_the_number_of_images():
     assert choose_split("auto", 999) == "resplit"
     assert choose_split("auto", 1000) == "no_split"
     assert choose_split("paper", 999) == "split"

@@ -1,4 +1,4 @@
-"""Algorithm 3 against the algorithm written plainly, and what holds for any clips."""
+"""Algorithm 3 against a line-by-line transcription, and properties for any clips."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLIPS = st.lists(st.lists(st.integers(1, 7), min_size=1, max_size=5), min_size=2
 
 
 def flat(data: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Labels and videos of the clips, one video after the other."""
+    """Return the labels and video indices of the clips, one video after the other."""
     labels, videos, number = [], [], 0
     for c, counts in enumerate(data):
         for count in counts:
@@ -27,7 +27,7 @@ def flat(data: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def split_orbit_task(data: list[list[int]], batch_size: int, generator: torch.Generator):
-    """Line by line as the paper prints it; clips are (c, i, j)."""
+    """Transcribe the algorithm line by line from the paper; clips are (c, i, j)."""
 
     def choose(n: int, m: int) -> list[int]:
         return permutation(n, generator)[:m].tolist()
@@ -53,12 +53,12 @@ def split_orbit_task(data: list[list[int]], batch_size: int, generator: torch.Ge
 
 @settings(max_examples=80, deadline=None)
 @given(CLIPS, st.integers(0, 10_000), st.integers(1, 4))
-def test_it_is_the_papers_algorithm_where_that_leaves_no_side_empty(data, seed, generous):
-    most = max(len(videos) for videos in data)
-    batch_size = len(data) * (most + 1) // 2 * generous + len(data)  # each support video gives a clip
+def test_equals_the_papers_algorithm_where_no_side_is_empty(data, seed, factor):
+    largest = max(len(videos) for videos in data)
+    batch_size = len(data) * (largest + 1) // 2 * factor + len(data)  # each support video gives a clip
     per_class = batch_size // len(data)
     if any(len(videos) == 1 and videos[0] <= per_class for videos in data):
-        return  # it would take the only video whole; ours keeps a clip to ask for
+        return  # the paper would use all clips of a single video as support; ours keeps one for the query
     labels, videos = flat(data)
     names = [(c, i, j) for c, counts in enumerate(data) for i, n in enumerate(counts) for j in range(n)]
     task = split_videos(labels, videos, batch_size, make_generator(seed, "test"))
@@ -69,7 +69,7 @@ def test_it_is_the_papers_algorithm_where_that_leaves_no_side_empty(data, seed, 
 
 @settings(max_examples=80, deadline=None)
 @given(CLIPS, st.integers(1, 60), st.integers(0, 10_000))
-def test_what_holds_for_any_clips(data, batch_size, seed):
+def test_support_and_query_of_any_clips(data, batch_size, seed):
     labels, videos = flat(data)
     task = split_videos(labels, videos, batch_size, make_generator(seed))
     support, query = set(task.support.tolist()), set(task.query.tolist())
@@ -83,19 +83,19 @@ def test_what_holds_for_any_clips(data, batch_size, seed):
         assert int((task.support_labels == c).sum()) >= 1
         assert int((task.query_labels == c).sum()) >= (1 if sum(counts) > 1 else 0)
         own = set(videos[labels == c].tolist())
-        assert not (shared & own) or len(own) == 1  # only a single video is on both sides
+        assert not (shared & own) or len(own) == 1  # only a single video can be on both sides
     limited = split_videos(labels, videos, batch_size, make_generator(seed), max_query=len(data))
     assert all(int((limited.query_labels == c).sum()) <= 1 for c in range(len(data)))
 
 
-def test_anew_for_each_step_or_once():
+def test_a_new_task_for_each_step_or_one_for_all():
     labels, videos = flat([[4, 4, 4], [4, 4], [5]])
     first, *others = islice(video_episodes(labels, videos, 12, 3), 6)
     assert any(not torch.equal(first.support, other.support) for other in others)
     again = next(video_episodes(labels, videos, 12, 3))
     assert torch.equal(first.support, again.support)
-    kept = list(islice(video_episodes(labels, videos, 12, 3, once=True), 4))
-    assert all(torch.equal(kept[0].query, task.query) for task in kept)
+    fixed = list(islice(video_episodes(labels, videos, 12, 3, once=True), 4))
+    assert all(torch.equal(fixed[0].query, task.query) for task in fixed)
 
 
 def test_labels_may_have_gaps():

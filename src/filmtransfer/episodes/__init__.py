@@ -1,8 +1,7 @@
-"""Episodes: how the downstream data become tasks for fine-tuning."""
+"""Episodes: tasks for fine-tuning, sampled from the downstream data."""
 
 from collections.abc import Iterator
 
-import torch
 from torch import Tensor
 
 from ..seeding import make_generator
@@ -14,17 +13,17 @@ from .videos import split_videos, video_episodes
 def episodes(
     labels: Tensor, split: SplitName, support_size: int, seed: int, max_query: int = MAX_QUERY
 ) -> Iterator[Episode]:
-    """An endless sequence of tasks from one seed."""
-    splits: torch.Generator = make_generator(seed, "split")
-    tasks = make_generator(seed, "tasks")
-    parts = split_halves(labels, splits) if split == "split" else no_split(labels)
+    """Yield tasks without end, from one seed."""
+    split_generator = make_generator(seed, "split")
+    task_generator = make_generator(seed, "tasks")
+    parts = split_halves(labels, split_generator) if split == "split" else no_split(labels)
     while True:
         if split == "use_all":
             yield use_all_task(labels)
             continue
         if split == "resplit":
-            parts = split_halves(labels, splits)
-        yield sample_task(labels, parts, support_size, tasks, max_query)
+            parts = split_halves(labels, split_generator)
+        yield sample_task(labels, parts, support_size, task_generator, max_query)
 
 
 __all__ = [

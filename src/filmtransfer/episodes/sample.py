@@ -1,4 +1,4 @@
-"""Algorithm 2: sample a task τ, a support set and a query set of some of the classes."""
+"""Algorithm 2 of the paper: sample a task τ, the support and query images of some of the classes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_QUERY = 2000
 
 @dataclass(frozen=True)
 class Episode:
-    """Image indices and labels 0 … way−1 of one task."""
+    """A task: indices of its support and query images, and their labels 0 … way−1."""
 
     support: Tensor
     support_labels: Tensor
@@ -30,11 +30,11 @@ def sample_task(
     generator: torch.Generator,
     max_query: int = MAX_QUERY,
 ) -> Episode:
-    """Choose 5 or more classes, then as equal shots as there are, then their query images."""
+    """Sample at least 5 classes (if there are as many), an equal number of shots, and their query images."""
     train_labels, test_labels = labels[split.train], labels[split.test]
     classes = torch.unique(train_labels)
     min_way = min(len(classes), 5)
-    max_way = max(min(len(classes), support_size), min_way)  # a tiny support set still has 5 classes
+    max_way = max(min(len(classes), support_size), min_way)  # even a small support set has 5 classes
     way = integer(min_way, max_way, generator)
     selected = classes[permutation(len(classes), generator)[:way]]
     selected = _with_query(selected, classes, test_labels, generator)
@@ -48,17 +48,17 @@ def sample_task(
 
 
 def use_all_task(labels: Tensor) -> Episode:
-    """Use All: support and query are all of D, in every step (one-shot classes: support only)."""
+    """Return the task of Use All: support and query are all of D (classes with one image: support only)."""
     members = [torch.nonzero(labels == c).flatten() for c in torch.unique(labels).tolist()]
     return _episode(members, [group if len(group) > 1 else group[:0] for group in members])
 
 
 def _with_query(selected: Tensor, classes: Tensor, test_labels: Tensor, generator: torch.Generator) -> Tensor:
-    """One-shot classes are support only; an episode of nothing but them gets one class with queries."""
+    """Replace a class if no selected class has query images, as classes with a single image have none."""
     if bool(torch.isin(selected, test_labels).any()):
         return selected
-    asking = classes[torch.isin(classes, test_labels)]
-    return torch.cat([selected[1:], asking[permutation(len(asking), generator)[:1]]])
+    with_query = classes[torch.isin(classes, test_labels)]
+    return torch.cat([selected[1:], _choose(with_query, 1, generator)])
 
 
 def _choose(members: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -66,7 +66,7 @@ def _choose(members: Tensor, count: int, generator: torch.Generator) -> Tensor:
 
 
 def _episode(support: list[Tensor], query: list[Tensor]) -> Episode:
-    def numbered(groups: list[Tensor]) -> Tensor:
+    def labels(groups: list[Tensor]) -> Tensor:
         return torch.cat([torch.full_like(group, c) for c, group in enumerate(groups)])
 
-    return Episode(torch.cat(support), numbered(support), torch.cat(query), numbered(query))
+    return Episode(torch.cat(support), labels(support), torch.cat(query), labels(query))

@@ -1,6 +1,6 @@
-"""Algorithm 1: split the downstream data D into D_train and D_test, class by class.
+"""Algorithm 1 of the paper: split the downstream data D into D_train and D_test, class by class.
 
-D_train gives the support images of the episodes, D_test their query images.
+Support images of the episodes are sampled from D_train, query images from D_test.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ SplitName = Literal["split", "no_split", "use_all", "resplit"]
 SPLITS = ("split", "no_split", "use_all", "resplit")
 
 # "If D is sufficiently large (|D| ≈ 1000), such that overfitting is not an issue" (paper).
-LARGE = 1000
+LARGE_DATASET = 1000
 
 
 @dataclass(frozen=True)
 class Split:
-    """Indices of the images that episodes draw support and query from."""
+    """Indices of the images in D_train and D_test."""
 
     train: Tensor
     test: Tensor
 
 
 def choose_split(name: str, images: int) -> SplitName:
-    """``auto`` and ``paper`` go by size: halves below 1000 images, no split from there."""
+    """Resolve ``auto`` and ``paper`` by the number of images: halves below 1000, no split from 1000 on."""
     if name in ("auto", "paper"):
-        return "no_split" if images >= LARGE else "resplit" if name == "auto" else "split"
+        return "no_split" if images >= LARGE_DATASET else "resplit" if name == "auto" else "split"
     if name not in SPLITS:
         raise invalid_choice("The split", name, ("auto", "paper", *SPLITS))
     return name  # type: ignore[return-value]
 
 
 def no_split(labels: Tensor) -> Split:
-    """D_train = D_test = D; a class with one image serves as support only."""
-    everything = torch.arange(len(labels))
-    return Split(everything, everything[torch.bincount(labels)[labels] > 1])
+    """Return D_train = D_test = D; a class with one image is used as support only."""
+    indices = torch.arange(len(labels))
+    return Split(indices, indices[torch.bincount(labels)[labels] > 1])
 
 
 def split_halves(labels: Tensor, generator: torch.Generator) -> Split:
-    """Random halves of each class, the larger one for D_train.
+    """Split each class into random halves, the larger one for D_train.
 
-    The paper requires two images a class; here a class with one image serves as support only.
+    The paper requires two images per class; here a class with one image is used as support only.
     """
     train, test = [], []
     for c in torch.unique(labels).tolist():
@@ -60,5 +60,5 @@ def split_halves(labels: Tensor, generator: torch.Generator) -> Split:
 
 
 def has_query_images(labels: Tensor) -> bool:
-    """Whether any class has a second image: all one-shot means no episodes, hence no fine-tuning."""
+    """Return whether any class has a second image; otherwise there are no episodes and no fine-tuning."""
     return bool((torch.bincount(labels) > 1).any())

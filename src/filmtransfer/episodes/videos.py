@@ -1,8 +1,8 @@
-"""Algorithm 3: a task for fine-tuning out of clips, such that no video is on both sides.
+"""Algorithm 3 of the paper: sample a task from video clips, with no video in both support and query.
 
-Clips of one video look alike: a query clip whose neighbours are in the support set says little. So half of the
-videos of each class give the support clips, and the others the query clips; only the clips of a class with one video
-are divided among the two.
+Clips of one video look alike, so that a query clip whose neighbours are in the support set says little. Half of the
+videos of each class are sampled for the support clips and the other videos for the query clips; only the clips of a
+class with a single video are divided between the two.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from .sample import MAX_QUERY, Episode
 def split_videos(
     labels: Tensor, videos: Tensor, batch_size: int, generator: torch.Generator, max_query: int = MAX_QUERY
 ) -> Episode:
-    """``labels`` (N) and ``videos`` (N) say of which class and of which video each clip is.
+    """Return a task from clips with the given labels (N) and video indices (N).
 
-    Where the algorithm would leave a side of a class empty it gives one clip: each support video gives at least one,
-    and a single video of two clips or more keeps one for the query.
+    Unlike in the paper, support and query of a class are not empty if it has enough clips: each support video gives
+    at least one clip, and a single video of two or more clips keeps one for the query.
     """
-    classes = torch.unique(labels).tolist()
-    num_clips = batch_size // len(classes)
+    classes = torch.unique(labels)
+    clips_per_class = batch_size // len(classes)
+    queries_per_class = max(max_query // len(classes), 1)
     support, query = [], []
-    for c in classes:
+    for c in classes.tolist():
         members = torch.nonzero(labels == c).flatten()
-        of_class = torch.unique(videos[members])
-        context = (len(of_class) + 1) // 2  # ⌈n_c / 2⌉
-        order = of_class[permutation(len(of_class), generator)]
-        per_video = max(num_clips // context, 1)
-        own: list[Tensor] = []
-        for video in order[:context].tolist():
+        class_videos = torch.unique(videos[members])
+        support_count = (len(class_videos) + 1) // 2  # ⌈n_c / 2⌉
+        order = class_videos[permutation(len(class_videos), generator)]
+        clips_per_video = max(clips_per_class // support_count, 1)
+        candidates = members[torch.isin(videos[members], order[support_count:])]
+        for video in order[:support_count].tolist():
             clips = members[videos[members] == video]
             shuffled = clips[permutation(len(clips), generator)]
-            keep = 1 if len(of_class) == 1 and len(clips) > 1 else 0
-            count = min(per_video, len(clips) - keep)
-            support.append((c, shuffled[:count]))
-            if len(of_class) == 1:
-                own.append(shuffled[count:])
-        others = members[torch.isin(videos[members], order[context:])]
-        asked = torch.cat([*own, others])
-        room = max(max_query // len(classes), 1)
-        if len(asked) > room:
-            asked = asked[permutation(len(asked), generator)[:room]]
-        query.append((c, asked))
-    return Episode(*_numbered(support, classes), *_numbered(query, classes))
+            is_single = len(class_videos) == 1
+            count = min(clips_per_video, len(clips) - (1 if is_single and len(clips) > 1 else 0))
+            support.append(shuffled[:count])
+            if is_single:
+                candidates = shuffled[count:]
+        if len(candidates) > queries_per_class:
+            candidates = candidates[permutation(len(candidates), generator)[:queries_per_class]]
+        query.append(candidates)
+    indices = [torch.cat(support), torch.cat(query)]
+    support_labels, query_labels = (torch.searchsorted(classes, labels[index]) for index in indices)
+    return Episode(indices[0], support_labels, indices[1], query_labels)
 
 
 def video_episodes(
@@ -60,17 +60,10 @@ def video_episodes(
     once: bool = False,
     max_query: int = MAX_QUERY,
 ) -> Iterator[Episode]:
-    """An endless sequence of tasks: divided anew for each step, or ``once`` for all."""
+    """Yield tasks without end: a new one for each step, or the same one if ``once``."""
     generator = make_generator(seed, "videos")
     task = split_videos(labels, videos, batch_size, generator, max_query)
     while True:
         yield task
         if not once:
             task = split_videos(labels, videos, batch_size, generator, max_query)
-
-
-def _numbered(groups: list[tuple[int, Tensor]], classes: list[int]) -> tuple[Tensor, Tensor]:
-    """The clips, and labels 0 … C−1."""
-    place = {c: i for i, c in enumerate(classes)}
-    clips = [members for _, members in groups]
-    return torch.cat(clips), torch.cat([torch.full_like(m, place[c]) for c, m in groups])
