@@ -1,6 +1,8 @@
-"""Makes docs/page.png: the page after a training on the sample drawings, as a visitor of the service sees it.
+"""Make docs/page.png: a screenshot of the service's page after training on the sample drawings.
 
-python -m scripts.make_page_picture          (needs Chromium and the extras serve and dev; a minute or two)
+    python -m scripts.make_page_picture
+
+Needs Chromium and the extras serve and dev; takes a minute or two.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -29,11 +30,11 @@ INK, PAPERS = (
     (38, 50, 56),
     [(250, 244, 230), (236, 242, 238), (244, 236, 232), (235, 240, 246), (247, 247, 242)],
 )
-PATIENCE = 600_000  # ms
+TIMEOUT = 600_000  # ms
 
 
 def main() -> None:
-    learn, others = sample_drawings(SHOTS, seed=0)
+    train, test = sample_drawings(SHOTS, seed=0)
     with (
         tempfile.TemporaryDirectory() as folder,
         service(Path(folder)) as link,
@@ -43,39 +44,39 @@ def main() -> None:
             executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
         )
         page = browser.new_page(viewport={"width": 1280, "height": 1320}, color_scheme="light")
-        expect.set_options(timeout=PATIENCE)
+        expect.set_options(timeout=TIMEOUT)
         page.goto(link)
-        for place, name in enumerate(CLASSES):
-            teach(page, place, name, drawings(learn, name))
+        for index, name in enumerate(CLASSES):
+            add_class(page, index, name, drawings(train, name))
         page.get_by_role("button", name="Train", exact=True).click()
         expect(page.get_by_role("button", name="Train again")).to_be_visible()
-        page.set_input_files("#try-file", drawings(others, CLASSES[0])[16])
+        page.set_input_files("#try-file", drawings(test, CLASSES[0])[16])
         expect(page.locator(".answer")).to_be_visible()
         page.mouse.move(2, 2)
-        page.wait_for_timeout(1000)  # bars have come to rest, thumbnails are there
+        page.wait_for_timeout(1000)  # until animations have ended and thumbnails are loaded
         page.screenshot(path=OUT)
         browser.close()
     print(f"{OUT.name}: {OUT.stat().st_size} bytes")
 
 
-def teach(page: Page, place: int, name: str, files: list[FilePayload]) -> None:
-    """A class by name, and its photos."""
+def add_class(page: Page, index: int, name: str, files: list[FilePayload]) -> None:
+    """Add a class and its photos."""
     page.get_by_label("Name of a new class").fill(name)
     page.get_by_role("button", name="Add class").click()
     expect(page.get_by_role("heading", name=name, exact=True)).to_be_visible()
-    page.locator(".class input[type=file]").nth(place).set_input_files(files)
+    page.locator(".class input[type=file]").nth(index).set_input_files(files)
     expect(page.locator("#polite")).to_contain_text(f"added to {name}.")
 
 
 def drawings(images: LabelledImages, name: str) -> list[FilePayload]:
-    """The drawings of one class as files."""
+    """Return the drawings of one class as files."""
     label = images.classes.index(name)
-    chosen: list[Any] = [image for image, y in zip(images.sources, images.labels, strict=True) if y == label]
-    return [as_file(np.asarray(image), f"{name} {i + 1}.png") for i, image in enumerate(chosen)]
+    selected = [image for image, y in zip(images.sources, images.labels, strict=True) if y == label]
+    return [as_file(np.asarray(image), f"{name} {i + 1}.png") for i, image in enumerate(selected)]
 
 
 def as_file(pixels: np.ndarray, name: str) -> FilePayload:
-    """A drawing of 28 pixels as if it were a photo of one: in the middle of a sheet, smooth, ink on tinted paper."""
+    """Return a drawing of 28 pixels as the photo of a drawing: centred, smooth, ink on tinted paper."""
     rows, columns = np.nonzero(pixels < 200)
     inked = pixels[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
     sheet = Image.new("L", (36, 36), 255)
@@ -90,9 +91,9 @@ def as_file(pixels: np.ndarray, name: str) -> FilePayload:
 
 @contextmanager
 def service(folder: Path) -> Iterator[str]:
-    """``fit serve`` in a folder of its own, and the link that it prints."""
-    words = [sys.executable, "-m", "filmtransfer", "serve", str(folder / "data"), "--port", "0", "--json"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
+    """Run ``fit serve`` on a new folder and yield the link that it prints."""
+    command = [sys.executable, "-m", "filmtransfer", "serve", str(folder / "data"), "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
         text = ""
         for line in process.stdout:

@@ -1,13 +1,15 @@
-"""Write docs/reference.md from the code, and the measured tables into the pages that show them.
+"""Write docs/reference.md from the code, and insert the measured tables into the pages that show them.
 
 make docs
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import typer
 
 import filmtransfer
 from filmtransfer import heads
+from filmtransfer.adapters import ADAPTERS
 from filmtransfer.backbones import CATALOGUE, backbone_facts
 from filmtransfer.cli.app import app
 from filmtransfer.training.config import settings
@@ -27,57 +30,58 @@ ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "docs/reference.md"
 
 
-def _verbs(name: str, command: Any) -> list[tuple[str, Any]]:
-    """Every verb by its full name, those of a group after it."""
-    found: list[tuple[str, Any]] = []
-    for word, verb in command.commands.items():
-        found.append((f"{name} {word}", verb))
-        if hasattr(verb, "commands"):
-            found += _verbs(f"{name} {word}", verb)
-    return found
+def _commands(name: str, group: Any) -> list[tuple[str, Any]]:
+    """Return every command with its full name, those of a group after the group."""
+    commands: list[tuple[str, Any]] = []
+    for word, command in group.commands.items():
+        commands.append((f"{name} {word}", command))
+        if hasattr(command, "commands"):
+            commands += _commands(f"{name} {word}", command)
+    return commands
 
 
 def reference() -> str:
+    """Return the text of docs/reference.md."""
     parts = [
         "# Reference",
-        "Made from the code by `make docs`; a test keeps it true.",
+        "Generated from the code by `make docs`; a test checks that it is up to date.",
         "## The command",
-        "Exit codes: 0 good, 1 a bug of ours, 2 bad usage, 3 bad input, 4 bad file, 5 not available here, "
-        "130 interrupted. `--debug` (or `FIT_DEBUG=1`) shows the traceback behind an error.",
+        "Exit codes: 0 success, 1 internal error, 2 invalid usage, 3 invalid input, 4 invalid file, 5 not available, "
+        "130 interrupted. `--debug` (or `FIT_DEBUG=1`) shows the traceback of an error.",
     ]
-    command: Any = typer.main.get_command(app)
-    for name, verb in _verbs("fit", command):
-        context = click.Context(verb, info_name=name, max_content_width=100, terminal_width=100)
-        parts += [f"### {name}", f"```text\n{verb.get_help(context).strip()}\n```"]
+    for name, command in _commands("fit", typer.main.get_command(app)):
+        context = click.Context(command, info_name=name, max_content_width=100, terminal_width=100)
+        parts += [f"### {name}", f"```text\n{command.get_help(context).strip()}\n```"]
     parts.append("## Training settings")
     parts.append(
         "Fields of `TrainingConfig`: parameters of `FewShotClassifier`, options of `fit train`, keys of recipes and "
         "of `--set`. The default is that of the dataclass; a preset has its own values."
     )
-    rows = ["| setting | default | allowed | meaning |", "|---|---|---|---|"]
+    rows: list[list[object]] = []
     for setting in settings():
         none = f"; None: {setting.none}" if setting.none else ""
-        rows.append(f"| {setting.name} | {setting.default} | {setting.allowed()}{none} | {setting.help} |")
-    parts.append("\n".join(rows))
+        rows.append([setting.name, setting.default, f"{setting.allowed()}{none}", setting.help])
+    parts.append(_table(["setting", "default", "allowed", "meaning"], rows))
     parts.append("## Presets")
-    rows = ["| preset | " + " | ".join(PRESETS["fast"].to_dict()) + " |"]
-    rows.append("|" + "---|" * (len(PRESETS["fast"].to_dict()) + 1))
-    rows += [
-        f"| {name} | " + " | ".join(str(v) for v in s.to_dict().values()) + " |"
-        for name, s in PRESETS.items()
-    ]
-    parts.append("\n".join(rows))
+    presets = {name: preset.to_dict() for name, preset in PRESETS.items()}
+    parts.append(
+        _table(["preset", *presets["fast"]], [[name, *values.values()] for name, values in presets.items()])
+    )
     parts.append("## Backbones")
-    rows = [
-        "| name | timm model | numbers | features | FiLM sites | FiLM numbers | licence |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     for name, record in CATALOGUE.items():
         facts = backbone_facts(name)
-        rows.append(
-            f"| {name} | {record.timm_name} | {facts.parameters:,} | {facts.features} | {len(facts.site_names)} | {facts.film_parameters:,} | {record.licence} |"
-        )
-    parts.append("\n".join(rows))
+        counts = [f"{n:,}" for n in (facts.parameters, facts.features, len(facts.site_names))]
+        rows.append([name, record.timm_name, *counts, f"{facts.film_parameters:,}", record.licence])
+    columns = ["name", "timm model", "parameters", "features", "FiLM sites", "FiLM parameters", "licence"]
+    parts.append(_table(columns, rows))
+    parts.append("## Adapters")
+    rows = [
+        [adapter.name, field.name, field.default, field.metadata["help"]]
+        for adapter in ADAPTERS.values()
+        for field in dataclasses.fields(adapter.options)
+    ]
+    parts += ["FiLM has no options.", _table(["adapter", "option", "default", "meaning"], rows)]
     parts.append("## Python")
     public = {
         f"filmtransfer.{n}": getattr(filmtransfer, n) for n in filmtransfer.__all__ if n != "__version__"
@@ -91,6 +95,11 @@ def reference() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = ["| " + " | ".join(map(str, row)) + " |" for row in (heads, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(heads), *lines[1:]])
+
+
 def _describe(item: Any) -> str:
     lines = [f"```python\n{item.__name__}{_signature(item)}\n```" if not issubclass(item, Exception) else ""]
     lines.append(f"```text\n{inspect.cleandoc(item.__doc__ or '')}\n```")
@@ -99,9 +108,8 @@ def _describe(item: Any) -> str:
         if name.startswith("_") or not inspect.isfunction(function) or not function.__doc__:
             continue
         lines.append(f"- `{name}{_signature(function)}`: {function.__doc__.strip().splitlines()[0]}")
-    bases = [base for base in item.__mro__[1:] if base.__module__.startswith("filmtransfer")]
-    for base in bases:
-        shared = [
+    for base in [base for base in item.__mro__[1:] if base.__module__.startswith("filmtransfer")]:
+        lines += [
             f"- `{name}{_signature(member)}`: {member.__doc__.strip().splitlines()[0]}"
             for name, member in vars(base).items()
             if inspect.isfunction(member)
@@ -109,7 +117,6 @@ def _describe(item: Any) -> str:
             and not name.startswith("_")
             and name not in vars(item)
         ]
-        lines += shared
     return "\n".join(line for line in lines if line)
 
 
@@ -120,13 +127,13 @@ def _signature(item: Any) -> str:
         return "(…)"
 
 
-def put_tables(page: Path) -> None:
-    """Fill the places <!-- name --> … <!-- /name --> of a page with benchmarks/results/name.md."""
+def insert_tables(page: Path) -> None:
+    """Insert benchmarks/results/name.md between <!-- name --> and <!-- /name --> of a page."""
     text = page.read_text()
     for name in re.findall(r"<!-- ([\w/]+) -->", text):
         result = ROOT / f"benchmarks/results/{name}.md"
-        place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.S)
-        text = place.sub(lambda m, r=result: m.group(1) + r.read_text() + m.group(2), text)
+        section = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.S)
+        text = section.sub(lambda m, r=result: m.group(1) + r.read_text() + m.group(2), text)
     page.write_text(text)
 
 
@@ -143,5 +150,5 @@ if __name__ == "__main__":
         "docs/benchmarks.md",
         "docs/federated.md",
     ):
-        put_tables(ROOT / page)
+        insert_tables(ROOT / page)
     print(f"wrote {TARGET.name} and the measured tables")

@@ -1,4 +1,4 @@
-"""docs/report.png: the top of a report on the sample drawings, with a wrong label and a drawing that is there twice.
+"""Make docs/report.png: the top of a report on the sample drawings, with a wrong label and a duplicate.
 
     python scripts/make_report_picture.py
 
@@ -22,18 +22,18 @@ CLASSES, SHOTS = 6, 10
 WIDTH, HEIGHT = 1040, 1180
 
 
-def spoiled() -> LabelledImages:
-    """Six classes of drawings; the first drawing of the third gets the second's label, and one is repeated."""
-    learn, _ = sample_drawings(SHOTS, 0)
-    kept = [i for i, label in enumerate(learn.labels) if label < CLASSES]
-    sources, labels = [learn.sources[i] for i in kept], [learn.labels[i] for i in kept]
+def flawed_drawings() -> LabelledImages:
+    """Return six classes of drawings, one with the label of another class, and one drawing twice."""
+    train, _ = sample_drawings(SHOTS, 0)
+    selected = [i for i, label in enumerate(train.labels) if label < CLASSES]
+    sources, labels = [train.sources[i] for i in selected], [train.labels[i] for i in selected]
     labels[2 * SHOTS] = 1
-    return LabelledImages([*sources, sources[5]], [*labels, labels[5]], learn.classes[:CLASSES])
+    return LabelledImages([*sources, sources[5]], [*labels, labels[5]], train.classes[:CLASSES])
 
 
 def main() -> None:
     recorder = PhotoRecorder()
-    clf = FewShotClassifier(seed=0, steps=0).fit_images(spoiled(), look=recorder.on_training)
+    clf = FewShotClassifier(seed=0, steps=0).fit_images(flawed_drawings(), look=recorder.on_training)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
         update, page = Path(folder, "drawings.safetensors"), Path(folder, "report.html")
         clf.save(update)

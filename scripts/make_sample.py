@@ -45,7 +45,7 @@ def main() -> None:
                 assert packed is not None
                 lines = gzip.decompress(packed.read()).decode().split()
                 drawings[name] = np.array([json.loads(line) for line in lines])
-    # Ink on paper, as a photo of a drawing would be: the package has white ink on black.
+    # The package has white ink on black; a photo of a drawing has black ink on white.
     images = np.stack([255 - np.rint(255 * drawings[name]) for name in CLASSES]).astype(np.uint8)
     images = images.reshape(-1, 28, 28)
     labels = np.repeat(np.arange(len(CLASSES)), len(images) // len(CLASSES))

@@ -2,9 +2,9 @@
 
     python -m scripts.transcribe_published PAPER.tex
 
-Numbers stay as printed ("0.0014", "77.0"). Three things are not numbers and are taken off: a thousands
-comma (23,520,832), the M or B behind a count (the metric's name says millions or billions instead), and
-the dot of the one interval that lost its digit ("94.2±0." in vtab_body_ablations becomes 0).
+Numbers stay as printed ("0.0014", "77.0"), except for three things that are removed: thousands separators
+(23,520,832), the M or B after a count (the name of the metric says millions or billions instead), and the dot of
+the one interval without a digit after it ("94.2±0." in vtab_body_ablations becomes 0).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from filmtransfer.errors import InputError
 from filmtransfer.files import write_atomically
 
 TARGET = Path(__file__).parents[1] / "src/filmtransfer/bench/published.csv"
-PAPERS_BACKBONE = "BiT-M-R50x1"
+PAPER_BACKBONE = "BiT-M-R50x1"
 
 DATASETS = {
     "CIFAR10": "cifar10",
@@ -55,7 +55,7 @@ DATASETS = {
     "Specialized": "specialized",
     "Structured": "structured",
 }
-ORBIT_BACKBONES = {"EN-1K": "EfficientNet-B0", "EN-MD": "EfficientNet-B0-MD", "RN-21K": PAPERS_BACKBONE}
+ORBIT_BACKBONES = {"EN-1K": "EfficientNet-B0", "EN-MD": "EfficientNet-B0-MD", "RN-21K": PAPER_BACKBONE}
 ALGORITHMS = {
     "Lower Bound": "lower_bound",
     "Upper Bound": "upper_bound",
@@ -78,8 +78,8 @@ class Row(NamedTuple):
     interval: str = ""
 
 
-class Parsed(NamedTuple):
-    """A table as text: its caption, the heads above each column, and the rows between the rules."""
+class PaperTable(NamedTuple):
+    """A table as text: its caption, the head of each column, and the rows between the rules."""
 
     name: str
     caption: str
@@ -87,7 +87,7 @@ class Parsed(NamedTuple):
     blocks: list[list[list[str]]]
 
     def cells(self) -> Iterator[tuple[list[str], str, str]]:
-        """Each cell that is not empty, with its row and the head of its column."""
+        """Yield each non-empty cell with its row and the head of its column."""
         for block in self.blocks:
             for row in block:
                 for head, cell in zip(self.heads, row, strict=True):
@@ -96,18 +96,20 @@ class Parsed(NamedTuple):
 
 
 def find(pattern: str, text: str) -> re.Match[str]:
-    found = re.search(pattern, text)
-    if found is None:
-        raise unexpected(f"There is nothing like {pattern} in {text.strip()[:80]!r}")
-    return found
+    """Return the first match of a pattern, or raise an error."""
+    match = re.search(pattern, text)
+    if match is None:
+        raise unexpected(f"There is no match of {pattern} in {text.strip()[:80]!r}")
+    return match
 
 
 def unexpected(what: str) -> InputError:
-    return InputError(f"{what}.", "Give the LaTeX source of the FiT paper, all of it in one file.")
+    """Return the error for a source that is not the paper's."""
+    return InputError(f"{what}.", "Give the complete LaTeX source of the FiT paper in one file.")
 
 
-def parse(source: str) -> dict[str, Parsed]:
-    """Every table of the LaTeX source, by label."""
+def parse(source: str) -> dict[str, PaperTable]:
+    """Return every table of the LaTeX source by its label."""
     tables = {}
     for float_ in re.findall(r"\\begin\{table\}(.*?)\\end\{table\}", source, re.S):
         label = find(r"\\label\{tab:(\w+)\}", float_)
@@ -117,8 +119,8 @@ def parse(source: str) -> dict[str, Parsed]:
     return tables
 
 
-def _table(name: str, caption: str, body: str) -> Parsed:
-    """A rule over all columns ends the head, and each block of rows after it."""
+def _table(name: str, caption: str, body: str) -> PaperTable:
+    """Parse a table in which rules over all columns separate the head and the blocks of rows."""
     body = body.replace(r"\toprule", "").replace(r"\morecmidrules", "")
     body = re.sub(r"\\midrule|\\hline|\\bottomrule|\\cmidrule\{1-\d+\}", "\x00", body)
     body = re.sub(r"\\cmidrule\{\d+-\d+\}", "", body)
@@ -129,11 +131,11 @@ def _table(name: str, caption: str, body: str) -> Parsed:
     for row in (row for block in blocks for row in block):
         if len(row) != len(heads):
             raise unexpected(f"{name}: {len(row)} cells in {len(heads)} columns: {row}")
-    return Parsed(name, caption, heads, [block for block in blocks if block])
+    return PaperTable(name, caption, heads, [block for block in blocks if block])
 
 
 def _cells(row: str) -> list[str]:
-    """The cells of a row as plain text; one that spans columns stands in each of them."""
+    """Return the cells of a row as plain text; a cell that spans columns is repeated in each of them."""
     cells = []
     for cell in row.split("&"):
         span = re.search(r"\\multicolumn\{(\d+)\}\{(?:[^{}]|\{[^{}]*\})*\}", cell)
@@ -142,7 +144,7 @@ def _cells(row: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """LaTeX without its commands; a formula stays a formula, so that it is not taken for a number."""
+    """Return LaTeX without its commands; formulas are kept, so that they are not parsed as numbers."""
     text = text.replace(r"\fit{}", "FiT").replace(r"$\uparrow$", "").replace(r"$\downarrow$", "")
     text = re.sub(r"\\citep\{[^}]*\}|\\textcolor\[rgb\]\{[^}]*\}|\\(begin|end)\{sideways\}", "", text)
     text = text.strip(" {}") if "$" in text else re.sub(r"\\\w+|[{}]", "", text)
@@ -150,36 +152,36 @@ def _plain(text: str) -> str:
 
 
 def _number(cell: str) -> tuple[str, str]:
-    """'54.0±5.7' or '78.1 (2.0)' as a value and its interval."""
-    found = find(r"^(\d+(?:\.\d+)?)(?:\s*[±(]\s*(\d+(?:\.\d+)?)\.?\)?)?$", cell)
-    return found[1], found[2] or ""
+    """Parse '54.0±5.7' or '78.1 (2.0)' to a value and its interval."""
+    match = find(r"^(\d+(?:\.\d+)?)(?:\s*[±(]\s*(\d+(?:\.\d+)?)\.?\)?)?$", cell)
+    return match[1], match[2] or ""
 
 
 def _count(cell: str, metric: str) -> tuple[str, str]:
-    """'14B' as the metric's name in billions and 14; a bare 0 counts as millions."""
-    found = find(r"^(\d+(?:\.\d+)?)([MB]?)$", cell)
-    return f"{metric}_{(found[2] or 'M').lower()}", found[1]
+    """Parse '14B' to the name of the metric in billions and 14; 0 without a unit counts as millions."""
+    match = find(r"^(\d+(?:\.\d+)?)([MB]?)$", cell)
+    return f"{metric}_{(match[2] or 'M').lower()}", match[1]
 
 
-def _named(block: list[list[str]]) -> str:
-    """The name that stands once in the first column, beside the middle row of its block."""
+def _name_of(block: list[list[str]]) -> str:
+    """Return the only name in the first column of a block."""
     (name,) = {row[0] for row in block} - {""}
     return name
 
 
-def _by_block(table: Parsed) -> Iterator[tuple[str, list[str], str, str]]:
-    """Each cell with the name of its block, its row and its head."""
+def _by_block(table: PaperTable) -> Iterator[tuple[str, list[str], str, str]]:
+    """Yield each cell with the name of its block, its row and its head."""
     for block in table.blocks:
         for row, head, cell in table._replace(blocks=[block]).cells():
             if head not in ("Dataset", "Clients", "Shot"):
-                yield _named(block), row, head, cell
+                yield _name_of(block), row, head, cell
 
 
-def model_parameters(table: Parsed) -> Iterator[Row]:
-    """The Example column and the numbers it is made from; formulas are no numbers."""
+def model_parameters(table: PaperTable) -> Iterator[Row]:
+    """Read the Example column and the numbers from which it is calculated; formulas are ignored."""
 
     def row(method: str, metric: str, value: str) -> Row:
-        return Row(table.name, PAPERS_BACKBONE, "", "classes=10", method, metric, value.replace(",", ""))
+        return Row(table.name, PAPER_BACKBONE, "", "classes=10", method, metric, value.replace(",", ""))
 
     for symbol, metric in (
         (r"\|\\vtheta\| = ", "backbone_parameters"),
@@ -194,18 +196,16 @@ def model_parameters(table: Parsed) -> Iterator[Row]:
             yield row(cells[0], metric, cell)
 
 
-def vtab_rotated(table: Parsed) -> Iterator[Row]:
+def vtab_rotated(table: PaperTable) -> Iterator[Row]:
     for row, head, cell in table.cells():
         if head == "Params (M)":
-            yield Row(
-                table.name, PAPERS_BACKBONE, "all", "classes=10", row[0], "parameters_m", *_number(cell)
-            )
+            yield Row(table.name, PAPER_BACKBONE, "all", "classes=10", row[0], "parameters_m", *_number(cell))
         elif head != "Method":
             dataset = DATASETS[re.sub("^(Natural|Specialized|Structured) ", "", head)]
-            yield Row(table.name, PAPERS_BACKBONE, dataset, "", row[0], "accuracy", *_number(cell))
+            yield Row(table.name, PAPER_BACKBONE, dataset, "", row[0], "accuracy", *_number(cell))
 
 
-def vtab_sota(table: Parsed) -> Iterator[Row]:
+def vtab_sota(table: PaperTable) -> Iterator[Row]:
     for row, head, cell in table.cells():
         backbone, size = find(r"^(.*) \(([\d.]+)M\)$", row[1]).groups()
         method = row[0].removesuffix(" (ours)")
@@ -217,7 +217,7 @@ def vtab_sota(table: Parsed) -> Iterator[Row]:
             yield Row(table.name, backbone, dataset, "", method, metric, *_number(cell))
 
 
-def orbit_results(table: Parsed) -> Iterator[Row]:
+def orbit_results(table: PaperTable) -> Iterator[Row]:
     for row, head, cell in table.cells():
         method, backbone = row[0], ORBIT_BACKBONES[row[1]]
         if "Videos" in head:
@@ -230,12 +230,12 @@ def orbit_results(table: Parsed) -> Iterator[Row]:
             yield Row(table.name, backbone, "orbit", "", method, metric, value)
 
 
-def few_shot_results(table: Parsed) -> Iterator[Row]:
+def few_shot_results(table: PaperTable) -> Iterator[Row]:
     for name, row, head, cell in _by_block(table):
         method = "" if head == "$C$" else _few_shot_method(head)
         metric = "classes" if head == "$C$" else head.split()[-1].lower()
         setting = f"shots={row[2].lower()}"
-        yield Row(table.name, PAPERS_BACKBONE, DATASETS[name], setting, method, metric, *_number(cell))
+        yield Row(table.name, PAPER_BACKBONE, DATASETS[name], setting, method, metric, *_number(cell))
 
 
 def _few_shot_method(head: str) -> str:
@@ -243,27 +243,25 @@ def _few_shot_method(head: str) -> str:
 
 
 def _fit(head: str) -> str:
-    """'… QDA Accuracy' as FiT-QDA."""
+    """Return FiT-QDA for '… QDA Accuracy'."""
     return "FiT-" + find(r"\b(QDA|LDA|ProtoNets)\b", head)[1]
 
 
 def _split(head: str) -> str:
-    """'QDA No Split' as no_split."""
+    """Return split=no_split for 'QDA No Split'."""
     return "split=" + head.split(" ", 1)[1].lower().replace(" ", "_")
 
 
-def few_shot_ablation(table: Parsed) -> Iterator[Row]:
+def few_shot_ablation(table: PaperTable) -> Iterator[Row]:
     for name, row, head, cell in _by_block(table):
         setting = f"shots={row[1].lower()};{_split(head)}"
-        yield Row(
-            table.name, PAPERS_BACKBONE, DATASETS[name], setting, _fit(head), "accuracy", *_number(cell)
-        )
+        yield Row(table.name, PAPER_BACKBONE, DATASETS[name], setting, _fit(head), "accuracy", *_number(cell))
 
 
-def vtab_results(table: Parsed) -> Iterator[Row]:
-    """The last column is FiT-LDA on another backbone (as vtab_sota says)."""
+def vtab_results(table: PaperTable) -> Iterator[Row]:
+    """Read the table, whose last column is FiT-LDA on another backbone (according to vtab_sota)."""
     for row, head, cell in table.cells():
-        backbone, method, metric = PAPERS_BACKBONE, "", head.split()[-1].lower()
+        backbone, method, metric = PAPER_BACKBONE, "", head.split()[-1].lower()
         if head == "EffNetV2-M Accuracy":
             backbone, method = "EfficientNetV2-M", "FiT-LDA"
         elif head == "$C$":
@@ -274,62 +272,62 @@ def vtab_results(table: Parsed) -> Iterator[Row]:
             yield Row(table.name, backbone, DATASETS[row[0]], "", method, metric, *_number(cell))
 
 
-def vtab_ablation(table: Parsed) -> Iterator[Row]:
+def vtab_ablation(table: PaperTable) -> Iterator[Row]:
     for row, head, cell in table.cells():
         if head != "Dataset":
             setting, dataset = _split(head), DATASETS[row[0]]
-            yield Row(table.name, PAPERS_BACKBONE, dataset, setting, _fit(head), "accuracy", *_number(cell))
+            yield Row(table.name, PAPER_BACKBONE, dataset, setting, _fit(head), "accuracy", *_number(cell))
 
 
-def vtab_body_ablations(table: Parsed) -> Iterator[Row]:
+def vtab_body_ablations(table: PaperTable) -> Iterator[Row]:
     for row, head, cell in table.cells():
         if head != "Dataset":
             method, dataset = head.replace(" ", "-"), DATASETS[row[0]]
-            yield Row(table.name, PAPERS_BACKBONE, dataset, "", method, "accuracy", *_number(cell))
+            yield Row(table.name, PAPER_BACKBONE, dataset, "", method, "accuracy", *_number(cell))
 
 
-def bit_against_fit(dataset: str) -> Callable[[Parsed], Iterator[Row]]:
-    """The comparisons of federated BiT and FiT: 60 rounds, global setting, both said by the captions or text."""
+def bit_against_fit(dataset: str) -> Callable[[PaperTable], Iterator[Row]]:
+    """Return a reader of BiT against FiT: 60 rounds and the global setting, according to captions and text."""
     common = "rounds=60;setting=global;algorithm=fedavg"
 
-    def read(table: Parsed) -> Iterator[Row]:
+    def read(table: PaperTable) -> Iterator[Row]:
         for row, head, cell in table.cells():
             method = _federated_method(row[0])
             if head.startswith("Parameter cost "):
                 metric, value = _count(
                     cell, f"{head[len('Parameter cost ') :].lower().replace(' ', '_')}_parameters"
                 )
-                yield Row(table.name, PAPERS_BACKBONE, dataset, common, method, metric, value)
+                yield Row(table.name, PAPER_BACKBONE, dataset, common, method, metric, value)
             elif head != "Models":
                 clients, shots = find(r"^(\d+) Clients (\d+)-Shot$", head).groups()
                 setting = f"clients={clients};shots={shots};{common}"
-                yield Row(table.name, PAPERS_BACKBONE, dataset, setting, method, "accuracy", *_number(cell))
+                yield Row(table.name, PAPER_BACKBONE, dataset, setting, method, "accuracy", *_number(cell))
 
     return read
 
 
 def _federated_method(name: str) -> str:
-    """ "We use a ProtoNets head for simplicity"."""
+    """Return the method; of the federated FiT the paper says "We use a ProtoNets head for simplicity"."""
     return "FiT-ProtoNets" if name == "FiT" else name
 
 
-def federated(dataset: str, rounds: int) -> Callable[[Parsed], Iterator[Row]]:
-    """FiT between its bounds, or under two algorithms, for clients × shots × setting."""
+def federated(dataset: str, rounds: int) -> Callable[[PaperTable], Iterator[Row]]:
+    """Return a reader of FiT with its bounds, or with two algorithms, by clients × shots × setting."""
 
-    def read(table: Parsed) -> Iterator[Row]:
+    def read(table: PaperTable) -> Iterator[Row]:
         for clients, row, head, cell in _by_block(table):
-            where, _, algorithm = head.partition(" ")
+            scope, _, algorithm = head.partition(" ")
             setting = (
                 f"clients={clients};shots={row[1]};rounds={rounds};"
-                f"setting={where.lower()};algorithm={ALGORITHMS[algorithm]}"
+                f"setting={scope.lower()};algorithm={ALGORITHMS[algorithm]}"
             )
             method = _federated_method("FiT")
-            yield Row(table.name, PAPERS_BACKBONE, dataset, setting, method, "accuracy", *_number(cell))
+            yield Row(table.name, PAPER_BACKBONE, dataset, setting, method, "accuracy", *_number(cell))
 
     return read
 
 
-READERS: dict[str, Callable[[Parsed], Iterator[Row]]] = {
+READERS: dict[str, Callable[[PaperTable], Iterator[Row]]] = {
     "model_parameters": model_parameters,
     "vtab_rotated": vtab_rotated,
     "vtab_sota": vtab_sota,
@@ -348,7 +346,7 @@ READERS: dict[str, Callable[[Parsed], Iterator[Row]]] = {
 
 
 def transcribe(source: str) -> list[Row]:
-    """The numbers of all tables, in the order of the paper."""
+    """Return the numbers of all tables, in the order of the paper."""
     tables = parse(source)
     if set(tables) != set(READERS):
         raise unexpected(f"The tables are {', '.join(tables)}; expected {', '.join(READERS)}")

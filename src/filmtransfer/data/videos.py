@@ -18,7 +18,6 @@ from ..errors import InputError, MissingExtraError
 if TYPE_CHECKING:
     import av
     from av.container import InputContainer
-    from av.video.stream import VideoStream
 
 VIDEO_SUFFIXES = frozenset([".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".3gp", ".mpg", ".mpeg", ".wmv"])
 
@@ -27,9 +26,9 @@ def frame_times(path: str | Path, rate: float | None = None) -> list[tuple[int, 
     """Return the index and the time in seconds of each frame, or of ``rate`` frames per second."""
     if rate is not None and rate <= 0:
         raise InputError(f"The frame rate cannot be {rate}.", "Give a rate above 0.")
-    with _opened(path) as (container, stream):
-        timestamps = [p.pts if p.pts is not None else p.dts or 0 for p in container.demux(stream) if p.size]
-        scale = float(stream.time_base or 1)
+    with _opened(path) as (container, video):
+        timestamps = [p.pts if p.pts is not None else p.dts or 0 for p in container.demux(video) if p.size]
+        scale = float(video.time_base or 1)
     # Sorted: frames are stored in another order than they are presented in.
     times = [(i, timestamp * scale) for i, timestamp in enumerate(sorted(timestamps))]
     return times if rate is None else list(_at_rate(times, rate))
@@ -40,8 +39,8 @@ def read_frames(path: str | Path, indices: Iterable[int] | None = None) -> list[
     selected = None if indices is None else set(indices)
     last = None if selected is None else max(selected, default=-1)
     frames: list[Image.Image] = []
-    with _opened(path) as (container, stream):
-        for i, frame in enumerate(container.decode(stream)):
+    with _opened(path) as (container, video):
+        for i, frame in enumerate(container.decode(video)):
             if last is not None and i > last:
                 break
             if selected is None or i in selected:
@@ -68,7 +67,7 @@ def _upright(frame: av.VideoFrame) -> Image.Image:
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[tuple[InputContainer, VideoStream]]:
+def _opened(path: str | Path) -> Iterator[tuple[InputContainer, av.VideoStream]]:
     try:
         import av
     except ImportError:
