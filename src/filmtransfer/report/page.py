@@ -84,10 +84,11 @@ def sections(data: ReportData, pictures: EmbeddedPictures) -> list[Section]:
 
 
 def _render(section: Section) -> Markup:
+    term = tag("span", f" {section.term}", class_="term") if section.term else None
     basis = paragraph("Measured on ", section.basis, ".", class_="basis") if section.basis else None
     return tag(
         "section",
-        tag("h2", section.title, id=f"{section.anchor}-title"),
+        tag("h2", section.title, term, id=f"{section.anchor}-title"),
         join(section.body, basis),
         id=section.anchor,
         aria_labelledby=f"{section.anchor}-title",

@@ -16,3 +16,4 @@ class Section:
     body: Markup
     basis: str = ""  # what its numbers were measured on
     advice: list[Markup] = field(default_factory=list)  # what to do about it, shown at the top of the page
+    term: str = ""  # the technical term, shown beside the title

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...formatting import percent
+from ...formatting import capitalize, count, percent
 from ..markup import Markup, class_name, join, tag
 from ..pictures import EmbeddedPictures
 from ..report_data import PhotoPredictions, ReportData
@@ -33,21 +33,24 @@ def prediction_lines(data: ReportData, predictions: PhotoPredictions, row: int) 
     """Return the predicted class with its confidence, and the label or the second most probable class."""
     predicted, label = int(predictions.predicted[row]), int(predictions.labels[row])
     confidence = tag("b", percent(float(predictions.confidence[row]), 0))
-    line = join("predicted ", class_name(data.classes[predicted]), " ", confidence)
+    line = join(class_name(data.classes[predicted]), " ", confidence)
     if predicted == label:
         second = int(predictions.probabilities[row].topk(2).indices[1])
         probability = percent(float(predictions.probabilities[row, second]), 0)
         return join(
             tag("span", "✓ ", line, class_="right-line"),
-            tag("span", "second ", class_name(data.classes[second]), f" {probability}", class_="quiet"),
+            tag("span", "then ", class_name(data.classes[second]), f" {probability}", class_="quiet"),
         )
     probability = percent(float(predictions.label_probability[row]), 0)
     return join(
         tag("span", "✗ ", line, class_="wrong-line"),
-        tag("span", "labelled ", class_name(data.classes[label]), f" {probability}", class_="quiet"),
+        tag("span", "label ", class_name(data.classes[label]), f" {probability}", class_="quiet"),
     )
 
 
-def hidden_count(hidden: int, noun: str) -> Markup:
+def hidden_count(hidden: int, singular: str, plural: str = "") -> Markup:
     """Return a line that says how many more there are, if any."""
-    return tag("p", f"{hidden:,} more {noun} not shown.", class_="quiet") if hidden > 0 else Markup("")
+    if hidden <= 0:
+        return Markup("")
+    total = capitalize(count(hidden, f"more {singular} is", f"more {plural or singular + 's'} are"))
+    return tag("p", f"{total} not shown.", class_="quiet")

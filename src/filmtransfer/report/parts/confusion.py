@@ -70,10 +70,14 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
         pieces += [
             tag("h3", "Most often confused"),
             tag("ul", *items, class_="pairs"),
-            hidden_count(len(repeated) - MAX_PAIRS, "pairs that were confused more than once"),
+            hidden_count(
+                len(repeated) - MAX_PAIRS,
+                "pair that was confused more than once",
+                "pairs that were confused more than once",
+            ),
         ]
-    title = "Which classes are confused? (confusion matrix)"
-    return Section("confusion", title, join(*pieces), data.basis(predictions))
+    title, basis = "Which classes are confused?", data.basis(predictions)
+    return Section("confusion", title, join(*pieces), basis, term="confusion matrix")
 
 
 def _omitted(confusion: Tensor, shown: list[int]) -> str:

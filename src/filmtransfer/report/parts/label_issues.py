@@ -112,11 +112,13 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
     body = join(
         intro,
         card_list([_card(data, pictures, predictions, issue) for issue in issues[:MAX_SHOWN]]),
-        hidden_count(len(issues) - MAX_SHOWN, "photos whose labels may be wrong"),
+        hidden_count(
+            len(issues) - MAX_SHOWN, "photo whose label may be wrong", "photos whose labels may be wrong"
+        ),
     )
     names = class_list(list(dict.fromkeys(data.classes[issue.label] for issue in issues)))
     total = capitalize(count(len(issues), "label"))
-    advice = join(f"{total} may be wrong, among ", names, f". Check {'it' if len(issues) == 1 else 'them'}.")
+    advice = join(f"{total} may be wrong (", names, f"). Check {'it' if len(issues) == 1 else 'them'}.")
     return Section(anchor, title, body, basis, [advice])
 
 

@@ -155,14 +155,14 @@ def first_of_each(labels: Tensor, pool: Tensor, shots: int) -> Tensor:
 
 def section(data: ReportData) -> Section | None:
     """Return the section with the learning curve, or why there is none."""
-    anchor, title = "learning-curve", "Would more photos help? (learning curve)"
+    anchor, term, title = "learning-curve", "learning curve", "Would more photos help?"
     if data.support is None:
         body = paragraph(
             "This needs the features of the training photos, which the update file does not contain. Train with ",
             tag("code", "--keep-statistics"),
             " to see it here.",
         )
-        return Section(anchor, title, body)
+        return Section(anchor, title, body, term=term)
     if data.headline is None:
         return None
     curve = _curve(data)
@@ -170,7 +170,7 @@ def section(data: ReportData) -> Section | None:
         body = paragraph(
             "With so few photos of each class there is no curve to draw: add a third photo to some of them."
         )
-        return Section(anchor, title, body)
+        return Section(anchor, title, body, term=term)
     notes = [
         f"The line is the mean of {curve.draws} random choices of the photos to learn from, the band goes from the worst to the best."
     ]
@@ -179,7 +179,7 @@ def section(data: ReportData) -> Section | None:
     if max(data.update.counts) > min(data.update.counts):
         notes.append("Classes with fewer photos use all they have.")
     body = join(paragraph(_verdict(curve)), draw(curve), paragraph(" ".join(notes), class_="quiet"))
-    return Section(anchor, title, body, data.basis(data.headline))
+    return Section(anchor, title, body, data.basis(data.headline), term=term)
 
 
 def _curve(data: ReportData) -> LearningCurve | None:

@@ -55,8 +55,12 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
         total = count(len(wrong), "photo was", "photos were")
         mistakes = join(
             tag("h3", "Worst mistakes"),
-            paragraph(capitalize(f"{total} misclassified. The most confident mistake comes first.")),
-            cards(wrong, "mistakes"),
+            paragraph(
+                capitalize(
+                    f"{total} misclassified. Each is shown with the predicted class (✗) and its label, the most confident mistake first."
+                )
+            ),
+            cards(wrong, "mistake"),
         )
     else:
         mistakes = paragraph("No photo was misclassified.")
@@ -64,7 +68,7 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
         low_confidence = join(
             tag("h3", "Correct, but with low confidence"),
             paragraph("Another class was close. More photos like these are the most useful to add."),
-            cards(unsure, "low-confidence photos"),
+            cards(unsure, "low-confidence photo"),
         )
     else:
         low_confidence = paragraph("Every correct prediction had high confidence.")

@@ -124,7 +124,7 @@ def _leaks(data: ReportData) -> Part | None:
             " also in the training set, so the accuracy at the top is too high. Remove them from the test folder.",
         ),
         tag("ul", *(tag("li", file_name(name)) for name in names)),
-        hidden_count(len(pairs) - MAX_SHOWN, "such photos"),
+        hidden_count(len(pairs) - MAX_SHOWN, "such photo"),
     ]
     return pieces, f"{total} also in the training set, so the accuracy is too high. Remove them."
 
@@ -141,10 +141,10 @@ def _different_labels(
             "keep it in one class, or in neither."
         ),
         card_list([_pair(data, pictures, pair) for pair in pairs[:MAX_SHOWN]]),
-        hidden_count(len(pairs) - MAX_SHOWN, "such pairs"),
+        hidden_count(len(pairs) - MAX_SHOWN, "such pair"),
     ]
     total = capitalize(count(len(pairs), "pair of near-duplicates has", "pairs of near-duplicates have"))
-    return pieces, f"{total} different labels. Keep one photo of each pair."
+    return pieces, f"{total} different labels. Keep one photo{_of_each(pairs)}."
 
 
 def _same_label(data: ReportData, pictures: EmbeddedPictures, pairs: list[DuplicatePair]) -> Part | None:
@@ -160,11 +160,15 @@ def _same_label(data: ReportData, pictures: EmbeddedPictures, pairs: list[Duplic
         tag("h3", "With the same label"),
         paragraph(f"They count twice{effect}. Keep the better one of each pair."),
         card_list([_pair(data, pictures, pair) for pair in pairs[:MAX_SHOWN]]),
-        hidden_count(len(pairs) - MAX_SHOWN, "pairs"),
+        hidden_count(len(pairs) - MAX_SHOWN, "pair"),
     ]
     total = count(len(pairs), "pair")
     verb = "is" if len(pairs) == 1 else "are"
-    return pieces, f"There {verb} {total} of near-duplicates. Keep one photo of each pair."
+    return pieces, f"There {verb} {total} of near-duplicates. Keep one photo{_of_each(pairs)}."
+
+
+def _of_each(pairs: list[DuplicatePair]) -> str:
+    return "" if len(pairs) == 1 else " of each pair"
 
 
 def _pair(data: ReportData, pictures: EmbeddedPictures, pair: DuplicatePair) -> Markup:

@@ -58,15 +58,15 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
         items = [
             card(
                 pictures.show(ood.photos.thumbnails[i], ood.photos.names[i]),
-                tag("span", "predicted ", class_name(data.classes[int(ood.photos.labels[i])])),
+                tag("span", class_name(data.classes[int(ood.photos.labels[i])])),
                 file_name(ood.photos.names[i]),
             )
             for i in missed[:MAX_SHOWN]
         ]
         pieces += [
-            tag("h3", "Not rejected"),
+            tag("h3", "Not rejected, with the predicted class"),
             card_list(items),
-            hidden_count(len(missed) - MAX_SHOWN, "photos of something else"),
+            hidden_count(len(missed) - MAX_SHOWN, "photo of something else", "photos of something else"),
         ]
         subject = capitalize(
             count(len(missed), "photo of something else was", "photos of something else were")
@@ -75,8 +75,8 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
             text(f"{subject} not rejected. If you expect such photos, give them a class of their own.")
         )
     basis = f"{count(total, 'photo')} of none of the classes and {count(known, 'test photo')} of known ones"
-    title = "Photos of something else (out-of-distribution)"
-    return Section("out-of-distribution", title, join(*pieces), basis, advice)
+    title, term = "Photos of something else", "out-of-distribution"
+    return Section(term, title, join(*pieces), basis, advice, term)
 
 
 def draw(ood: OODPhotos) -> Markup:

@@ -84,6 +84,7 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
         "A map of your photos" if data.kind == "train" else "A map of the test photos",
         join(_intro(data, axes, training is not None), drawing, _legend(data, markers)),
         f"all {len(photos):,} photos",
+        term="2-D projection",
     )
 
 
@@ -177,7 +178,7 @@ def _picture(
 
 
 def _intro(data: ReportData, axes: ProjectionAxes, has_training: bool) -> Markup:
-    kept = f"This flat map (a 2-D projection) keeps {percent(axes.share, 0)} of the differences between the classes; classes that overlap here can still be separate in other directions."
+    kept = f"This flat map keeps {percent(axes.share, 0)} of the differences between the classes; classes that overlap here can still be separate in other directions."
     sentences = [
         "Photos that look alike to the classifier are close to each other.",
         "Pale markers are the training photos; strong ones and pictures are the test photos."

@@ -73,13 +73,14 @@ def section(data: ReportData) -> Section | None:
         explanation += " Hollow dots: before temperature scaling."
     return Section(
         "reliability",
-        "Can the percentages be trusted? (calibration)",
+        "Can the percentages be trusted?",
         join(
             paragraph(_verdict(data, predictions)),
             draw(after, before, len(predictions)),
             paragraph(explanation, class_="quiet"),
         ),
         data.basis(predictions),
+        term="calibration",
     )
 
 

@@ -85,7 +85,7 @@ def _tiles(data: ReportData) -> Markup:
         _tile(f"{photos:,}", f"{'photo' if photos == 1 else 'photos'}, {len(data.classes)} classes"),
         _tile(
             file_size(stored) if stored else f"{data.update.numbers():,}",
-            f"{'of' if stored else ''} trained parameters, on top of {data.update.backbone}".strip(),
+            f"{'update file' if stored else 'trained parameters'}, for the backbone {data.update.backbone}",
         ),
     ]
     if data.headline is not None:
