@@ -1,0 +1,130 @@
+"""How the tests are sorted, started, limited in time and ended: a pytest plugin, loaded by ``conftest.py``.
+
+Every test has exactly one of the markers of ``LIMITS``. ``browser`` follows from the fixture of that name, ``unit`` is
+what is not marked otherwise, and a unit test that starts a process fails. ``process(seconds=…)`` and
+``slow(seconds=…)`` state what a test or a file costs: the expensive ones start first.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import guardian
+
+LIMITS = {"unit": 120, "slow": 300, "process": 420, "browser": 420}  # seconds until a test fails
+PATIENCE = 20.0  # seconds until a process that outlives the run is an error
+STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")  # audit events
+HELPERS = "from multiprocessing."  # the resource tracker and fork server, which end with their process
+
+folder_key = pytest.StashKey[Path]()
+_started: list[str] = []
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the run its id, its temporary folder and its guardian; workers of xdist inherit them."""
+    sys.addaudithook(_record_start)
+    if hasattr(config, "workerinput") or sys.platform != "linux":
+        return
+    run = f"{os.getpid()}-{secrets.token_hex(4)}"
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # keeps tmp_path after the run
+    folder = Path(tempfile.mkdtemp(prefix="fit-"))
+    folder.chmod(0o711)  # PostgreSQL runs as somebody else when the tests run as root
+    os.environ[guardian.VARIABLE] = run
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    config.stash[folder_key] = folder
+    parent = os.environ.pop("FIT_TEST_PARENT", None)  # make, for example: the run ends with it
+    pids = [os.getpid(), *([int(parent)] if parent else [])]
+    guardian.start(run, folder, pids)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """Fail a run that leaves a process behind."""
+    yield
+    if folder_key not in session.config.stash:
+        return
+    deadline = time.monotonic() + PATIENCE
+    while (left := _left_over()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if left:
+        lines = "".join(f"\n  {pid}: {command[:200]}" for pid, command in left.items())
+        sys.stderr.write(f"\nThese processes outlived the tests:{lines}\n")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _left_over() -> dict[int, str]:
+    alive = guardian.members(os.environ[guardian.VARIABLE])
+    return {pid: command for pid, command in alive.items() if HELPERS not in command}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark, limit, group by file, and order by cost."""
+    for item in items:
+        kind = _kind(item)
+        if not item.get_closest_marker(kind):
+            item.add_marker(kind)
+        if not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LIMITS[kind]))
+        if not item.get_closest_marker("xdist_group"):
+            alone = any(mark.name in LIMITS for mark in item.own_markers if mark.kwargs)
+            item.add_marker(pytest.mark.xdist_group(item.nodeid if alone else item.nodeid.partition("::")[0]))
+    items.sort(key=_cost, reverse=True)
+
+
+def _kind(item: pytest.Item) -> str:
+    kinds = {mark.name for mark in item.iter_markers() if mark.name in LIMITS}
+    if "browser" in getattr(item, "fixturenames", ()):
+        kinds.add("browser")
+    if len(kinds) > 1:
+        raise pytest.UsageError(f"{item.nodeid} has the markers {', '.join(sorted(kinds))}; one is allowed.")
+    return kinds.pop() if kinds else "unit"
+
+
+def _cost(item: pytest.Item) -> float:
+    """Return the seconds that the nearest marker states; Python's sort keeps the order of equal ones."""
+    seconds = (mark.kwargs["seconds"] for mark in item.iter_markers() if "seconds" in mark.kwargs)
+    return next(seconds, 0.0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _interruptible() -> Iterator[None]:
+    """Handle SIGINT also in a run that was started with SIGINT ignored (``make test &`` in a script).
+
+    A handler becomes the default in every program that a test starts; an ignored signal would stay ignored.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def _record_start(event: str, arguments: tuple[object, ...]) -> None:
+    if event in STARTS:
+        _started.append(f"{event} {arguments[0] if arguments else ''}".strip())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    _started.clear()
+    yield
+    _refuse_processes(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    yield
+    _refuse_processes(item)
+
+
+def _refuse_processes(item: pytest.Item) -> None:
+    if _started and (item.get_closest_marker("unit") or item.get_closest_marker("slow")):
+        pytest.fail(f"This test starts a process ({_started[0]}): mark it with pytest.mark.process.")
