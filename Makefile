@@ -10,9 +10,8 @@ CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 AXE := $(VENV)/share/axe.min.js
 ORT := $(VENV)/share/onnxruntime-web/ort.wasm.bundle.min.mjs
-# Files are the unit of distribution; tests/suite.py puts the expensive ones first. The run ends when make does.
+# The run ends when make does, even if make is killed (tests/guardian.py).
 PYTEST := FIT_TEST_PARENT=$$PPID $(BIN)/python -m pytest
-PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: browser demo quick test test-docs check format docs accuracy clean
 
@@ -22,10 +21,10 @@ demo: $(CORE)
 quick: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(PYTEST) $(PARALLEL) -m unit
+	$(PYTEST) -n 2 -m unit
 
 test: $(DEV) $(AXE) $(ORT) browser
-	$(PYTEST) $(PARALLEL)
+	$(PYTEST) -n 2
 
 # The commands of every page; 'make test' skips the two pages whose commands have tests of their own.
 test-docs: $(DEV) $(ORT)

@@ -1,27 +1,33 @@
 """How the tests are sorted, started, limited in time and ended: a pytest plugin, loaded by ``conftest.py``.
 
-Every test has exactly one of the markers of ``LIMITS``. ``browser`` follows from the fixture of that name, ``unit`` is
-what is not marked otherwise, and a unit test that starts a process fails. ``process(seconds=…)`` and
+Every test has exactly one of the markers of ``LIMITS``. Some follow from ``FIXTURES``, ``unit`` is what is not marked
+otherwise, and a unit test that starts a process fails. ``process(seconds=…)`` and
 ``slow(seconds=…)`` state what a test or a file costs: the expensive ones start first.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests import guardian
 
 LIMITS = {"unit": 120, "slow": 300, "process": 420, "browser": 420}  # seconds until a test fails
-PATIENCE = 20.0  # seconds until a process that outlives the run is an error
+FIXTURES = {"browser": "browser", "cluster": "process"}  # what the users of a fixture are
+PATIENCE = float(os.environ.get("FIT_TEST_PATIENCE", "20"))  # seconds for the last processes to end
 STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")  # audit events
 HELPERS = "from multiprocessing."  # the resource tracker and fork server, which end with their process
 
@@ -32,6 +38,8 @@ _started: list[str] = []
 def pytest_configure(config: pytest.Config) -> None:
     """Give the run its id, its temporary folder and its guardian; workers of xdist inherit them."""
     sys.addaudithook(_record_start)
+    sources = [str(Path(__file__).parents[1] / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(sources)  # of this clone, whatever is installed
     if hasattr(config, "workerinput") or sys.platform != "linux":
         return
     run = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -68,32 +76,75 @@ def _left_over() -> dict[int, str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark, limit, group by file, and order by cost."""
+    """Give every test its marker and its time limit."""
     for item in items:
         kind = _kind(item)
         if not item.get_closest_marker(kind):
             item.add_marker(kind)
         if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(LIMITS[kind]))
-        if not item.get_closest_marker("xdist_group"):
-            alone = any(mark.name in LIMITS for mark in item.own_markers if mark.kwargs)
-            item.add_marker(pytest.mark.xdist_group(item.nodeid if alone else item.nodeid.partition("::")[0]))
-    items.sort(key=_cost, reverse=True)
 
 
 def _kind(item: pytest.Item) -> str:
     kinds = {mark.name for mark in item.iter_markers() if mark.name in LIMITS}
-    if "browser" in getattr(item, "fixturenames", ()):
-        kinds.add("browser")
+    kinds |= {FIXTURES[name] for name in getattr(item, "fixturenames", ()) if name in FIXTURES}
     if len(kinds) > 1:
         raise pytest.UsageError(f"{item.nodeid} has the markers {', '.join(sorted(kinds))}; one is allowed.")
     return kinds.pop() if kinds else "unit"
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reports the collection
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """In a worker of xdist, order the tests by the cost of their groups and tell the scheduler the groups."""
+    if not hasattr(session.config, "workerinput"):
+        return
+    groups = {item.nodeid: _group(item) for item in session.items}
+    costs: Counter[str] = Counter()
+    for item in session.items:
+        costs[groups[item.nodeid]] = max(costs[groups[item.nodeid]], _cost(item))
+    session.items.sort(key=lambda item: costs[groups[item.nodeid]], reverse=True)
+    file = _groups_file()
+    part = file.with_name(f"groups-{os.getpid()}")
+    part.write_text(json.dumps(groups))
+    part.replace(file)
+
+
+def _group(item: pytest.Item) -> str:
+    """Return what runs together in one worker: the tests of a file, except those that state their own cost."""
+    group = item.get_closest_marker("xdist_group")
+    if group:
+        return str(group.args[0])
+    alone = any("seconds" in mark.kwargs for mark in item.own_markers)
+    return item.nodeid if alone else item.nodeid.partition("::")[0]
+
+
 def _cost(item: pytest.Item) -> float:
-    """Return the seconds that the nearest marker states; Python's sort keeps the order of equal ones."""
+    """Return the seconds that the nearest marker states."""
     seconds = (mark.kwargs["seconds"] for mark in item.iter_markers() if "seconds" in mark.kwargs)
     return next(seconds, 0.0)
+
+
+def _groups_file() -> Path:
+    return Path(os.environ["TMPDIR"]) / "groups.json"
+
+
+class Scheduling(LoadScopeScheduling):
+    """Distribute the tests by group; ``--dist loadgroup`` of xdist 3.8 does not work with pytest 9.2."""
+
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self.groups[nodeid]
+
+    @cached_property
+    def groups(self) -> dict[str, str]:
+        return json.loads(_groups_file().read_text())
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    return Scheduling(config, log)
 
 
 @pytest.fixture(autouse=True, scope="session")

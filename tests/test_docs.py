@@ -62,6 +62,7 @@ def environment(commands: Path | None = None) -> dict[str, str]:
     return os.environ | {"PATH": os.pathsep.join(places)}
 
 
+@pytest.mark.process(seconds=50)
 @pytest.mark.parametrize("file", PAGES)
 def test_every_block_runs(file, workplace, commands):
     """In order, in one folder with photos/; make's own blocks are what runs this test.
@@ -131,6 +132,7 @@ def test_measured_tables_are_the_committed_results(page, name):
     assert f"<!-- {name} -->\n{result}<!-- /{name} -->" in (ROOT / page).read_text(), "run 'make docs'"
 
 
+@pytest.mark.process
 def test_no_path_of_one_machine_is_committed():
     listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False

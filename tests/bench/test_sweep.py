@@ -175,6 +175,7 @@ class Sabotaged(LocalWorkers):
             threading.Timer(0.2, os.kill, (pid, signal.SIGKILL)).start()
 
 
+@pytest.mark.process(seconds=8)
 def test_a_killed_worker_costs_a_try_and_no_process_is_left(tmp_path, root):
     # The first run warms the process up, so that the second is in the middle of its steps when it is hit.
     work = [runs(1)[0], *runs(2, steps=40)[1:]]
@@ -194,6 +195,7 @@ def test_a_killed_worker_costs_a_try_and_no_process_is_left(tmp_path, root):
     assert not any(alive(pid) for pid in made[0].pids)
 
 
+@pytest.mark.process(seconds=5)
 def test_a_process_that_dies_between_two_runs_is_replaced_and_close_ends_one_that_computes(root):
     workers = LocalWorkers(1, root, threads=1)
     (pool,) = workers.idle
@@ -242,6 +244,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.process(seconds=8)
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_workers_end_with_a_parent_that_was_killed(root, tmp_path):
     script = tmp_path / "orphan.py"
@@ -285,6 +288,7 @@ def killed_sweep(words: list[str], out: Path, chance: random.Random) -> list[byt
     return lines(out / "results.jsonl")
 
 
+@pytest.mark.process(seconds=25)
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_sweep_killed_at_a_random_moment_resumes_to_the_same_table(root, tmp_path):
     recipe = make_recipe(tmp_path)

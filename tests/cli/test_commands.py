@@ -283,6 +283,7 @@ def test_names_are_names_and_not_markup(capsys, tmp_path):
         assert ":smile:" in text
 
 
+@pytest.mark.slow(seconds=40)
 def test_the_demo_is_the_main_job(capsys, tmp_path):
     found = document(capsys, "demo", "--out", str(tmp_path / "out"))
     assert found["held_out"] == 1080
@@ -309,6 +310,7 @@ def test_a_bug_is_called_a_bug(capsys, monkeypatch, trained):
     assert "Traceback" not in err
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("words", [["fit"], [sys.executable, "-m", "filmtransfer"]])
 def test_the_installed_command_starts(words):
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
@@ -318,6 +320,7 @@ def test_the_installed_command_starts(words):
         assert verb in done.stdout
 
 
+@pytest.mark.process(seconds=10)
 def test_progress_bar_and_ctrl_c_in_a_real_terminal(trained, tmp_path):
     """A real process on a real terminal: a bar with loss, accuracy and time left; SIGINT leaves a usable file."""
     import pty
@@ -353,6 +356,7 @@ def _drain(terminal: int) -> None:
         pass
 
 
+@pytest.mark.process
 def test_help_does_not_wait_for_torch():
     code = "import sys; from filmtransfer.cli import main; main(['--help']); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

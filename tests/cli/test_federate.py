@@ -39,6 +39,7 @@ def test_a_federation_from_beginning_to_end(tmp_path, capsys):
     assert "after 3 rounds" in capsys.readouterr().out
 
 
+@pytest.mark.process(seconds=10)
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
 def test_killed_at_a_random_moment_it_ends_with_the_same_bits(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"

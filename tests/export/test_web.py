@@ -22,7 +22,7 @@ from filmtransfer.export.web import find_runtime, write_web
 from tests.conftest import picture
 from tests.export.making import classifier, lite0
 
-pytestmark = pytest.mark.xdist_group("export-web")
+pytestmark = pytest.mark.browser(seconds=20)
 AXE = Path(sys.prefix) / "share" / "axe.min.js"
 OPTIONS = [
     "--no-sandbox",

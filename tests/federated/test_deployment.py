@@ -173,6 +173,7 @@ def federation(tmp_path) -> Iterator[Federation]:
         made.end()
 
 
+@pytest.mark.process(seconds=60)
 def test_three_clients_one_killed_the_server_killed_a_stranger_refused(federation):
     """One federation that lives through all of it, since its processes take their time to start."""
     make_client_key(federation.place / "keys", "dave")

@@ -78,6 +78,7 @@ def test_bit_sends_everything_and_learns_one_head():
     assert 0 <= state.rounds[-1]["accuracy"] <= 1
 
 
+@pytest.mark.process(seconds=20)
 def test_flowers_engine_gives_the_same_bits(tmp_path):
     """Clients as Ray actors, in processes of their own."""
     scene = replace(SCENE, clients=3, ways=4)

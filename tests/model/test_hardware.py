@@ -63,6 +63,7 @@ def test_nothing_stays_behind_on_another_device(head, rows):
     assert backbone.device.type == "cpu", "the backbone it was made from stays where it was"
 
 
+@pytest.mark.process
 def test_bfloat16_only_where_a_child_process_survived_it(monkeypatch):
     module.has_bfloat16.cache_clear()
     monkeypatch.setattr(module, "_PROBE", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
@@ -74,6 +75,7 @@ def test_bfloat16_only_where_a_child_process_survived_it(monkeypatch):
     module.has_bfloat16.cache_clear()
 
 
+@pytest.mark.process
 def test_bfloat16_is_for_the_backbone_only():
     module.has_bfloat16.cache_clear()
     if not module.has_bfloat16("cpu"):

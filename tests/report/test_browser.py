@@ -16,7 +16,7 @@ from filmtransfer.report import write_report
 from filmtransfer.report.report_data import OODPhotos
 from tests.report.small_report import features, photos, report_data
 
-pytestmark = pytest.mark.xdist_group("report")
+pytestmark = pytest.mark.browser(seconds=15)
 AXE = Path(sys.prefix) / "share" / "axe.min.js"
 QUIET = ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
 LABELS = torch.arange(6).repeat_interleave(8)

@@ -80,6 +80,7 @@ def serve(tmp_path):
             one.process.wait()
 
 
+@pytest.mark.process(seconds=30)
 def test_nothing_acknowledged_is_lost_and_a_worker_trains(serve):
     """Photos, a kill -9, a new start: all there; then two versions, a worker that dies, and a clean end."""
     first = serve("--json", "--workers", "0")

@@ -19,10 +19,7 @@ from tests.conftest import picture
 
 from .processes import Serving, events, fill, predicted, until, user_of
 
-pytestmark = [
-    pytest.mark.xdist_group("ray"),
-    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 
 def png(kind: int, seed: int) -> bytes:
@@ -43,6 +40,7 @@ def ours(mark: str) -> list[int]:
     return found
 
 
+@pytest.mark.process(seconds=60)
 def test_replicas_answer_as_the_plain_application_does(tmp_path: Path):
     mark = f"{os.getpid()}-{tmp_path.name}"
     with tempfile.TemporaryDirectory(prefix="r") as short:  # Ray's sockets want a short path

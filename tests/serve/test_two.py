@@ -16,7 +16,10 @@ from tests.serve.postgres import Cluster, cluster  # noqa: F401
 
 from .processes import Serving, events, fill, predicted, user_of
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+pytestmark = [
+    pytest.mark.process(seconds=40),
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+]
 
 
 def png(kind: int, seed: int) -> bytes:

@@ -89,6 +89,7 @@ def started(place) -> Iterator[Callable[..., subprocess.Popen]]:
         process.stdout.close()
 
 
+@pytest.mark.process(seconds=25)
 def test_a_life(store, started):
     """One process: publishes, is killed, is replaced by another, which stops for a cancel and ends with its parent."""
     user = a_user(store)

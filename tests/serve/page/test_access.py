@@ -11,7 +11,7 @@ from .conftest import Opener
 from .fake import Fake, Running
 from .states import STATES
 
-pytestmark = pytest.mark.xdist_group("page")
+pytestmark = [pytest.mark.browser(seconds=25), pytest.mark.xdist_group("page")]
 
 
 def widest(page: Page) -> int:

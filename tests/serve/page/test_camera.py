@@ -9,7 +9,7 @@ from .conftest import Opener
 from .fake import Fake, Running
 from .states import live, said, train, until
 
-pytestmark = pytest.mark.xdist_group("page")
+pytestmark = [pytest.mark.browser(seconds=25), pytest.mark.xdist_group("page")]
 
 
 def test_holding_records_and_letting_go_stops(opened: Opener, service: Running, fake: Fake) -> None:

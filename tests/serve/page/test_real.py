@@ -23,7 +23,7 @@ from ...conftest import picture
 from .conftest import Opener
 from .states import jpeg
 
-pytestmark = pytest.mark.xdist_group("page")
+pytestmark = [pytest.mark.browser(seconds=25), pytest.mark.xdist_group("page")]
 
 PATIENCE = 120_000  # ms, for what takes as long as it takes on a busy machine
 CLASSES = ("disc", "bars", "plain")

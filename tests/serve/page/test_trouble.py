@@ -9,7 +9,7 @@ from .conftest import Opener
 from .fake import TOKEN, Fake, Running, failure
 from .states import fill, jpeg, train
 
-pytestmark = pytest.mark.xdist_group("page")
+pytestmark = [pytest.mark.browser(seconds=25), pytest.mark.xdist_group("page")]
 
 
 def test_the_service_goes_and_comes_back(opened: Opener) -> None:

@@ -13,7 +13,7 @@ from .conftest import Opener
 from .fake import TOKEN, Fake, Running
 from .states import ask, fill, jpeg, pictures, said, train
 
-pytestmark = pytest.mark.xdist_group("page")
+pytestmark = [pytest.mark.browser(seconds=25), pytest.mark.xdist_group("page")]
 
 
 def heard(page: Page, words: str) -> None:
@@ -182,7 +182,7 @@ def test_a_mistaken_photo_is_moved_from_the_table(opened: Opener, service: Runni
     expect(dialog).to_contain_text("1 of 2")
     dialog.get_by_role("button", name="Close").click()
     expect(page.locator("[data-mistake]")).to_have_count(2)
-    assert page.evaluate("document.activeElement.dataset.mistake")
+    page.wait_for_function("document.activeElement.dataset.mistake")
     expect(page.locator("#train-status")).to_have_text("Your photos have changed. Train again to use them.")
     assert sum(photo["class_id"] == list(fake.classes)[1] for photo in fake.photos.values()) == 19
 

@@ -11,7 +11,7 @@ from filmtransfer.serve.store import Store, StoreLocation
 
 from ..postgres import cluster  # noqa: F401
 
-KINDS = ("rows", "folder", "postgres")
+KINDS = ("rows", "folder", pytest.param("postgres", marks=pytest.mark.process))
 
 
 @pytest.fixture(params=KINDS)

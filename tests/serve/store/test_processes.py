@@ -16,6 +16,8 @@ from filmtransfer.serve.store import Quota, Store, StoreLocation
 from . import writer
 from .conftest import files_of
 
+pytestmark = pytest.mark.process
+
 # Forked from a process that has imported everything and opened nothing: SQLite's handles must not cross a fork.
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["tests.serve.store.writer"])

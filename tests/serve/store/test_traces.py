@@ -55,6 +55,7 @@ def traces(root: Path, name: str, photos: int) -> list[str]:
     return found
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("place", ["rows", "folder"], indirect=True)
 def test_nothing_is_left_in_any_file(place: StoreLocation, opened, tmp_path: Path):
     store: Store = opened(place)

@@ -97,6 +97,7 @@ def torchrun(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300)
 
 
+@pytest.mark.process(seconds=15)
 def test_gradients_equal_those_of_one_process(tmp_path):
     (tmp_path / "two.py").write_text(SETUP + BODY)
     ran = torchrun(["two.py"], tmp_path)
@@ -119,6 +120,7 @@ def test_gradients_equal_those_of_one_process(tmp_path):
         assert abs(got["images"] - want["images"] / 2) <= 1, "each process computes its half of the images"
 
 
+@pytest.mark.process(seconds=20)
 def test_the_command_under_torchrun(tmp_path):
     generator = np.random.default_rng(0)
     for name, base in (("dark", 40), ("light", 180)):
