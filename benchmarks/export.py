@@ -1,12 +1,12 @@
-"""Does what is exported say what torch says, what does int8 lose, and how fast is it?
+"""Measure the parity of exported graphs with torch, the loss of int8, and the speed.
 
     python benchmarks/export.py --data FOLDER
 
-Every backbone of the catalogue, folded and shared, at a small image size. Weights are real where the machine has them and random
-elsewhere, in a way that lets images differ (lively.py): parity does not ask whether a network is good. Beside
-the differences stands that of torch in float32 from torch in float64: no graph can be expected to be much closer. Speeds are ratios of
-medians within one run, one thread, batch of 8. int8 is measured on real images with efficientnet_lite0; its settings were chosen
-on images of eurosat, which is therefore not among the sets. What is on file is not measured again.
+Every backbone of the catalogue is exported, folded and shared, at a small image size. Weights are real where the machine has
+them, and elsewhere random such that the features of images differ (lively.py): parity does not depend on accuracy. Beside
+the differences the table has that between torch in float32 and in float64: no graph can be expected to be much closer. Speeds
+are ratios of medians within one run, one thread, batch of 8. int8 is measured on real images with efficientnet_lite0; its
+settings were chosen on images of eurosat, which is therefore not among the data sets. Stored results are not measured again.
 """
 
 from __future__ import annotations
@@ -50,30 +50,30 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     torch.set_num_threads(1)
     data, file = parser.parse_args().data, RESULTS / "export.json"
-    found: dict[str, Any] = {"size": SIZE, "parity": [], "int8": []}
+    results: dict[str, Any] = {"size": SIZE, "parity": [], "int8": []}
     if file.exists():
-        found = json.loads(file.read_text())
+        results = json.loads(file.read_text())
     for name in SETS:
-        if name not in [row["set"] for row in found["int8"]]:
-            found["int8"].append(loss(data, name))
-            save(found)
-    if "jpeg" not in found:
-        found["jpeg"] = jpegs(data, "oxford_pets", INT8_SIZE)
-        save(found)
+        if name not in [row["set"] for row in results["int8"]]:
+            results["int8"].append(loss(data, name))
+            save(results)
+    if "jpeg" not in results:
+        results["jpeg"] = jpegs(data, "oxford_pets", INT8_SIZE)
+        save(results)
     for name in CATALOGUE:
-        if name not in [row["backbone"] for row in found["parity"]]:
-            found["parity"].append(parity(name))
-            save(found)
+        if name not in [row["backbone"] for row in results["parity"]]:
+            results["parity"].append(parity(name))
+            save(results)
 
 
-def save(found: dict[str, Any]) -> None:
-    (RESULTS / "export.json").write_text(json.dumps(found, indent=1) + "\n")
-    (RESULTS / "export.md").write_text(page(found))
-    print((found["parity"] or found["int8"])[-1], flush=True)
+def save(results: dict[str, Any]) -> None:
+    (RESULTS / "export.json").write_text(json.dumps(results, indent=1) + "\n")
+    (RESULTS / "export.md").write_text(page(results))
+    print((results["parity"] or results["int8"])[-1], flush=True)
 
 
 def parity(name: str) -> dict[str, Any]:
-    """Largest differences, sizes and speeds of one backbone."""
+    """Measure the largest differences, the file sizes and the speed of one backbone."""
     backbone, weights = network(name)
     clf = classifier(backbone)
     pixels = probes(clf.model_.pixels.size)
@@ -110,14 +110,14 @@ def network(name: str) -> tuple[Backbone, str]:
 
 @torch.no_grad()
 def in_float64(clf: FewShotClassifier, pixels: torch.Tensor) -> np.ndarray:
-    """The features without rounding to speak of: the same float32 numbers, every operation in float64."""
+    """Compute the features with the same float32 parameters, but every operation in float64."""
     network = copy.deepcopy(clf.model_.network).double()
-    found: np.ndarray = network(normalise(pixels, clf.model_.pixels).double()).numpy()
-    return found
+    features: np.ndarray = network(normalise(pixels, clf.model_.pixels).double()).numpy()
+    return features
 
 
 def classifier(backbone: Backbone, ways: int = 3) -> FewShotClassifier:
-    """FiLM that has moved, and an LDA head on images that can be told apart."""
+    """Build a classifier with changed FiLM parameters and an LDA head on distinguishable images."""
     model = AdaptedModel(backbone, make_head("lda"), SIZE)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -132,18 +132,18 @@ def classifier(backbone: Backbone, ways: int = 3) -> FewShotClassifier:
 
 
 def interleaved(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[float, float]:
-    """Median seconds of both, in turns, so that a busy machine slows both alike."""
+    """Return the median seconds of both, measured in turns, so that a busy machine slows both alike."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):
-        for run, kept in zip((first, second), times, strict=True):
-            began = time.perf_counter()
+        for run, seconds in zip((first, second), times, strict=True):
+            start = time.perf_counter()
             run()
-            kept.append(time.perf_counter() - began)
+            seconds.append(time.perf_counter() - start)
     return statistics.median(times[0]), statistics.median(times[1])
 
 
 def loss(data: Path, name: str) -> dict[str, Any]:
-    """int8 calibrated on the 10 shots, measured on images it has not seen."""
+    """Measure int8, calibrated on the 10 shots, on held-out images."""
     few = task(data, name, 10, 0, 300)
     clf = FewShotClassifier(steps=0, image_size=INT8_SIZE).fit_images(few.learn)
     learn, held_out = (
@@ -158,13 +158,13 @@ def loss(data: Path, name: str) -> dict[str, Any]:
     return {"set": name, **asdict(measured), "float_over_int8": slow / fast}
 
 
-def page(found: dict[str, Any]) -> str:
+def page(results: dict[str, Any]) -> str:
     lines = [
         "| backbone | weights | folded | shared | float32 from float64 | folded file | shared file | user's file "
         "| torch / onnxruntime time |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for row in found["parity"]:
+    for row in results["parity"]:
         sizes = " | ".join(f"{row[k] / 1e6:.1f} MB" for k in ("folded_bytes", "shared_bytes"))
         lines.append(
             f"| {row['backbone']} | {row['weights']} | {row['folded']:.1e} | {row['shared']:.1e} "
@@ -176,7 +176,7 @@ def page(found: dict[str, Any]) -> str:
         "| int8, efficientnet_lite0 | accuracy float | int8 | same class | probabilities move by | file | float / int8 time |",
         "|---|---|---|---|---|---|---|",
     ]
-    for row in found["int8"]:
+    for row in results["int8"]:
         lines.append(
             f"| {row['set']} ({row['images']} images) | {row['float_accuracy']:.1%} | {row['accuracy']:.1%} "
             f"| {row['agreement']:.1%} | {row['probability_change']:.3f} "
@@ -187,7 +187,7 @@ def page(found: dict[str, Any]) -> str:
         "| JPEG, browser against Python | levels of 255, mean | largest | same class | probabilities move by, mean | largest |",
         "|---|---|---|---|---|---|",
     ]
-    for row in found.get("jpeg", []):
+    for row in results.get("jpeg", []):
         lines.append(
             f"| {row['photos']} ({row['images']}) | {row['mean_level']:.2f} | {row['largest_level']} "
             f"| {row['agreement']:.1%} | {row['mean_change']:.4f} | {row['largest_change']:.4f} |"

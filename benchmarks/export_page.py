@@ -1,8 +1,8 @@
-"""Does the page in a browser say of a JPEG what Python says? The two have decoders of their own.
+"""Compare the page in a browser with Python on JPEGs, which both decode with their own decoders.
 
     python benchmarks/export.py --data FOLDER     (which calls this)
 
-Real photos as they are, and the same enlarged, since Python decodes large JPEGs at a fraction of their size and a browser does not.
+Photos are tested as they are and enlarged, since Python decodes large JPEGs at a fraction of their size and a browser does not.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from sets import task
 
 SQUARE = """async (text) => {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const found = toSquare(await decode(new Blob([bytes])), model.pixels);
-  const pixels = new runtime.Tensor("uint8", found, [1, 3, model.pixels.size, model.pixels.size]);
+  const square = toSquare(await decode(new Blob([bytes])), model.pixels);
+  const pixels = new runtime.Tensor("uint8", square, [1, 3, model.pixels.size, model.pixels.size]);
   const { probabilities } = await session.run({ pixels }, ["probabilities"]);
-  return [btoa(String.fromCharCode(...found)), Array.from(probabilities.data)];
+  return [btoa(String.fromCharCode(...square)), Array.from(probabilities.data)];
 }"""
 
 
 def jpegs(data: Path, name: str, size: int, count: int = 60, enlarged: int = 1600) -> list[dict[str, Any]]:
-    """Levels (0–255) by which the squares differ, and what that does to the answer."""
+    """Measure the levels (0–255) by which the pixels differ, and the change of the probabilities."""
     few = task(data, name, 10, 0, count)
     clf = FewShotClassifier(steps=0, image_size=size).fit_images(few.learn)
     contents = [Path(source).read_bytes() for source in few.held_out.sources]
@@ -57,10 +57,10 @@ def differ(clf: FewShotClassifier, page: Page, contents: list[bytes]) -> dict[st
     levels, theirs = [], []
     for content, square in zip(contents, squares, strict=True):
         assert square is not None
-        seen, said = page.evaluate(SQUARE, base64.b64encode(content).decode())
-        seen = np.frombuffer(base64.b64decode(seen), np.uint8).astype(int)
-        levels.append(np.abs(seen - square.numpy().astype(int).flatten()))
-        theirs.append(said)
+        encoded, probabilities = page.evaluate(SQUARE, base64.b64encode(content).decode())
+        pixels = np.frombuffer(base64.b64decode(encoded), np.uint8).astype(int)
+        levels.append(np.abs(pixels - square.numpy().astype(int).flatten()))
+        theirs.append(probabilities)
     change = np.abs(np.array(theirs) - ours).max(1)
     return {
         "images": len(contents),
@@ -89,7 +89,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Page]:
-    """The page of the folder in a browser."""
+    """Open the page of the folder in a browser."""
     handler = functools.partial(Quiet, directory=str(folder))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,10 +1,10 @@
-"""Does it know when it does not know? Strangers, probabilities, the estimate without a test set, and edits.
+"""Measure OOD rejection, calibration, the accuracy estimate without a test set, and the time of edits.
 
     python benchmarks/trust.py --data ../shared/data
 
-For each set and seed: up to 16 of its classes are drawn, seven in ten of them are learned from 10 images each, the others
-are near strangers; images of all other sets are far strangers. Every run is a line of results/trust.jsonl (a run that
-is there is not done again), the tables are results/trust.md.
+For each data set and seed up to 16 classes are drawn; 70% of them are trained on with 10 images each, the others are
+near-OOD images, and images of all other data sets are far-OOD images. Every run is a line of results/trust.jsonl (runs in
+that file are not repeated), the tables are results/trust.md.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from filmtransfer.training.torch_settings import prepare
 from sets import _read
 
 SETS = ("cifar10", "eurosat", "oxford_pets", "dtd10", "flowers102", "svhn", "fashion_mnist", "quickdraw")
-CLASSES, LEARNED, SHOTS = 16, 0.7, 10
+CLASSES, TRAINED, SHOTS = 16, 0.7, 10
 RESULTS = Path(__file__).parent / "results"
 FALSE_ALARM = 0.05
 
 
 def draw(data: Any, part: int, classes: Sequence[int], each: int, rng: np.random.Generator) -> Any:
-    """Images and places in ``classes`` of up to ``each`` images a class."""
+    """Draw up to ``each`` images of each class, and return them with the indices of their classes."""
     images, labels = data[part]
     chosen = [i for c in classes for i in rng.permutation(np.flatnonzero(labels == c))[:each]]
     return [images[i] for i in chosen], [list(classes).index(labels[i]) for i in chosen]
 
 
 def run(sets: dict[str, Any], name: str, head: str, seed: int) -> dict[str, Any]:
-    """Train one classifier and ask it everything."""
+    """Train one classifier and take all measurements."""
     rng = np.random.default_rng([seed, SETS.index(name)])
-    some = rng.permutation(len(sets[name][2]))[:CLASSES]
-    learned = max(2, round(LEARNED * len(some)))
-    classes, others = np.sort(some[:learned]), some[learned:]
+    drawn = rng.permutation(len(sets[name][2]))[:CLASSES]
+    trained = max(2, round(TRAINED * len(drawn)))
+    classes, others = np.sort(drawn[:trained]), drawn[trained:]
     images, labels = draw(sets[name], 0, classes, SHOTS, rng)
-    tried, truths = draw(sets[name], 1, classes, 30, rng)
+    tests, indices = draw(sets[name], 1, classes, 30, rng)
     near, _ = draw(sets[name], 1, others, 40, rng)
     far = [
         image
@@ -60,8 +60,8 @@ def run(sets: dict[str, Any], name: str, head: str, seed: int) -> dict[str, Any]
     start = time.monotonic()
     clf.fit(images, labels)
     seconds = time.monotonic() - start
-    known, nearer, further = (clf.classify(part) for part in (tried, near, far))
-    truth, update = torch.tensor(truths), clf.update_
+    known, nearer, further = (clf.classify(part) for part in (tests, near, far))
+    test_labels, update = torch.tensor(indices), clf.update_
     head_logits = [
         clf.model_.head.logits(part.features).detach().double() for part in (known, nearer, further)
     ]
@@ -74,39 +74,40 @@ def run(sets: dict[str, Any], name: str, head: str, seed: int) -> dict[str, Any]
         "softmax": [torch.softmax(logits, 1).max(1).values for logits in head_logits],
     }
     estimate = update.results["estimate"]
-    accuracy = float((after.argmax(1) == truth).double().mean())
+    accuracy = float((after.argmax(1) == test_labels).double().mean())
     return {
-        "set": name, "head": head, "seed": seed, "classes": int(learned), "seconds": round(seconds, 1),
+        "set": name, "head": head, "seed": seed, "classes": int(trained), "seconds": round(seconds, 1),
         "auroc": {k: [_auroc(s[0], s[1]), _auroc(s[0], s[2])] for k, s in scores.items()},
-        "coverage": {k: _coverage(s[0], (after.argmax(1) == truth), s[1]) for k, s in scores.items()},
+        "coverage": {k: _coverage(s[0], (after.argmax(1) == test_labels), s[1]) for k, s in scores.items()},
         "rejected": [float(clf.rejected(part, FALSE_ALARM).mean()) for part in (known, nearer, further)],
-        "ece": [calibration_error(before, truth), calibration_error(after, truth)],
-        "log_loss": [log_loss(head_logits[0] / t, truth) for t in (1.0, update.temperature)],
+        "ece": [calibration_error(before, test_labels), calibration_error(after, test_labels)],
+        "log_loss": [log_loss(head_logits[0] / t, test_labels) for t in (1.0, update.temperature)],
         "temperature": update.temperature,
-        "accuracy": accuracy, "images": len(truth), "estimate": estimate,
+        "accuracy": accuracy, "images": len(test_labels), "estimate": estimate,
         "inside": estimate["low"] <= accuracy <= estimate["high"],
         "edits": _edits(clf, images, labels, near),
     }  # fmt: skip
 
 
-def _auroc(known: torch.Tensor, strangers: torch.Tensor) -> float:
-    truth = [1] * len(known) + [0] * len(strangers)
-    return float(roc_auc_score(truth, torch.cat([known, strangers]).numpy()))
+def _auroc(known: torch.Tensor, ood: torch.Tensor) -> float:
+    in_distribution = [1] * len(known) + [0] * len(ood)
+    return float(roc_auc_score(in_distribution, torch.cat([known, ood]).numpy()))
 
 
-def _coverage(known: torch.Tensor, right: torch.Tensor, strangers: torch.Tensor) -> dict[str, float]:
-    """Of the answers that are given when the least sure images are sent away: how many are right (strangers never are)."""
-    scores = torch.cat([known, strangers])
-    good = torch.cat([right.double(), torch.zeros(len(strangers), dtype=torch.float64)])
+def _coverage(known: torch.Tensor, correct: torch.Tensor, ood: torch.Tensor) -> dict[str, float]:
+    """Compute the accuracy when only a share of the images with the highest scores is classified (OOD ones are never correct)."""
+    scores = torch.cat([known, ood])
+    correct = torch.cat([correct.double(), torch.zeros(len(ood), dtype=torch.float64)])
     order = scores.argsort(descending=True)
     return {
-        str(share): float(good[order[: round(share * len(order))]].mean()) for share in (0.25, 0.5, 0.75, 1.0)
+        str(share): float(correct[order[: round(share * len(order))]].mean())
+        for share in (0.25, 0.5, 0.75, 1.0)
     }
 
 
 def _edits(clf: FewShotClassifier, images: list[Any], labels: list[int], near: list[Any]) -> dict[str, float]:
-    """Milliseconds of each edit on a copy, without the backbone's share for new photos."""
-    took = {}
+    """Measure the milliseconds of each edit on a copy."""
+    milliseconds = {}
     for name, act in {
         "forget": lambda c: c.forget(images[:1]),
         "remove": lambda c: c.remove_class(labels[0]),
@@ -119,20 +120,20 @@ def _edits(clf: FewShotClassifier, images: list[Any], labels: list[int], near: l
         update, head, prior = clf.update_, clf.model_.head, clf.prior
         start = time.perf_counter()
         act(clf)
-        took[name] = 1000 * (time.perf_counter() - start)
+        milliseconds[name] = 1000 * (time.perf_counter() - start)
         clf.model_.head, clf.prior = head, prior
         clf._take(update, clf.model_)
-    return took
+    return milliseconds
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The tables of docs/trust.md."""
+    """Return the tables of docs/trust.md."""
     heads = list(dict.fromkeys(row["head"] for row in rows))
     kinds = {
         "softmax": "maximum softmax probability",
         "density": "the head's density (largest logit)",
         "direction": "direction of the features",
-        "both": "both (ours)",
+        "both": "direction and density (ours)",
     }
 
     def mean(values: list[float], scale: float = 100) -> str:
@@ -140,18 +141,20 @@ def table(rows: list[dict[str, Any]]) -> str:
         return f"{middle:.1f} ± {spread:.1f}"
 
     lines = [
-        "| AUROC, percent | runs | strangers of the same set | strangers of other sets | answers right when half are given |",
+        "| AUROC, percent | runs | near-OOD (same set) | far-OOD (other sets) | accuracy at 50% coverage |",
         "|---|---|---|---|---|",
     ]
     for head in heads:
         these = [row for row in rows if row["head"] == head]
-        for kind, words in kinds.items():
+        for kind, description in kinds.items():
             near, far = ([row["auroc"][kind][i] for row in these] for i in (0, 1))
             half = [row["coverage"][kind]["0.5"] for row in these]
-            lines.append(f"| {head}: {words} | {len(these)} | {mean(near)} | {mean(far)} | {mean(half)} |")
+            lines.append(
+                f"| {head}: {description} | {len(these)} | {mean(near)} | {mean(far)} | {mean(half)} |"
+            )
     lines += [
         "",
-        f"| at a stated false-alarm rate of {FALSE_ALARM:.0%} | known images rejected | strangers of the same set caught | of other sets |",
+        f"| at a stated false-alarm rate of {FALSE_ALARM:.0%} | in-distribution images rejected | near-OOD rejected | far-OOD rejected |",
         "|---|---|---|---|",
     ]
     for head in heads:
@@ -174,18 +177,18 @@ def table(rows: list[dict[str, Any]]) -> str:
         lines.append(f"| {head} | " + " | ".join(figures) + f" | {heat[0]:.2f} to {heat[-1]:.2f} |")
     lines += [
         "",
-        "| estimate without a test set | runs | true accuracy inside its 95% interval | mean estimate | mean true accuracy | mean width of the interval |",
+        "| estimate without a test set | runs | test accuracy inside its 95% interval | mean estimate | mean test accuracy | mean width of the interval |",
         "|---|---|---|---|---|---|",
     ]
     for head in heads:
         these = [row for row in rows if row["head"] == head]
         width = np.mean([row["estimate"]["high"] - row["estimate"]["low"] for row in these])
-        guess, truth = (
+        estimate, accuracy = (
             np.mean([row["estimate"]["accuracy"] for row in these]),
             np.mean([row["accuracy"] for row in these]),
         )
         lines.append(
-            f"| {head} | {len(these)} | {sum(row['inside'] for row in these)} | {100 * guess:.1f} | {100 * truth:.1f} | {100 * width:.1f} |"
+            f"| {head} | {len(these)} | {sum(row['inside'] for row in these)} | {100 * estimate:.1f} | {100 * accuracy:.1f} | {100 * width:.1f} |"
         )
     names = ("add", "forget", "remove", "merge", "rename")
     lines += [

@@ -1,10 +1,10 @@
-"""From torch to an ONNX graph in one file.
+"""Convert a torch module to an ONNX graph in one file.
 
     pixels  uint8 (B, 3, S, S), RGB, as ``data.pixels`` makes them; normalisation is inside
     →  probabilities (B, C) · logits (B, C) · features (B, D)
 
-The graph is traced by TorchScript. torch's newer exporter gives the same numbers and takes fifteen times as long
-(docs/log.md); this is the only place that would change. Weights are inside the file. No time and no path is written: the same
+The graph is traced by TorchScript. torch's newer exporter gives the same results and takes fifteen times as long
+(docs/log.md); only this module would change. Weights are inside the file. No time and no path is written: the same
 model gives the same bytes.
 """
 
@@ -32,13 +32,14 @@ OUTPUTS = ("probabilities", "logits", "features")
 
 
 class Pipeline(nn.Module):
-    """The whole walk of an image, normalisation to probabilities."""
+    """A complete classifier, from normalisation to probabilities."""
 
     def __init__(self, network: nn.Module, pixels: PixelSpec, head: HeadGraph) -> None:
         super().__init__()
         self.network, self.pixels, self.head = network, pixels, head
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return probabilities (B, C), logits (B, C) and features (B, D)."""
         features = self.network(normalise(pixels, self.pixels))
         probabilities, logits = self.head(features)
         return probabilities, logits, features
@@ -51,10 +52,10 @@ def trace(
     facts: Mapping[str, Any],
     fixed: Sequence[str] = (),
 ) -> bytes:
-    """The content of an .onnx file; ``fixed`` outputs have no batch. ``facts`` go into its metadata."""
+    """Return the content of an .onnx file; ``fixed`` outputs have no batch axis, ``facts`` go into its metadata."""
     onnx = import_onnx()
     content = io.BytesIO()
-    rows = [name for name in (*example, *outputs) if name not in fixed]
+    batched = [name for name in (*example, *outputs) if name not in fixed]
     try:
         with torch.no_grad(), quietly():
             torch.onnx.export(
@@ -63,14 +64,14 @@ def trace(
                 content,  # type: ignore[arg-type]
                 input_names=list(example),
                 output_names=list(outputs),
-                dynamic_axes={name: {0: "batch"} for name in rows},
+                dynamic_axes={name: {0: "batch"} for name in batched},
                 opset_version=OPSET,
                 dynamo=False,
             )
     except (torch.onnx.errors.OnnxExporterError, RuntimeError) as error:
         raise InputError(
             f"This network cannot be written as ONNX ({' '.join(str(error).split())[:160]}).",
-            "Learn FiLM on a backbone of 'fit backbones': all of these can.",
+            "Train FiLM on a backbone of 'fit backbones': all of these can be exported.",
         ) from None
     model = onnx.load_from_string(content.getvalue())
     model.producer_name = KEY
@@ -81,10 +82,10 @@ def trace(
 
 
 def _keep_pads(onnx: Any, model: Any) -> None:
-    """Let zeros around a max-pool count, as they do in BiT.
+    """Keep the zeros that BiT pads its max-pool with.
 
-    onnxruntime moves such a padding into the pool, where it counts as −∞ (seen in 1.31: wrong by a third of a
-    probability on BiT). It leaves alone a padding that is not exactly 0, so it is made the smallest number that behaves.
+    onnxruntime moves such a padding into the pool, where it counts as −∞ (in 1.31 probabilities of BiT are wrong by up
+    to a third). It does not touch a padding that is not exactly 0, so the padding becomes a negligible number.
     """
     pools = {name for node in model.graph.node if node.op_type == "MaxPool" for name in node.input}
     for node in model.graph.node:
@@ -99,18 +100,18 @@ def _keep_pads(onnx: Any, model: Any) -> None:
 
 
 def facts_of(content: bytes) -> dict[str, Any]:
-    """What ``trace`` wrote into the metadata; empty if the graph is not ours."""
+    """Return the metadata that ``trace`` wrote; empty if the graph is not ours."""
     onnx = import_onnx()
     try:
         model = onnx.load_from_string(content)
-        found = json.loads(next((p.value for p in model.metadata_props if p.key == KEY), "{}"))
-    except Exception:  # protobuf raises its own kinds, by version
+        facts = json.loads(next((p.value for p in model.metadata_props if p.key == KEY), "{}"))
+    except Exception:  # protobuf's exceptions depend on its version
         return {}
-    return found if isinstance(found, dict) else {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def session(content: bytes, threads: int | None = None) -> Any:
-    """An onnxruntime session on the CPU; warnings about its own optimisations are not ours to print."""
+    """Return an onnxruntime session on the CPU that prints errors only."""
     runtime = import_onnxruntime()
     options = runtime.SessionOptions()
     options.log_severity_level = 3
@@ -120,6 +121,7 @@ def session(content: bytes, threads: int | None = None) -> Any:
 
 
 def import_onnx() -> Any:
+    """Import onnx, or name the extra that is missing."""
     try:
         import onnx
     except ImportError:
@@ -128,6 +130,7 @@ def import_onnx() -> Any:
 
 
 def import_onnxruntime() -> Any:
+    """Import onnxruntime, or name the extra that is missing."""
     try:
         import onnxruntime
     except ImportError:
@@ -137,7 +140,7 @@ def import_onnxruntime() -> Any:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without the exporters' remarks on themselves; whether the graph is right is measured, not hoped."""
+    """Suppress the exporters' warnings and log messages; parity.py measures whether the graph is correct."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
