@@ -77,8 +77,8 @@ def reference() -> str:
     parts.append(_table(columns, rows))
     parts.append("## Adapters")
     rows = [
-        [adapter.name, field.name, field.default, field.metadata["help"]]
-        for adapter in ADAPTERS.values()
+        [name, field.name, field.default, field.metadata["help"]]
+        for name, adapter in ADAPTERS.items()
         for field in dataclasses.fields(adapter.options)
     ]
     parts += ["FiLM has no options.", _table(["adapter", "option", "default", "meaning"], rows)]

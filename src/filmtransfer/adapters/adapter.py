@@ -1,4 +1,4 @@
-"""What an adapter declares: its name, its options with help and checks, and how it is attached."""
+"""What an adapter declares: its options, with help and checks, and how it is attached."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ Value = TypeVar("Value")
 class Adapter(Generic[Options]):
     """An adapter: ``attach`` inserts its parameters into a frozen network, in place."""
 
-    name: str
     options: type[Options]  # a dataclass whose fields are made by ``option``
     attach: Callable[[nn.Module, Options, torch.Generator], None]
 

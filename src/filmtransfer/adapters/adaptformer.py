@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from .adapter import Adapter, finite, integer_from, option
+from .adapter import finite, integer_from, option
 from .bottleneck import Bottleneck, transformer_blocks, uniform, width_of
 
 PARTS = ("norm1", "attn", "ls1", "drop_path1", "norm2", "mlp", "ls2", "drop_path2")
@@ -26,7 +26,7 @@ class AdaptFormerOptions:
     """The options of AdaptFormer."""
 
     size: int = option(8, "channels of the bottleneck", integer_from(1))
-    scale: float = option(0.1, "factor s of the bottleneck's output", finite)
+    scale: float = option(0.1, "factor s of its output", finite)
 
 
 class AdaptFormerBlock(nn.Module):
@@ -55,6 +55,3 @@ def attach(network: nn.Module, options: AdaptFormerOptions, generator: torch.Gen
         down = uniform((options.size, width), width**-0.5, network, generator)
         adapted = AdaptFormerBlock(block, Bottleneck(down, torch.relu), options.scale)
         cast(nn.Sequential, network.blocks)[i] = adapted
-
-
-ADAPTER = Adapter("adaptformer", AdaptFormerOptions, attach)

@@ -8,6 +8,7 @@ U and u are initially zero, so that a new bottleneck does not change the feature
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -16,8 +17,17 @@ from torch.nn import functional as F
 
 from ..backbones import family_of
 from ..errors import UsageError
+from .adapter import finite, integer_from, option
 
 TRANSFORMERS = ("deit", "vision_transformer")
+
+
+@dataclass(frozen=True)
+class BottleneckOptions:
+    """The options of an adapter with a bottleneck or bypass in every block."""
+
+    size: int = option(8, "channels of the bottleneck", integer_from(1))
+    scale: float = option(1.0, "factor s of its output", finite)
 
 
 class Bottleneck(nn.Module):

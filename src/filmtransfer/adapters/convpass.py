@@ -11,7 +11,6 @@ settings (JieShibo/PETL-ViT: convpass/vtab/convpass.py). There s was chosen for 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -19,16 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import InputError
-from .adapter import Adapter, finite, integer_from, option
-from .bottleneck import quick_gelu, transformer_blocks, uniform, width_of
-
-
-@dataclass(frozen=True)
-class ConvpassOptions:
-    """The options of Convpass."""
-
-    size: int = option(8, "channels of the bypass", integer_from(1))
-    scale: float = option(1.0, "factor s of the bypass's output", finite)
+from .bottleneck import BottleneckOptions, quick_gelu, transformer_blocks, uniform, width_of
 
 
 class Convpass(nn.Module):
@@ -70,7 +60,7 @@ class BypassedLayer(nn.Module):
         return output
 
 
-def attach(network: nn.Module, options: ConvpassOptions, generator: torch.Generator) -> None:
+def attach(network: nn.Module, options: BottleneckOptions, generator: torch.Generator) -> None:
     """Add two bypasses to every block."""
     blocks = transformer_blocks(network, "convpass", "attn", "mlp")
     size, width = options.size, width_of(network)
@@ -89,6 +79,3 @@ def _image(patches: Tensor) -> Tensor:
     if side * side != count:
         raise InputError(f"{count} patches are not a square image.", "Convpass needs square images.")
     return patches.transpose(1, 2).reshape(batch, channels, side, side)
-
-
-ADAPTER = Adapter("convpass", ConvpassOptions, attach)

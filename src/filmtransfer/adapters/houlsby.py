@@ -10,21 +10,11 @@ ViT-B_prompt_adapter_8.yaml, model/module/adapter_super.py). There U is initiali
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from .adapter import Adapter, finite, integer_from, option
-from .bottleneck import Bottleneck, quick_gelu, transformer_blocks, uniform, width_of
-
-
-@dataclass(frozen=True)
-class HoulsbyOptions:
-    """The options of Houlsby's Adapter."""
-
-    size: int = option(8, "channels of the bottleneck", integer_from(1))
-    scale: float = option(1.0, "factor s of the bottleneck's output", finite)
+from .bottleneck import Bottleneck, BottleneckOptions, quick_gelu, transformer_blocks, uniform, width_of
 
 
 class AdaptedMLP(nn.Module):
@@ -42,7 +32,7 @@ class AdaptedMLP(nn.Module):
         return x + self.scale * self.adapter(x) if self.adapter.size else x
 
 
-def attach(network: nn.Module, options: HoulsbyOptions, generator: torch.Generator) -> None:
+def attach(network: nn.Module, options: BottleneckOptions, generator: torch.Generator) -> None:
     """Add an Adapter to every block."""
     for block in transformer_blocks(network, "adapter", "mlp"):
         insert(block, options.size, options.scale, network, generator)
@@ -53,6 +43,3 @@ def insert(block: nn.Module, size: int, scale: float, network: nn.Module, genera
     width = width_of(network)
     down = uniform((size, width), math.sqrt(6 / (size + width)), network, generator)
     block.mlp = AdaptedMLP(block.get_submodule("mlp"), Bottleneck(down, quick_gelu), scale)
-
-
-ADAPTER = Adapter("adapter", HoulsbyOptions, attach)

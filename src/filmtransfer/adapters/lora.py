@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..backbones import family_of, stages
 from ..errors import MissingExtraError, UsageError
-from .adapter import Adapter, finite, integer_from, option
+from .adapter import finite, integer_from, option
 from .bottleneck import TRANSFORMERS, transformer_blocks, uniform
 
 
@@ -75,6 +75,3 @@ def _is_matrix(module: nn.Module) -> bool:
     if isinstance(module, nn.Conv2d):
         return module.kernel_size == (1, 1) and module.groups == 1
     return isinstance(module, nn.Linear)
-
-
-ADAPTER = Adapter("lora", LoRAOptions, attach)

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from ..errors import UsageError
 from . import houlsby, lora, vpt
-from .adapter import Adapter, finite, integer_from, option
+from .adapter import finite, integer_from, option
 from .bottleneck import transformer_blocks, uniform, width_of
 from .search_space import SearchSpace, Subnet
 
@@ -141,6 +141,3 @@ def _set_prompts(blocks: list[vpt.PromptedBlock], sizes: list[int]) -> None:
         current = size or current
         block.size = size
         block.drop = current if i + 1 == len(blocks) or sizes[i + 1] else 0
-
-
-ADAPTER = Adapter("noah", NOAHOptions, attach)

@@ -3,7 +3,7 @@
 The paper compares FiLM with six other ways to adapt a frozen network with few parameters. All are used alike: the
 backbone is frozen, exactly the parameters of the adapter require a gradient, and their initial values come from a
 generator. Names and shapes depend on the options only, so an update consists of the parameters and the options.
-A new adapter is a module with an ``ADAPTER`` and its entry here.
+A new adapter is a module and its entry in ``ADAPTERS``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ..backbones import film_sites
 from ..errors import UsageError, invalid_choice
 from . import adaptformer, convpass, houlsby, lora, noah, vpt
 from .adapter import Adapter
+from .bottleneck import BottleneckOptions
 
 
 @dataclass(frozen=True)
@@ -32,16 +33,13 @@ def _attach_film(network: nn.Module, _options: NoOptions, _generator: torch.Gene
 
 
 ADAPTERS: dict[str, Adapter[Any]] = {
-    adapter.name: adapter
-    for adapter in (
-        Adapter("film", NoOptions, _attach_film),
-        lora.ADAPTER,
-        vpt.ADAPTER,
-        houlsby.ADAPTER,
-        adaptformer.ADAPTER,
-        convpass.ADAPTER,
-        noah.ADAPTER,
-    )
+    "film": Adapter(NoOptions, _attach_film),
+    "lora": Adapter(lora.LoRAOptions, lora.attach),
+    "vpt": Adapter(vpt.VPTOptions, vpt.attach),
+    "adapter": Adapter(BottleneckOptions, houlsby.attach),
+    "adaptformer": Adapter(adaptformer.AdaptFormerOptions, adaptformer.attach),
+    "convpass": Adapter(BottleneckOptions, convpass.attach),
+    "noah": Adapter(noah.NOAHOptions, noah.attach),
 }
 
 

@@ -16,7 +16,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from .adapter import Adapter, integer_from, option
+from .adapter import integer_from, option
 from .bottleneck import transformer_blocks, uniform, width_of
 
 
@@ -63,6 +63,3 @@ def insert(network: nn.Module, sizes: list[int], generator: torch.Generator) -> 
 def _patch_area(network: nn.Module) -> int:
     height, width = cast(nn.Module, network.patch_embed).patch_size  # type: ignore[misc]
     return int(height) * int(width)
-
-
-ADAPTER = Adapter("vpt", VPTOptions, attach)

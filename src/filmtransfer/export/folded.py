@@ -70,7 +70,7 @@ def at_size(network: nn.Module, size: int) -> nn.Module:
     for hook in hooks:
         hook.remove()
     for name, module in same.items():
-        _put(network, name, _padded(module, pads[module]))
+        network.set_submodule(name, _padded(module, pads[module]))
     return network
 
 
@@ -132,9 +132,4 @@ def _merge_lora(network: nn.Module) -> None:
         layer: Any = module
         if hasattr(layer, "get_base_layer") and hasattr(layer, "merge"):
             layer.merge()
-            _put(network, name, layer.get_base_layer())
-
-
-def _put(network: nn.Module, name: str, module: nn.Module) -> None:
-    parent, _, leaf = name.rpartition(".")
-    setattr(network.get_submodule(parent), leaf, module)
+            network.set_submodule(name, layer.get_base_layer())
