@@ -33,7 +33,7 @@ def evaluate(
             "to measure how many are rejected.",
         ),
     ] = None,
-    strangers: Annotated[
+    former_ood: Annotated[
         Path | None, typer.Option("--strangers", hidden=True, help="The former name of --ood.")
     ] = None,
     device: Device = "auto",
@@ -51,7 +51,7 @@ def evaluate(
     from ..training.torch_settings import prepare
 
     printer = Printer(as_json)
-    ood = ood or strangers
+    ood = ood or former_ood
     if report is not None:
         check_writable(report)
     elif ood is not None:

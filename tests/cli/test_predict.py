@@ -1,0 +1,73 @@
+"""fit predict: classes, probabilities, rejection and explanation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from filmtransfer import FewShotClassifier
+from tests.cli.running import document, run
+from tests.data.test_pixels import broken
+
+
+def test_text_output(trained, capsys):
+    photos, update = trained
+    code, out, _ = run(capsys, "predict", str(update), str(photos / "plain" / "0.png"))
+    assert code == 0
+    assert "plain" in out
+    assert "%" in out
+    code, out, _ = run(capsys, "evaluate", str(update), str(photos))
+    assert "accuracy 100.0% on 12 images" in out
+    code, out, _ = run(capsys, "show", str(update))
+    assert "19,936 of them FiLM" in out
+    assert "efficientnet_lite0" in out
+
+
+def test_command_and_python_give_the_same_prediction(trained, capsys):
+    photos, update = trained
+    files = sorted((photos / "disc").iterdir())
+    by_command = document(capsys, "predict", str(update), *map(str, files), "--top", "3")["predictions"]
+    clf = FewShotClassifier.load(update)
+    for row, probabilities in zip(by_command, clf.predict_proba(files), strict=True):
+        assert [c["p"] for c in row["probabilities"]] == sorted(probabilities.tolist(), reverse=True)
+
+
+def test_broken_images_are_skipped_or_refused_by_strict(trained, capsys, tmp_path):
+    photos, update = trained
+    files = [p for p in broken(tmp_path).values() if p.exists()]
+    good = photos / "disc" / "0.png"
+    code, out, err = run(capsys, "predict", str(update), str(good), *map(str, files), "--json")
+    result = json.loads(out)
+    assert code == 0
+    assert len(result["predictions"]) == 1
+    assert {Path(s["image"]).name for s in result["skipped"]} == {f.name for f in files}
+    assert err.count("skipped: ") == len(files)
+    code, _, err = run(capsys, "predict", str(update), str(good), *map(str, files), "--strict")
+    assert code == 3
+    assert "cannot be used" in err
+
+
+def test_predict_rejects_and_explains(editable, kept, capsys):
+    result = document(
+        capsys,
+        "predict",
+        kept,
+        editable / "noise.png",
+        editable / "photos/disc/0.png",
+        "--reject",
+        "--false-alarm",
+        "0.01",
+    )
+    assert [p["rejected"] for p in result["predictions"]] == [True, False]
+    assert [p["unknown"] for p in result["predictions"]] == [True, False], "the former key"
+    assert [p["class"] for p in result["predictions"]] == [None, "disc"]
+    code, out, _ = run(capsys, "predict", kept, editable / "noise.png", "--reject", "--false-alarm", "0.01")
+    assert (code, "(none of these)" in out) == (0, True)
+    why = document(capsys, "predict", kept, editable / "photos/disc/0.png", "--why")["predictions"][0]["why"]
+    assert why["nearest"][0]["photo"] == "disc/0.png"
+    assert next(iter(why["distances"])) == "disc"
+    code, out, _ = run(capsys, "predict", kept, editable / "photos/disc/0.png", "--why")
+    assert (code, "nearest photo" in out) == (0, True)
+    assert run(capsys, "predict", kept, editable / "noise.png", "--reject", "--false-alarm", "1")[0] == 2
+    code, _, err = run(capsys, "predict", editable / "bare.safetensors", editable / "noise.png", "--why")
+    assert (code, "--keep-statistics" in err) == (3, True)
