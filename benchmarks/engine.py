@@ -239,7 +239,7 @@ def run_plain(backbone: str, head: str, classes: int, steps: int, images: int = 
     model = PlainModel(backbone_of(backbone, fold=False), head)
     pixels = drawings(images, 128, "engine")
     return _run(
-        model.learned(),
+        model.trainable_parameters(),
         lambda i: model.step(pixels, episode_of(images, classes, 50, i), MICRO_BATCH),
         steps,
     )
@@ -271,7 +271,7 @@ def run_ours(
         with denormals_as_zero():
             return accumulate(embed, model.head, episode_of(images, classes, 50, i), MICRO_BATCH).loss
 
-    return _run(model.learned(), step, steps) | {"cached_mb": embed.bytes / 2**20}
+    return _run(model.trainable_parameters(), step, steps) | {"cached_mb": embed.bytes / 2**20}
 
 
 def _run(learned: list[Any], gradient: Callable[[int], float], steps: int) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def classifier(backbone: Backbone, ways: int = 3) -> FewShotClassifier:
     model = AdaptedModel(backbone, make_head("lda"), SIZE)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for parameter in model.moving().values():
+        for parameter in model.backbone_parameters().values():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
     features = model.features(probes(model.pixels.size, 4 * ways, seed=1))
     model.build_head(features, torch.arange(4 * ways) % ways)

@@ -38,7 +38,7 @@ from filmtransfer.backbones import Backbone, load_backbone
 from filmtransfer.backbones.frozen import fold_frozen_norms
 from filmtransfer.heads import log_prior
 from filmtransfer.model import Update
-from filmtransfer.model.body import load_numbers, share_weights
+from filmtransfer.model.body import load_parameters, share_weights
 from filmtransfer.serve.engine.batcher import Batcher
 from filmtransfer.serve.engine.cache import Cache
 from filmtransfer.serve.engine.multi_user import Engine, Member
@@ -114,7 +114,7 @@ class InTurn:
     @torch.no_grad()
     def __call__(self, content: bytes, pixels: Tensor) -> list[dict[str, float]]:
         update = Update.from_bytes(content)
-        load_numbers(self.model.network, update.body)
+        load_parameters(self.model.network, update.parameters)
         self.model.head.restore(update.head_tensors, torch.tensor(update.counts))
         prior = log_prior(update.settings["prior"], torch.tensor(update.counts))
         logits = (self.model.logits(pixels).double() + prior) / update.temperature
@@ -135,7 +135,7 @@ def throughput(users: Users, asked: list[bytes], _: float) -> dict[str, Any]:
     folded = copy.deepcopy(plain)
     fold_frozen_norms(folded, [], 64)
     filmed = film.attach(share_weights(plain), backbone.sites)
-    bodies = [Update.from_bytes(content).body for content in contents[:BATCH]]
+    bodies = [Update.from_bytes(content).parameters for content in contents[:BATCH]]
     batch = squares[:BATCH].float().div(127.5).sub(1).contiguous(memory_format=torch.channels_last)
 
     def mixed(turn: int) -> None:

@@ -92,8 +92,8 @@ def images(data: Path | None, name: str) -> LabelledImages:
 def personal(base: Update, number: int) -> bytes:
     """User ``number``'s own update."""
     generator = make_generator(number, "personal")
-    body = {k: v + 0.02 * torch.randn(v.shape, generator=generator) for k, v in base.body.items()}
-    return replace(base, body=body, classes=[f"{name} of {number}" for name in base.classes]).to_bytes()
+    body = {k: v + 0.02 * torch.randn(v.shape, generator=generator) for k, v in base.parameters.items()}
+    return replace(base, parameters=body, classes=[f"{name} of {number}" for name in base.classes]).to_bytes()
 
 
 def photos(data: Path | None, count: int) -> list[bytes]:

@@ -22,8 +22,9 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from filmtransfer import FewShotClassifier
-from filmtransfer.model.ood import nearness
-from filmtransfer.training.assess.assessment import calibration_error, log_loss
+from filmtransfer.model import log_posterior
+from filmtransfer.model.ood import largest_cosine
+from filmtransfer.training.assess.calibration import calibration_error, log_loss
 from filmtransfer.training.assess.evaluation import mean_interval
 from filmtransfer.training.torch_settings import prepare
 from sets import _read
@@ -62,16 +63,16 @@ def run(sets: dict[str, Any], name: str, head: str, seed: int) -> dict[str, Any]
     seconds = time.monotonic() - start
     known, nearer, further = (clf.classify(part) for part in (tests, near, far))
     test_labels, update = torch.tensor(indices), clf.update_
-    head_logits = [
-        clf.model_.head.logits(part.features).detach().double() for part in (known, nearer, further)
-    ]
-    before, after = (torch.softmax(head_logits[0] / t, 1) for t in (1.0, update.temperature))
-    towards = torch.nn.functional.normalize(update.unknown.directions.float(), dim=1)
+    head_logits = [part.predictions.logits for part in (known, nearer, further)]
+    before, after = (log_posterior(head_logits[0], temperature=t).exp() for t in (1.0, update.temperature))
+    towards = torch.nn.functional.normalize(update.ood.directions.float(), dim=1)
     scores = {
-        "both": [clf.nearness(part) for part in (known, nearer, further)],
-        "direction": [nearness(towards, part.features) for part in (known, nearer, further)],
+        "both": [clf.predictor_.ood_scores(part.predictions) for part in (known, nearer, further)],
+        "direction": [
+            largest_cosine(towards, part.predictions.features) for part in (known, nearer, further)
+        ],
         "density": [logits.max(1).values for logits in head_logits],
-        "softmax": [torch.softmax(logits, 1).max(1).values for logits in head_logits],
+        "softmax": [log_posterior(logits).exp().max(1).values for logits in head_logits],
     }
     estimate = update.results["estimate"]
     accuracy = float((after.argmax(1) == test_labels).double().mean())
@@ -81,7 +82,7 @@ def run(sets: dict[str, Any], name: str, head: str, seed: int) -> dict[str, Any]
         "coverage": {k: _coverage(s[0], (after.argmax(1) == test_labels), s[1]) for k, s in scores.items()},
         "rejected": [float(clf.rejected(part, FALSE_ALARM).mean()) for part in (known, nearer, further)],
         "ece": [calibration_error(before, test_labels), calibration_error(after, test_labels)],
-        "log_loss": [log_loss(head_logits[0] / t, test_labels) for t in (1.0, update.temperature)],
+        "log_loss": [log_loss(log_posterior(head_logits[0], temperature=t), test_labels) for t in (1.0, update.temperature)],
         "temperature": update.temperature,
         "accuracy": accuracy, "images": len(test_labels), "estimate": estimate,
         "inside": estimate["low"] <= accuracy <= estimate["high"],

@@ -59,9 +59,9 @@ def rebuilt(clf: FewShotClassifier, images, labels) -> np.ndarray:
     squares, _ = read_squares(images, clf.model_.pixels, ["?"] * len(images))
     order = {name: i for i, name in enumerate(clf.update_.classes)}
     head = make_head(clf.update_.head, **clf.update_.head_options)
-    if clf.update_.covariance_weights is not None:
+    if clf.update_.head_weights is not None:
         with torch.no_grad():
-            head.weights.log.copy_(clf.update_.covariance_weights)
+            head.weights.log.copy_(clf.update_.head_weights)
     head.configure(
         clf.model_.features(torch.stack(squares)), torch.tensor([order[label] for label in labels])
     )
@@ -87,7 +87,7 @@ def test_adding_photos_and_a_class(clf, tmp_path, backbone):
     assert clf.update_.classes[-1] == "new"
     agrees(clf, IMAGES + MORE + NEW[:2], LABELS + ["bars"] * 3 + ["new"] * 2, tmp_path, backbone)
     assert [edit["what"] for edit in clf.update_.edits] == ["add", "add"]
-    assert bool(clf.update_.support.unseen[-5:].all()), "fine-tuning has not seen them"
+    assert bool(clf.update_.support.held_out[-5:].all()), "fine-tuning has not seen them"
 
 
 def test_removing_and_merging_and_renaming(clf, tmp_path, backbone):
@@ -117,7 +117,7 @@ def test_forgetting_leaves_no_trace(clf, tmp_path, backbone):
     assert row.numpy().tobytes() not in content
     assert row.numpy().tobytes()[:64] not in content
     assert json.dumps(name).encode() not in content
-    assert clf.update_.unknown is not None
+    assert clf.update_.ood is not None
     # The bytes are those of a file from which it was always missing, but for the date of the edit.
     other = FewShotClassifier.load(tmp_path / "edited.safetensors", backbone=backbone)
     assert other.update_.support.names == clf.update_.support.names
@@ -131,7 +131,7 @@ def test_forgetting_a_photo_that_was_added_gives_the_file_back(clf):
         torch.testing.assert_close(
             after.head_tensors[name], tensor, rtol=0, atol=1e-5 * float(tensor.abs().max())
         )
-    assert torch.equal(after.unknown.known, before.unknown.known)
+    assert torch.equal(after.ood.known, before.ood.known)
     assert after.temperature == before.temperature
 
 
@@ -139,7 +139,7 @@ def test_the_estimate_follows_the_edits(clf):
     before = clf.update_.results["estimate"]["images"]
     clf.add(MORE, "bars")
     assert clf.update_.results["estimate"]["images"] == before + 3
-    assert clf.judgement_.estimate.images == before + 3
+    assert clf.assessment_.estimate.images == before + 3
 
 
 def test_priors_follow_the_classes():
@@ -205,7 +205,7 @@ def test_strangers_are_rejected_and_friends_are_not(files, backbone):
 def test_without_a_second_photo_nothing_can_be_rejected():
     with pytest.warns(match="one image"):
         clf = FewShotClassifier(steps=0, image_size=48).fit(IMAGES[::5], NAMES)
-    assert clf.update_.unknown is None
+    assert clf.update_.ood is None
     assert "estimate" not in clf.update_.results
     with pytest.raises(InputError, match="second photo"):
         clf.predict(NEW, reject=True)
@@ -239,8 +239,8 @@ def altered(file, change) -> bytes:
         lambda t, m: m.update(temperature="hot"),
         lambda t, m: m.update(edits="none"),
         lambda t, m: m["support"]["names"].pop(),
-        lambda t, m: t.pop("unknown/known"),
-        lambda t, m: t.update({"unknown/directions": t["unknown/directions"][:1]}),
+        lambda t, m: t.pop("ood/known"),
+        lambda t, m: t.update({"ood/directions": t["unknown/directions"][:1]}),
         lambda t, m: t.update({"support/unseen": t["support/unseen"][:1]}),
     ],
 )

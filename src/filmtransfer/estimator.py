@@ -18,14 +18,14 @@ from sklearn.utils.validation import check_is_fitted
 from .backbones import Backbone, load_backbone
 from .data import LabelledImages, LoadedImages, SkippedImage, read_squares
 from .errors import FitWarning, InputError, UsageError
-from .heads import log_prior, make_head
-from .model import AdaptedModel, Hardware, Support, Update
-from .model.explanation import explain
+from .heads import HEADS, make_head
+from .model import AdaptedModel, Explanation, Hardware, Predictions, Predictor, Support, Update, log_prior
 from .model.hub import find_update
+from .model.ood import FALSE_ALARM
 from .model.support import digest_of, name_of
 from .training import edit
 from .training.adapt import Adapted, adapt
-from .training.assess.assessment import Judgement, judge
+from .training.assess.assessment import Assessment, assess, with_assessment
 from .training.config import TrainingConfig, names
 from .training.finetune.gradient import NonFiniteError
 from .training.finetune.loop import Watch
@@ -34,25 +34,20 @@ from .training.prepare import Prepared, prepare, remarks
 from .training.presets import preset
 from .training.profiler import Profile
 
-FALSE_ALARM = 0.05  # the share of images of known classes that may be taken for unknown
-
 
 @dataclass(frozen=True)
 class Classified:
-    """Which images could be read, their class probabilities in that order, and what was left out."""
+    """Which images could be read, their predictions in that order, and the images that were skipped."""
 
     readable: list[int]
-    probabilities: np.ndarray
+    predictions: Predictions
     skipped: list[SkippedImage]
-    features: torch.Tensor
 
-
-@dataclass(frozen=True)
-class Reasons:
-    """Why an image was taken for what it was: how far each class is, and the nearest photos it was learned from."""
-
-    distances: dict[Any, float]  # by class, nearest first
-    nearest: list[tuple[str, Any, float]]  # name, class and distance of photos, nearest first
+    @property
+    def probabilities(self) -> np.ndarray:
+        """p(y=c | image) of the readable images."""
+        probabilities: np.ndarray = self.predictions.probabilities.numpy()
+        return probabilities
 
 
 class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -213,7 +208,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if backbone is None:
             backbone = load_backbone(self.backbone, self.weights, fold=config.body().folds)
         prepared = prepare(images, config, head, backbone, hardware, seed=self.seed, strict=self.strict)
-        log_prior(_prior(self.prior), torch.tensor(prepared.loaded.counts()))
+        log_prior(self.prior, prepared.loaded.counts())  # an error before any work if it does not fit
         for note in remarks(prepared.loaded, isinstance(self.prior, str) and self.prior == "uniform"):
             warnings.warn(note, FitWarning, stacklevel=3)
         return prepared
@@ -224,7 +219,8 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.steps == "auto":
             chosen["steps"] = None
         config = preset(self.preset, **chosen)
-        if config.rule == "hyperrule" and self.head != "linear":
+        head = HEADS.get(self.head)  # an unknown name is an error of make_head
+        if config.rule == "hyperrule" and head is not None and head.trained_by != "batches":
             raise UsageError(
                 f"The BiT-HyperRule trains a linear head, not {self.head}.",
                 "Use head='linear', or another preset.",
@@ -233,62 +229,42 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # Predicting
 
+    @property
+    def predictor_(self) -> Predictor:
+        """What turns features into probabilities, under the present ``prior``."""
+        check_is_fitted(self)
+        return self.update_.predictor(self.model_.head, self.prior)
+
     def predict_proba(self, images: Sequence[Any]) -> np.ndarray:
-        """p(y=c | image) (N, C), classes in the order of ``classes_``."""
+        """Return p(y=c | image) (N, C), classes in the order of ``classes_``."""
         return self.classify(images, strict=True).probabilities
 
     def predict(
         self, images: Sequence[Any], *, reject: bool = False, false_alarm: float = FALSE_ALARM
     ) -> np.ndarray:
-        """The most probable class of each image.
+        """Return the most probable class of each image.
 
-        With ``reject``, None for images of none of the classes; ``false_alarm`` is the share of images of known
-        classes that may be taken for unknown.
+        With ``reject``, None for out-of-distribution images; ``false_alarm`` is the share of in-distribution images
+        that may be rejected.
         """
-        found = self.classify(images, strict=True)
-        chosen: np.ndarray = self.classes_[found.probabilities.argmax(1)]
+        classified = self.classify(images, strict=True)
+        chosen: np.ndarray = self.classes_[classified.probabilities.argmax(1)]
         if reject:
             chosen = chosen.astype(object)
-            chosen[self.rejected(found, false_alarm)] = None
+            chosen[self.rejected(classified, false_alarm)] = None
         return chosen
 
-    def rejected(self, found: Classified, false_alarm: float = FALSE_ALARM) -> np.ndarray:
-        """Which of the classified images are of none of the classes (N) bool."""
-        unknown = self.update_.unknown
-        if unknown is None:
-            raise InputError(
-                "This classifier cannot tell what is unknown: no class had a second photo to measure by, "
-                "or it was made by an earlier version.",
-                "Train it with at least two photos of some classes.",
-            )
-        scores: np.ndarray = self.nearness(found).numpy()
-        return scores < unknown.threshold(false_alarm)
+    def rejected(self, classified: Classified, false_alarm: float = FALSE_ALARM) -> np.ndarray:
+        """Tell which of the classified images belong to none of the classes (N) bool."""
+        rejected: np.ndarray = self.predictor_.rejected(classified.predictions, false_alarm).numpy()
+        return rejected
 
-    @torch.no_grad()
-    def nearness(self, found: Classified) -> torch.Tensor:
-        """How near each classified image is to the classes (N): what ``rejected`` compares with its threshold."""
-        unknown = self.update_.unknown
-        assert unknown is not None
-        logits = self.model_.head.logits(found.features.to(self.model_.backbone.device)).cpu()
-        return unknown.scores(found.features.cpu(), logits)
-
-    def explain(self, images: Sequence[Any], photos: int = 3) -> list[Reasons]:
-        """Why each image is taken for what it is: distances to the classes and the nearest support photos."""
-        return self.reasons(self.classify(images, strict=True), photos)
-
-    def reasons(self, found: Classified, photos: int = 3) -> list[Reasons]:
-        """The reasons for images that were classified before."""
-        support, classes = edit.kept_support(self.update_, "explained"), self.update_.classes
-        return [
-            Reasons(
-                {classes[c]: one.distances[c] for c in np.argsort(one.distances)},
-                [(support.names[i], classes[int(support.labels[i])], far) for i, far in one.nearest],
-            )
-            for one in explain(self.model_.head, support, found.features, photos)
-        ]
+    def explain(self, images: Sequence[Any], photos: int = 3) -> list[Explanation]:
+        """Explain each prediction by the distances to the classes and the nearest support photos."""
+        return self.predictor_.explain(self.classify(images, strict=True).predictions.features, photos)
 
     def score(self, images: Sequence[Any], labels: Sequence[Any]) -> float:
-        """Accuracy on labelled images."""
+        """Return the accuracy on labelled images."""
         if len(images) != len(labels):
             raise InputError(f"{len(images)} images but {len(labels)} labels.", "One label per image.")
         return float(np.mean(self.predict(images) == np.asarray(labels)))
@@ -301,48 +277,39 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chunk: int = 256,
         look: Callable[[torch.Tensor, Sequence[Any]], None] | None = None,
     ) -> Classified:
-        """Probabilities of all readable images, and why the others are not; refuses any if strict.
+        """Classify all readable images, and say why the others are not; refuse any if ``strict``.
 
-        ``look`` is shown every chunk's readable images: their pixels (B, 3, S, S) and where they came from.
+        ``look`` is shown every chunk's readable images: their pixels (B, 3, S, S) and their sources.
         """
-        check_is_fitted(self)
-        if isinstance(images, (str, Path)):
+        predictor = self.predictor_
+        if isinstance(images, str | Path):
             raise InputError("Images are given as a list.", f"For one image: [{str(images)!r}].")
         sources = images if hasattr(images, "__getitem__") else list(images)
         if len(sources) == 0:
             raise InputError("No images were given.", "Give at least one.")
         readable: list[int] = []
         skipped: list[SkippedImage] = []
-        rows: list[np.ndarray] = []
-        features: list[torch.Tensor] = []
+        parts: list[Predictions] = []
         for begin in range(0, len(sources), chunk):  # so that memory does not grow with the folder
             part = list(sources[begin : begin + chunk])
             names = [
-                str(s) if isinstance(s, (str, Path)) else f"image {begin + i}" for i, s in enumerate(part)
+                str(s) if isinstance(s, str | Path) else f"image {begin + i}" for i, s in enumerate(part)
             ]
-            squares, missed = read_squares(part, self.model_.pixels, names)
-            skipped += missed
-            found = [i for i, square in enumerate(squares) if square is not None]
-            readable += [begin + i for i in found]
-            if found:
+            squares, unreadable = read_squares(part, self.model_.pixels, names)
+            skipped += unreadable
+            usable = [i for i, square in enumerate(squares) if square is not None]
+            readable += [begin + i for i in usable]
+            if usable:
                 pixels = torch.stack([s for s in squares if s is not None])
                 if look is not None:
-                    look(pixels, [part[i] for i in found])
-                features.append(self.model_.features(pixels))
-                rows.append(self._probabilities(features[-1]))
-        if skipped and (strict or not rows):
+                    look(pixels, [part[i] for i in usable])
+                parts.append(predictor.predict(self.model_.features(pixels)))
+        if skipped and (strict or not parts):
             raise InputError(
                 f"{len(skipped)} of {len(sources)} images cannot be used, the first: "
                 f"{skipped[0].name}: {skipped[0].reason}."
             )
-        return Classified(readable, np.concatenate(rows), skipped, torch.cat(features))
-
-    @torch.no_grad()
-    def _probabilities(self, features: torch.Tensor) -> np.ndarray:
-        logits = self.model_.head.logits(features).cpu().double() / self.update_.temperature
-        prior = log_prior(_prior(self.prior), torch.tensor(self.update_.counts))
-        out: np.ndarray = torch.softmax(logits + prior, 1).numpy()
-        return out
+        return Classified(readable, Predictions.concatenate(parts), skipped)
 
     # Editing: exact, in milliseconds, without training; needs keep_statistics
 
@@ -350,11 +317,13 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Add photos to a class, or make a new class of them."""
         check_is_fitted(self)
         edit.kept_support(self.update_)
-        found = self.classify(images, strict=True)
+        classified = self.classify(images, strict=True)
         names = [name_of(source, f"added {i}") for i, source in enumerate(images)]
         digests = [digest_of(source) for source in images]
         return self._edited(
-            edit.add_photos(self.update_, self.model_.head, label, found.features, names, digests)
+            edit.add_photos(
+                self.update_, self.model_.head, label, classified.predictions.features, names, digests
+            )
         )
 
     def forget(self, images: Sequence[Any]) -> Self:
@@ -404,11 +373,11 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         clf = cls(
             backbone=update.backbone, head=update.head, seed=update.seed, weights=weights, device=device
         )
-        clf.prior = update.settings.get("prior", "uniform")
-        body = update.learns()
+        clf.prior = update.prior
+        body = update.body()
         clf.train, clf.adapter, clf.adapter_options = body.train, body.adapter, dict(body.options)
         found = backbone or load_backbone(update.backbone, weights, fold=body.folds)
-        clf.judgement_ = None
+        clf.assessment_ = None
         clf._take(update, update.apply(found, hardware))
         return clf
 
@@ -424,34 +393,33 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _adopt(
         self, model: AdaptedModel, loaded: LoadedImages, config: TrainingConfig, adapted: Adapted
     ) -> None:
-        chosen = config.to_dict() | {"preset": self.preset, "prior": _plain(self.prior)}
-        prior = log_prior(_prior(self.prior), torch.tensor(loaded.counts()))
-        judgement = judge(
-            model.head, adapted.features, loaded.labels, adapted.unseen(), prior, seed=self.seed
-        )
-        results = adapted.results()
-        if judgement is not None:
-            results["estimate"] = judgement.results()
+        prior = self.prior if isinstance(self.prior, str) else [float(p) for p in self.prior]
         update = Update.of(
             model,
             loaded.classes,
-            settings=chosen,
-            results=results,
-            seed=self.seed,
+            settings=config.to_dict() | {"preset": self.preset, "prior": prior},
+            results=adapted.results(),
+            seed=int(self.seed),
             versions=versions(),
             support=_support(loaded, adapted) if self.keep_statistics else None,
-            unknown=None if judgement is None else judgement.unknown,
-            temperature=1.0 if judgement is None else judgement.temperature,
+        )
+        assessment = assess(
+            model.head,
+            adapted.features,
+            loaded.labels,
+            adapted.unseen(),
+            log_prior(prior, update.counts),
+            seed=self.seed,
         )
         self.history_ = adapted.history
         self.skipped_ = loaded.skipped
-        self.judgement_: Judgement | None = judgement
-        self._take(update, model)
+        self.assessment_: Assessment | None = assessment
+        self._take(with_assessment(update, assessment), model)
 
     def _edited(self, edited: edit.Edited) -> Self:
         self.model_.head = edited.head
-        self.prior = edited.update.settings.get("prior", "uniform")
-        self.judgement_ = edited.judgement
+        self.prior = edited.update.prior
+        self.assessment_ = edited.assessment
         self._take(edited.update, self.model_)
         return self
 
@@ -493,11 +461,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:  # run from a source tree that is not installed
             found[name] = "unknown"
     return found
-
-
-def _prior(prior: Any) -> Any:
-    return prior if isinstance(prior, str) else torch.as_tensor(prior, dtype=torch.float64)
-
-
-def _plain(prior: Any) -> Any:
-    return prior if isinstance(prior, str) else [float(p) for p in prior]

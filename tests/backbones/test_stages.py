@@ -67,9 +67,13 @@ def test_film_from_trains_only_the_later_stages():
     model.embed(pixels).sum().backward()
     for site, layer in film.layers(model.network).items():
         trained = site.startswith(("layer3", "layer4"))
-        assert (f"{site}.gamma" in model.moving()) == (f"{site}.beta" in model.moving()) == trained
+        assert (
+            (f"{site}.gamma" in model.backbone_parameters())
+            == (f"{site}.beta" in model.backbone_parameters())
+            == trained
+        )
         assert (layer.gamma.grad is not None) == trained
         assert layer.gamma.requires_grad == trained
-    assert len(model.learned()) == len(model.moving()) + 1
-    count = sum(p.numel() for p in model.moving().values())
+    assert len(model.trainable_parameters()) == len(model.backbone_parameters()) + 1
+    count = sum(p.numel() for p in model.backbone_parameters().values())
     assert count == backbone_facts("resnet18").film_parameters_from(3)

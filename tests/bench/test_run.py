@@ -194,13 +194,13 @@ def test_none_learns_the_covariance_weights_alone(root):
     clf = FewShotClassifier(**{k: v for k, v in chosen.items() if k in CHOICES})
     task = draw_task(chosen, root)
     model = clf.prepare(task.learn).model
-    assert not model.moving()
-    before = [parameter.detach().clone() for parameter in model.learned()]
+    assert not model.backbone_parameters()
+    before = [parameter.detach().clone() for parameter in model.trainable_parameters()]
     clf.fit_images(task.learn)
-    assert not clf.update_.body
+    assert not clf.update_.parameters
     assert clf.history_.steps == 2
-    assert clf.update_.covariance_weights is not None
-    assert not torch.equal(clf.update_.covariance_weights, torch.cat([b.flatten() for b in before]))
+    assert clf.update_.head_weights is not None
+    assert not torch.equal(clf.update_.head_weights, torch.cat([b.flatten() for b in before]))
 
 
 @pytest.mark.parametrize("method", ["LDA-All", "Linear-All", "Linear-FiLM"])
@@ -208,10 +208,12 @@ def test_all_weights_move(root, method):
     chosen = settings(method, preset="paper", learning_rate=0.01, steps=1)
     clf = FewShotClassifier(**{k: v for k, v in chosen.items() if k in CHOICES})
     task = draw_task(chosen, root)
-    start = {name: p.detach().clone() for name, p in clf.prepare(task.learn).model.moving().items()}
+    start = {
+        name: p.detach().clone() for name, p in clf.prepare(task.learn).model.backbone_parameters().items()
+    }
     clf.fit_images(task.learn)
-    assert clf.update_.body.keys() == start.keys()
-    moved = [not torch.equal(value, start[name]) for name, value in clf.update_.body.items()]
+    assert clf.update_.parameters.keys() == start.keys()
+    moved = [not torch.equal(value, start[name]) for name, value in clf.update_.parameters.items()]
     assert all(moved)
 
 

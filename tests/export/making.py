@@ -72,7 +72,7 @@ def classifier(
     model = AdaptedModel(backbone, make_head(head, **options), SIDE, body=body)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for parameter in model.moving().values():
+        for parameter in model.backbone_parameters().values():
             parameter.add_(move * torch.randn(parameter.shape, generator=generator))
     model.configure(probes(model.pixels.size, rows, seed=seed + 1), torch.arange(rows) % len(CLASSES))
     learns = model.body

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -28,11 +30,9 @@ from filmtransfer.export.parity import (
     run_shared,
     spread,
 )
-from filmtransfer.heads import QDA, make_head
-from filmtransfer.model import Body
+from filmtransfer.heads import HEADS, QDA, make_head
+from filmtransfer.model import Body, Predictor
 from tests.export.making import CLASSES, SIDE, classifier, lite0, small
-
-HEADS = ("lda", "qda", "protonets", "linear")
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -52,11 +52,13 @@ def test_heads_as_products_are_the_heads(head):
     features = 3 + torch.randn(40, 24, generator=generator) * torch.logspace(-1, 1, 24)
     labels = torch.arange(40) % 4
     query = 3 + 2 * torch.randn(9, 24, generator=generator)
-    sides = ("rows", "columns") if head in ("lda", "qda") else (None,)
+    sides = ("rows", "columns") if head in ("lda", "qda", "mahalanobis") else (None,)
     for side in sides:
         made = make_head(head, **({} if side is None else {"side": side})).configure(features, labels)
         prior = torch.log(torch.tensor([0.4, 0.3, 0.2, 0.1]))
-        probabilities, logits = head_graph(made, prior, 1.7)(query)
+        probabilities, logits = head_graph(replace(Predictor.of(made, prior=prior.exp()), temperature=1.7))(
+            query
+        )
         expected = made.logits(query).double()
         scale = expected.abs().max()
         assert (logits - expected).abs().max() / scale < 1e-5
@@ -69,7 +71,7 @@ def test_qda_keeps_its_digits_in_float32():
     features = torch.randn(30, 1280, generator=generator) * 5
     made = QDA().configure(features, torch.arange(30) % 3)
     query = features[:5] + 0.1 * torch.randn(5, 1280, generator=generator)
-    probabilities, logits = head_graph(made, torch.zeros(3))(query)
+    probabilities, logits = head_graph(Predictor.of(made))(query)
     expected = made.logits(query).double()
     assert (logits - expected).abs().max() / expected.abs().max() < 1e-5
     assert (probabilities - torch.softmax(expected, 1)).abs().max() < 1e-4

@@ -11,6 +11,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.heads import LDA, QDA, Linear, ProtoNets, Statistics, make_head
+from filmtransfer.model import log_posterior
 from tests.reference import gaussian as oracle
 
 SIDES = ("auto", "rows", "columns")
@@ -48,7 +49,9 @@ def test_lda_is_the_gaussian_density(problem, side, divisor):
     got = head.configure(z, y).logits(q).detach().numpy()
     want = oracle.lda(query, features, labels, (0.7, 1.3), divisor)
     np.testing.assert_allclose(relative(got), relative(want), atol=1e-8)
-    np.testing.assert_allclose(head.probabilities(q).detach().numpy(), oracle.softmax(want), atol=1e-8)
+    np.testing.assert_allclose(
+        log_posterior(head.logits(q)).exp().detach().numpy(), oracle.softmax(want), atol=1e-8
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,7 +104,9 @@ def test_pooled_lda_is_scikit_learns_as_the_ridge_vanishes(rng):
     query = rng.normal(0, 2, (50, 5))
     theirs = LinearDiscriminantAnalysis(solver="lsqr", priors=[1 / 3] * 3).fit(features, labels)
     z, y, q = tensors(features, labels, query)
-    ours = LDA((1.0, 1e-9), covariance="pooled", divisor="n").double().configure(z, y).probabilities(q)
+    ours = log_posterior(
+        LDA((1.0, 1e-9), covariance="pooled", divisor="n").double().configure(z, y).logits(q)
+    ).exp()
     np.testing.assert_allclose(ours.detach().numpy(), theirs.predict_proba(query), atol=1e-5)
 
 
@@ -148,7 +153,7 @@ def test_a_temperature_divides_the_distances(problem, temperature):
 
 @pytest.mark.parametrize("temperature", [0, -1.0, float("inf"), float("nan")])
 def test_a_temperature_is_above_zero(temperature):
-    with pytest.raises(InputError, match="temperature"):
+    with pytest.raises(UsageError, match="temperature"):
         ProtoNets(temperature)
 
 
@@ -167,7 +172,7 @@ def test_linear_is_scikit_learns_logistic_regression(rng):
     features = rng.normal(0, 1, (36, 6)) + rng.normal(0, 1.5, (3, 6))[labels]
     query = rng.normal(0, 2, (20, 6))
     z, y, q = tensors(features, labels, query)
-    ours = Linear(penalty=2.0).configure(z, y).probabilities(q).numpy()
+    ours = log_posterior(Linear(penalty=2.0).configure(z, y).logits(q)).exp().numpy()
     theirs = LogisticRegression(C=0.5, tol=1e-10, max_iter=10000).fit(features, labels)
     np.testing.assert_allclose(ours, theirs.predict_proba(query), atol=1e-5)
 
@@ -202,7 +207,7 @@ def test_compact_form_gives_the_same_head_bit_for_bit(problem, name):
 
     with torch.no_grad():
         head = new().configure(z, y)
-        again = new().restore(head.compact(), head.counts)
+        again = new().restore(head.tensors(), head.counts)
         assert torch.equal(head.logits(q), again.logits(q))
 
 
@@ -210,7 +215,7 @@ def test_low_rank_qda_is_stored_by_its_rows_not_by_its_covariances(rng):
     z = torch.tensor(rng.normal(0, 1, (100, 1280)), dtype=torch.float32)
     y = torch.arange(10).repeat_interleave(10)
     with torch.no_grad():
-        stored = sum(t.numel() for t in QDA().configure(z, y).compact().values())
+        stored = sum(t.numel() for t in QDA().configure(z, y).tensors().values())
     assert stored == 100 * 1280 + 1280 + 100
     assert QDA.updateable(10, 1280) > 60 * stored
 
@@ -223,21 +228,6 @@ def test_paper_counts():
     assert film + QDA.updateable(10, 2048) == 21_013_891
 
 
-def test_priors(rng):
-    z = torch.tensor(rng.normal(0, 1, (6, 3)))
-    y = torch.tensor([0, 0, 0, 0, 1, 1])
-    head = LDA().double().configure(z, y)
-    uniform, empirical = head.log_probabilities(z), head.log_probabilities(z, "empirical")
-    odds = (empirical - uniform)[:, 0] - (empirical - uniform)[:, 1]
-    np.testing.assert_allclose(odds.detach().numpy(), np.log(4 / 2), atol=1e-12)
-    given = head.log_probabilities(z, torch.tensor([4.0, 2.0]))
-    assert torch.allclose(given, empirical)
-    with pytest.raises(InputError, match="2 positive numbers"):
-        head.log_probabilities(z, torch.tensor([1.0, -1.0]))
-    with pytest.raises(UsageError, match="uniform, empirical"):
-        head.log_probabilities(z, "flat")
-
-
 def test_covariance_weights_start_where_asked_and_stay_positive():
     assert torch.equal(LDA().weights.values(), torch.ones(2))
     torch.testing.assert_close(QDA().weights.values(), torch.tensor([0.5, 0.5, 1.0]))
@@ -246,7 +236,7 @@ def test_covariance_weights_start_where_asked_and_stay_positive():
     head.weights.values().sum().backward()
     step.step()
     assert bool((head.weights.values() > 0).all())
-    with pytest.raises(InputError, match="positive"):
+    with pytest.raises(UsageError, match="positive"):
         LDA((0.0, 1.0))
 
 

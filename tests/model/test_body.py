@@ -9,7 +9,7 @@ from filmtransfer.backbones import assemble, build, load_backbone, record_for
 from filmtransfer.errors import UpdateFileError, UsageError
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body, Update
-from filmtransfer.model.body import load_numbers
+from filmtransfer.model.body import load_parameters
 
 PIXELS = torch.randint(0, 256, (6, 3, 64, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 LABELS = torch.tensor([0, 0, 0, 1, 1, 1])
@@ -32,7 +32,7 @@ def moved_model(backbone, body: Body, head: str = "lda") -> AdaptedModel:
     model = AdaptedModel(backbone, make_head(head), 64, body=body, seed=3)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        for parameter in model.moving().values():
+        for parameter in model.backbone_parameters().values():
             parameter.add_(0.01 * torch.randn(parameter.shape, generator=generator))
     model.configure(PIXELS, LABELS)
     return model
@@ -53,12 +53,12 @@ def test_what_is_learned_travels_in_the_file_and_nothing_else(name):
     model = moved_model(load_backbone("efficientnet_lite0", fold=body.folds), body)
     content = update_of(model).to_bytes()
     again = Update.from_bytes(content)
-    assert again.learns() == body
-    assert set(again.body) == set(model.moving())
+    assert again.body() == body
+    assert set(again.parameters) == set(model.backbone_parameters())
     assert bool(again.film) == name.startswith("film")
     fresh = again.apply(load_backbone("efficientnet_lite0", fold=body.folds))
     assert torch.equal(fresh.logits(PIXELS), model.logits(PIXELS))
-    assert len(content) < 4.2 * sum(p.numel() for p in model.moving().values()) + 30_000
+    assert len(content) < 4.2 * sum(p.numel() for p in model.backbone_parameters().values()) + 30_000
 
 
 @pytest.mark.parametrize("adapter", ["lora", "vpt", "adapter", "adaptformer", "convpass", "noah"])
@@ -87,7 +87,7 @@ def test_all_weights_are_a_copy():
 
 def test_nothing_learned_is_nothing_to_learn():
     model = AdaptedModel(load_backbone("efficientnet_lite0"), make_head("protonets"), 64, body=Body("none"))
-    assert model.learned() == []
+    assert model.trainable_parameters() == []
 
 
 def test_a_folded_backbone_cannot_learn_its_weights():
@@ -100,7 +100,7 @@ def test_a_folded_backbone_cannot_learn_its_weights():
     [
         (("some", "film"), "adapter, all, none"),
         (("adapter", "ia3"), "film, lora"),
-        (("all", "lora"), "learns no adapter"),
+        (("all", "lora"), "trains no adapter"),
         (("adapter", "lora", 0, {"rank": 0}), "rank"),
         (("adapter", "film", 0, {"rank": 8}), "no option"),
     ],
@@ -112,21 +112,21 @@ def test_wrong_words(words, said):
 
 def test_numbers_of_another_body_are_refused():
     model = moved_model(load_backbone("efficientnet_lite0"), Body())
-    good = {k: p.detach().clone() for k, p in model.moving().items()}
+    good = {k: p.detach().clone() for k, p in model.backbone_parameters().items()}
     first = next(iter(good))
     for bad in ({}, good | {"more": torch.zeros(1)}, good | {first: torch.zeros(1)}):
         with pytest.raises(UpdateFileError):
-            load_numbers(model.network, bad)
+            load_parameters(model.network, bad)
     with pytest.raises(UpdateFileError, match="finite"):
-        load_numbers(model.network, good | {first: torch.full_like(good[first], float("nan"))})
-    assert all(torch.equal(p, good[k]) for k, p in model.moving().items())
+        load_parameters(model.network, good | {first: torch.full_like(good[first], float("nan"))})
+    assert all(torch.equal(p, good[k]) for k, p in model.backbone_parameters().items())
 
 
 def test_a_file_that_names_an_unknown_adapter_is_a_bad_file():
     update = update_of(moved_model(load_backbone("efficientnet_lite0"), Body()))
     update.settings["adapter"] = "hypernet"
     with pytest.raises(UpdateFileError, match="hypernet"):
-        update.learns()
+        update.body()
 
 
 @pytest.mark.parametrize(

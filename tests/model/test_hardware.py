@@ -53,13 +53,13 @@ def test_nothing_stays_behind_on_another_device(head, rows):
     """Meta tensors refuse to meet others, as a GPU's do: a walk there finds what was left on the CPU."""
     backbone = assemble(record_for("resnet18"), build(record_for("resnet18")))
     model = AdaptedModel(backbone, make_head(head), 48, hardware=Hardware(torch.device("meta")))
-    assert all(p.device.type == "meta" for p in model.learned())
+    assert all(p.device.type == "meta" for p in model.trainable_parameters())
     features = model.embed(images())
     support = features.repeat(rows // 8, 1)
     state = model.head.build(support, torch.arange(rows) % 2)
     logits = model.head.evaluate(state, features)
     F.cross_entropy(logits, (torch.arange(8) % 2).to("meta")).backward()
-    assert all(p.grad is not None and p.grad.device.type == "meta" for p in model.learned())
+    assert all(p.grad is not None and p.grad.device.type == "meta" for p in model.trainable_parameters())
     assert backbone.device.type == "cpu", "the backbone it was made from stays where it was"
 
 

@@ -48,7 +48,7 @@ def test_ten_lda_classes_on_lite0_stay_below_150_kb(tmp_path):
     with pytest.warns(UserWarning, match="one image"):
         clf.fit(images, list(range(10)))
     assert clf.save(tmp_path / "x.safetensors") < 150_000
-    assert clf.update_.numbers() == 19_936 + 10 * 1281 + 2
+    assert clf.update_.stored_parameters() == 19_936 + 10 * 1281 + 2
 
 
 def test_the_file_says_what_it_is(lda, tmp_path):
@@ -100,15 +100,15 @@ WRONG = {
     "missing metadata": (drop("counts"), "lack counts"),
     "classes and counts": (lambda t, m: m.update(counts=[1]), "do not fit"),
     "image size": (lambda t, m: m["pixels"].update(size=0), "image size"),
-    "odd pixels": (lambda t, m: m["pixels"].update(surprise=1), "wrongly"),
+    "odd pixels": (lambda t, m: m["pixels"].update(surprise=1), "wrong type"),
     "no covariance weights": (drop("covariance_weights/log"), "covariance weights"),
     "huge covariance weights": (lambda t, m: t["covariance_weights/log"].fill_(1000), "covariance weights"),
-    "wrong kind": (lambda t, m: t.update({"head/weight": t["head/weight"].double()}), "kind"),
+    "wrong kind": (lambda t, m: t.update({"head/weight": t["head/weight"].double()}), "type"),
     "negative counts": (lambda t, m: m.update(counts=[-1, 4, 4]), "counts"),
     "counts as text": (lambda t, m: m.update(counts=["4", "4", "4"]), "counts"),
     "twice the same class": (lambda t, m: m.update(classes=["a", "a", "b"]), "different"),
     "classes as text": (lambda t, m: m.update(classes="abc"), "do not fit"),
-    "nested classes": (lambda t, m: m.update(classes=[["a"], "b", "c"]), "different|wrongly"),
+    "nested classes": (lambda t, m: m.update(classes=[["a"], "b", "c"]), "different|wrong type"),
     "settings as text": (lambda t, m: m.update(settings="none"), "settings"),
     "two means": (lambda t, m: m["pixels"].update(mean=[0.5, 0.5]), "mean"),
     "no deviation": (lambda t, m: m["pixels"].update(std=[0.0, 0.5, 0.5]), "deviation"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import torch
 from PIL import Image
 
 from filmtransfer.data.pixels import PixelSpec
-from filmtransfer.heads import GaussianHead, make_head
-from filmtransfer.model import Update
+from filmtransfer.heads import Head, make_head
+from filmtransfer.model import Predictor, Update
 from filmtransfer.report.report_data import (
     PhotoPredictions,
     ReportData,
@@ -19,7 +20,7 @@ from filmtransfer.report.report_data import (
     ReportPhotos,
     SupportPhotos,
 )
-from filmtransfer.training.assess.leave_one_out import leave_out
+from filmtransfer.training.assess.leave_one_out import leave_one_out
 
 D = 16
 
@@ -46,18 +47,18 @@ def photos(labels: torch.Tensor, z: torch.Tensor, pictures: bool = True) -> Repo
     return ReportPhotos(names, labels, z, thumbnails, [f"{i:032x}" for i in range(count)])
 
 
-def update_of(head: GaussianHead, names: list[str], **more: Any) -> Update:
+def update_of(head: Head, names: list[str], **more: Any) -> Update:
     assert head.counts is not None
-    weights = getattr(head, "weights", None)
+    weights = head.log_weights()
     known: dict[str, Any] = {
-        "body": {f"block{i}.{k}": torch.randn(6).abs() * 0.1 + (k == "gamma") for i in range(3) for k in ("gamma", "beta")},
+        "parameters": {f"block{i}.{k}": torch.randn(6).abs() * 0.1 + (k == "gamma") for i in range(3) for k in ("gamma", "beta")},
         "results": {"steps": 5, "share": 1.0, "stopped": "done"},
         "settings": {"prior": "uniform"},
     }  # fmt: skip
     return Update(
         head=head.name,
-        head_tensors=head.compact(),
-        covariance_weights=None if weights is None else weights.log.detach(),
+        head_tensors=head.tensors(),
+        head_weights=None if weights is None else weights.detach(),
         classes=list(names),
         counts=head.counts.tolist(),
         backbone="small",
@@ -88,12 +89,13 @@ def report_data(
     predictions = headline = None
     held_out = torch.zeros(len(labels), dtype=torch.bool)
     if assessed:
-        left = leave_out(built, z, labels)
-        predictions = PhotoPredictions(left.index, labels[left.index], left.logits, temperature)
-        held_out[left.index] = True
+        every = leave_one_out(built, z, labels)
+        predictor = replace(Predictor.of(built, names), temperature=temperature)
+        predictions = PhotoPredictions(every.index, labels[every.index], every.logits, predictor)
+        held_out[every.index] = True
         held_out[: len(labels) // 2] = False
-        part = left.of(held_out)
-        headline = PhotoPredictions(part.index, labels[part.index], part.logits, temperature)
+        part = every.select(held_out)
+        headline = PhotoPredictions(part.index, labels[part.index], part.logits, predictor)
     update = update_of(built, names, **more)
     return ReportData(
         kind=kind,

@@ -274,10 +274,10 @@ def test_film_is_drawn_layer_by_layer():
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"results": {"steps": 0}, "body": {}}, "Nothing: the backbone is unchanged"),
+        ({"results": {"steps": 0}, "parameters": {}}, "Nothing: the backbone is unchanged"),
         ({"results": {"steps": 9, "share": 0.0}}, "it made predictions for held-out photos worse"),
-        ({"settings": {"adapter": "lora"}, "body": {"a": torch.ones(7)}}, "7 parameters of lora"),
-        ({"settings": {"train": "all"}, "body": {"a": torch.ones(7)}}, "all 7 parameters of the backbone"),
+        ({"settings": {"adapter": "lora"}, "parameters": {"a": torch.ones(7)}}, "7 parameters of lora"),
+        ({"settings": {"train": "all"}, "parameters": {"a": torch.ones(7)}}, "all 7 parameters of the backbone"),
     ],
 )
 def test_without_film_a_sentence_says_why(change, expected):

@@ -50,7 +50,7 @@ def update(
     model = AdaptedModel(backbone(), make_head(head), size, body=body)
     generator = make_generator(user, "disturb")
     with torch.no_grad():
-        for parameter in model.moving().values():
+        for parameter in model.backbone_parameters().values():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
         if hasattr(model.head, "weights"):
             model.head.weights.log.add_(0.2 * torch.randn(model.head.weights.log.shape, generator=generator))

@@ -12,7 +12,7 @@ from filmtransfer.errors import InputError, UsageError
 from filmtransfer.heads import make_head
 from filmtransfer.model import Update
 from filmtransfer.serve.training import train_user
-from filmtransfer.training.assess.leave_one_out import leave_out
+from filmtransfer.training.assess.leave_one_out import leave_one_out
 from filmtransfer.training.finetune.loop import Progress
 
 from .small import backbone, photo
@@ -67,7 +67,7 @@ def test_it_is_the_front_doors_training():
     for steps, (content, _) in zip((0, 3), published, strict=True):
         front = FewShotClassifier(steps=steps, image_size=32, keep_statistics=True).fit(images, labels)
         made, ours = front.update_, Update.from_bytes(content)
-        assert all(torch.equal(made.body[k], v) for k, v in ours.body.items())
+        assert all(torch.equal(made.parameters[k], v) for k, v in ours.parameters.items())
         assert all(torch.equal(made.head_tensors[k], v) for k, v in ours.head_tensors.items())
 
 
@@ -127,8 +127,8 @@ def test_every_photo_is_judged_by_a_head_without_it():
     assert sum(map(sum, summary["confusion"])) == 12
     assert 0 < summary["estimate"]["images"] < 12
     head = make_head("lda")
-    head.weights.log.data.copy_(update.covariance_weights)
-    left = leave_out(head, update.support.features, update.support.labels, seed=0)
+    head.weights.log.data.copy_(update.head_weights)
+    left = leave_one_out(head, update.support.features, update.support.labels, seed=0)
     assert [one["index"] for one in summary["photos"]] == left.index.tolist() == list(range(12))
     expected = torch.softmax(left.logits / update.temperature, 1).max(1)
     assert [one["said"] for one in summary["photos"]] == [update.classes[c] for c in expected.indices]

@@ -59,7 +59,7 @@ def test_checks_across_fields():
         TrainingConfig().override(search_steps=3)
     with pytest.raises(UsageError, match="rank"):
         TrainingConfig().override(adapter_options={"rank": 3})
-    with pytest.raises(UsageError, match="learns no adapter"):
+    with pytest.raises(UsageError, match="trains no adapter"):
         TrainingConfig().override(train="all", adapter="lora")
 
 

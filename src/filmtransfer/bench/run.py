@@ -148,8 +148,13 @@ def update_sizes(clf: FewShotClassifier) -> dict[str, Any]:
     """Updateable numbers by the paper's count (its table of parameters), and relative to BiT's."""
     update = clf.update_
     counted, full = update.updateable(backbone_facts(clf.backbone))
-    body = sum(t.numel() for t in update.body.values())
-    return {"numbers": counted, "stored_numbers": update.numbers(), "body": body, "rmus": counted / full}
+    body = sum(t.numel() for t in update.parameters.values())
+    return {
+        "numbers": counted,
+        "stored_numbers": update.stored_parameters(),
+        "body": body,
+        "rmus": counted / full,
+    }
 
 
 def film_quantiles(film: Mapping[str, torch.Tensor]) -> dict[str, list[float]]:

@@ -49,7 +49,9 @@ def demo(
     clf, after = _train_and_test(printer, training, test, seed, steps="auto")
     written = clf.save(file)
     _write_picture(picture, clf, test, after)
-    printer.say(f"Wrote {file} ({file_size(written)}, {clf.update_.numbers():,} parameters) and {picture}.")
+    printer.say(
+        f"Wrote {file} ({file_size(written)}, {clf.update_.stored_parameters():,} parameters) and {picture}."
+    )
     printer.say(
         f"Next: fit show {file}   or, with your own photos:   fit train photos/ --out mine.safetensors"
     )

@@ -11,7 +11,7 @@ from ..formatting import percent
 from .printing import Device, Json, Printer, Threads
 
 if TYPE_CHECKING:
-    from ..estimator import Reasons
+    from ..model import Explanation
 
 Ranking = list[tuple[object, float]]  # classes and their probabilities, the most probable first
 
@@ -51,7 +51,7 @@ def predict(
     result = clf.classify(paths, strict=strict)
     names = [str(paths[i]) for i in result.readable]
     rejected = clf.rejected(result, false_alarm).tolist() if reject else [False] * len(names)
-    reasons = clf.reasons(result) if why else []
+    reasons = clf.predictor_.explain(result.predictions.features) if why else []
     classes = clf.update_.classes
     rankings: list[Ranking] = [
         [(classes[c], float(row[c])) for c in row.argsort()[::-1][:top]] for row in result.probabilities
@@ -94,7 +94,7 @@ def _cells(ranking: Ranking, rejected: bool, top: int) -> list[str]:
     return [", ".join(f"{label} {percent(p)}" for label, p in ranking)]
 
 
-def _print_reasons(printer: Printer, name: str, reasons: Reasons) -> None:
+def _print_reasons(printer: Printer, name: str, reasons: Explanation) -> None:
     """Print the distances to the five nearest classes and to the nearest photos."""
     printer.say()
     printer.say(f"{name}: why")
@@ -107,7 +107,7 @@ def _print_reasons(printer: Printer, name: str, reasons: Reasons) -> None:
     )
 
 
-def _reasons_document(reasons: Reasons) -> dict[str, object]:
+def _reasons_document(reasons: Explanation) -> dict[str, object]:
     return {
         "distances": {str(c): distance for c, distance in reasons.distances.items()},
         "nearest": [{"photo": photo, "class": c, "distance": d} for photo, c, d in reasons.nearest],

@@ -126,17 +126,17 @@ def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool) ->
 
 def _document(file: Path, update: Update, backbone: BackboneFacts) -> dict[str, Any]:
     """Return the JSON document; parameter counts also have their former keys, which end in _numbers."""
-    body = update.learns()
-    trained = sum(t.numel() for t in update.body.values())
+    body = update.body()
+    trained = sum(t.numel() for t in update.parameters.values())
     updateable, full = update.updateable(backbone)
     counts = {
         "shared": backbone.parameters,
         "body": trained,
         "film": trained if update.film else 0,
         "updateable": updateable,
-        "stored": update.numbers(),
+        "stored": update.stored_parameters(),
     }
-    weights = update.covariance_weights
+    weights = update.head_weights
     return {
         "file": str(file),
         "bytes": file.stat().st_size,
@@ -151,8 +151,8 @@ def _document(file: Path, update: Update, backbone: BackboneFacts) -> dict[str, 
         "relative_update_size": updateable / full,
         "covariance_weights": None if weights is None else weights.exp().tolist(),
         "keeps_statistics": update.support is not None,
-        "rejects_ood": update.unknown is not None,
-        "tells_unknown": update.unknown is not None,
+        "rejects_ood": update.ood is not None,
+        "tells_unknown": update.ood is not None,
         "temperature": update.temperature,
         "edits": update.edits,
         "pixels": vars(update.pixels),
@@ -164,7 +164,9 @@ def _document(file: Path, update: Update, backbone: BackboneFacts) -> dict[str, 
 
 
 def _print_update(printer: Printer, update: Update, document: dict[str, Any]) -> None:
-    body = update.learns()
+    from ..heads import HEADS
+
+    body = update.body()
     kind = "FiLM" if update.film else body.adapter if body.train == "adapter" else "the backbone's"
     updateable, trained = document["updateable_parameters"], document["body_parameters"]
     full = document["full_fine_tuning_parameters"]
@@ -178,10 +180,10 @@ def _print_update(printer: Printer, update: Update, document: dict[str, Any]) ->
             ["updateable parameters", f"{updateable:,} by the paper's count, {trained:,} of them {kind}"],
             ["stored parameters", f"{document['stored_parameters']:,}"],
             ["relative update size", f"{updateable / full:.4f} of full fine-tuning's {full:,}"],
-            ["covariance weights e", _weights(update.head, document["covariance_weights"])],
+            ["covariance weights e", HEADS[update.head].describe_weights(update.head_weights)],
             ["image size", f"{update.pixels.size} px"],
             ["keeps statistics", "yes" if update.support is not None else "no"],
-            ["rejects OOD images", "yes" if update.unknown is not None else "no"],
+            ["rejects OOD images", "yes" if update.ood is not None else "no"],
             ["temperature", f"{update.temperature:g}"],
             ["edits", len(update.edits)],
             ["settings", ", ".join(f"{k}={v}" for k, v in update.settings.items() if v is not None)],
@@ -201,7 +203,7 @@ def _photos(printer: Printer, update: Update) -> list[dict[str, Any]]:
     support = kept_support(update, "listed")
     rows = [
         {"photo": name, "class": update.classes[int(c)], "fine_tuned_on": not bool(unseen)}
-        for name, c, unseen in zip(support.names, support.labels, support.unseen, strict=True)
+        for name, c, unseen in zip(support.names, support.labels, support.held_out, strict=True)
     ]
     printer.say()
     printer.table(
@@ -214,7 +216,7 @@ def _photos(printer: Printer, update: Update) -> list[dict[str, Any]]:
 def _sites(file: Path, update: Update, backbone: BackboneFacts) -> list[str]:
     """Return the sites that the update has FiLM parameters for, in the order of the network."""
     try:
-        sites = backbone.sites_from(update.learns().film_from)
+        sites = backbone.sites_from(update.body().film_from)
     except UsageError as error:
         raise UpdateFileError(f"{file}: {error.message}", "Train it again.") from None
     if {name.rpartition(".")[0] for name in update.film} != set(sites):
@@ -222,10 +224,3 @@ def _sites(file: Path, update: Update, backbone: BackboneFacts) -> list[str]:
             f"{file}: the FiLM parameters do not belong to {update.backbone}.", "Train it again."
         )
     return sites
-
-
-def _weights(head: str, values: list[float] | None) -> str:
-    if values is None:
-        return "none"
-    names = {"lda": ("e2", "e3"), "qda": ("e1", "e2", "e3")}[head]
-    return ", ".join(f"{name} = {value:.3f}" for name, value in zip(names, values, strict=True))

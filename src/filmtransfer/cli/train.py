@@ -122,7 +122,7 @@ def report(printer: Printer, clf: Any, out: Path, written: int, clock: Any, page
     took = kept[update.results["share"]] if history.steps and update.head != "linear" else ""
     printer.say(f"Fine-tuned {history.steps} steps in {history.seconds:.0f} s{why}.{took}")
     printer.say(estimated(update.results.get("estimate")))
-    printer.say(f"Wrote {out}: {file_size(written)}, {update.numbers():,} numbers.")
+    printer.say(f"Wrote {out}: {file_size(written)}, {update.stored_parameters():,} numbers.")
     if page is not None:
         printer.say(f"Wrote {page}: what to improve, and how good it is. Open it in a browser.")
     if clock.on:
@@ -132,7 +132,7 @@ def report(printer: Printer, clf: Any, out: Path, written: int, clock: Any, page
             "file": str(out),
             "bytes": written,
             "report": None if page is None else str(page),
-            "numbers": update.numbers(),
+            "numbers": update.stored_parameters(),
             "classes": dict(zip([str(c) for c in update.classes], update.counts, strict=True)),
             "backbone": update.backbone,
             "head": update.head,

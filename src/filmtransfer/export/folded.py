@@ -13,15 +13,14 @@ from .. import film
 from ..backbones.frozen import fold_frozen_layers
 from ..errors import InputError
 from ..estimator import FewShotClassifier
-from ..heads import log_prior
 from ..model import AdaptedModel
 from .graph import OUTPUTS, Pipeline, trace
-from .head import HeadGraph, head_graph
+from .head import head_graph
 
 
 def folded(clf: FewShotClassifier) -> bytes:
     """The content of an .onnx file: pixels → probabilities, logits, features."""
-    pipeline = Pipeline(fold_network(clf.model_), clf.model_.pixels, head_of(clf))
+    pipeline = Pipeline(fold_network(clf.model_), clf.model_.pixels, head_graph(clf.predictor_))
     return trace(pipeline, {"pixels": blank(clf)}, OUTPUTS, facts(clf, "folded"))
 
 
@@ -90,21 +89,6 @@ def _padded(same: nn.Conv2d, pads: list[int]) -> nn.Module:
     )
     plain.weight, plain.bias = same.weight, same.bias
     return plain if even else nn.Sequential(nn.ZeroPad2d((left, right, top, bottom)), plain)
-
-
-def head_of(clf: FewShotClassifier) -> HeadGraph:
-    """The head with the prior and temperature of ``FewShotClassifier.classify``."""
-    return head_graph(clf.model_.head, prior_of(clf), temperature_of(clf))
-
-
-def prior_of(clf: FewShotClassifier) -> torch.Tensor:
-    """log π_c (C)."""
-    prior: Any = clf.prior if isinstance(clf.prior, str) else torch.as_tensor(clf.prior, dtype=torch.float64)
-    return log_prior(prior, torch.tensor(clf.update_.counts))
-
-
-def temperature_of(clf: FewShotClassifier) -> float:
-    return clf.update_.temperature
 
 
 def facts(clf: FewShotClassifier, kind: str) -> dict[str, Any]:

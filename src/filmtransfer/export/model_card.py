@@ -112,8 +112,8 @@ def _class_table(update: Update) -> str:
 
 
 def _settings_table(update: Update) -> str:
-    pixels, body = update.pixels, update.learns()
-    trained = sum(t.numel() for t in update.body.values())
+    pixels, body = update.pixels, update.body()
+    trained = sum(t.numel() for t in update.parameters.values())
     kind = "FiLM scales and shifts" if update.film else body.adapter if body.train == "adapter" else "weights"
     fit = "the whole image squashed" if pixels.fit == "squash" else "its centre"
     timm_name = record_for(update.backbone).timm_name
@@ -121,7 +121,7 @@ def _settings_table(update: Update) -> str:
         "backbone": f"`{update.backbone}` ({timm_name}), weights `{update.backbone_digest[:16]}…`",
         "frozen parameters": _backbone_parameters(update),
         "trained parameters of the backbone": f"{trained:,} {kind}",
-        "head": f"{update.head}, {update.numbers() - trained:,} parameters",
+        "head": f"{update.head}, {update.stored_parameters() - trained:,} parameters",
         "images": f"RGB, {pixels.size} × {pixels.size} pixels, {fit}, {pixels.interpolation}",
         "class prior": _prior(update),
         "seed": str(update.seed),

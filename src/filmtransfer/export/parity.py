@@ -16,7 +16,6 @@ from torch import Tensor
 
 from ..errors import FitError
 from ..estimator import FewShotClassifier
-from .folded import prior_of, temperature_of
 from .graph import OUTPUTS, session
 from .shared import SharedSession
 
@@ -62,14 +61,10 @@ def probes(size: int, count: int = 8, seed: int = 0) -> Tensor:
     return pixels
 
 
-@torch.no_grad()
 def answers(clf: FewShotClassifier, pixels: Tensor) -> dict[str, np.ndarray]:
-    """What torch says, as ``FewShotClassifier.classify`` does it."""
-    features = clf.model_.features(pixels)
-    logits = clf.model_.head.logits(features).cpu().double()
-    weighed = logits / temperature_of(clf) + prior_of(clf)
-    found = (torch.softmax(weighed, 1), logits, features.cpu().double())
-    return {name: tensor.numpy() for name, tensor in zip(OUTPUTS, found, strict=True)}
+    """Return what torch computes, as ``FewShotClassifier.classify`` does."""
+    predictions = clf.predictor_.predict(clf.model_.features(pixels))
+    return {name: getattr(predictions, name).double().numpy() for name in OUTPUTS}
 
 
 def compare(run: Run, clf: FewShotClassifier, pixels: Tensor) -> Parity:

@@ -22,9 +22,9 @@ from .. import film
 from ..data.pixels import PixelSpec, normalise
 from ..errors import InputError, UpdateFileError, UsageError
 from ..estimator import FewShotClassifier
-from .folded import at_size, blank, facts, head_of, refuse_folded
+from .folded import at_size, blank, facts, refuse_folded
 from .graph import OUTPUTS, facts_of, session, trace
-from .head import HeadGraph
+from .head import HeadGraph, head_graph
 
 
 class SharedBackbone(nn.Module):
@@ -76,7 +76,7 @@ def user_file(clf: FewShotClassifier) -> bytes:
     gamma, beta = numbers(clf)
     example = {"features": torch.zeros(2, clf.model_.backbone.features)}
     return trace(
-        User(head_of(clf), gamma, beta),
+        User(head_graph(clf.predictor_), gamma, beta),
         example,
         [*OUTPUTS[:2], "gamma", "beta"],
         facts(clf, "user"),

@@ -120,7 +120,7 @@ class ClientPopulation:
             part = Statistics.of(pool[rows], self.labels[rows], len(self.classes), scatter)  # type: ignore[arg-type]
             total = part if total is None else total + part
         assert total is not None
-        self.model.head.configure_from(total)  # type: ignore[operator]
+        self.model.head.configure_from(total)
         return self.model.head.logits(tried)
 
     def restricted(self, logits: Tensor) -> list[float]:

@@ -22,7 +22,7 @@ def global_update(
             f"Nobody sent examples of {', '.join(lost)}.", "Start it again when those clients are there."
         )
     write(model, psi)
-    model.head.configure_from(statistics)  # type: ignore[operator]
+    model.head.configure_from(statistics)
     return describe(model, plan, classes)
 
 

@@ -60,8 +60,7 @@ def make_model(
         hardware=Hardware(backbone.device),
     )
     if plan.head == "linear":
-        head.take(torch.ones(classes, dtype=torch.long))
-        head.state = (torch.zeros(classes, backbone.features), torch.zeros(classes))
+        head.zeros(torch.ones(classes, dtype=torch.long), backbone.features)
     return model
 
 
@@ -92,7 +91,7 @@ def write(model: AdaptedModel, vector: np.ndarray) -> None:
 
 
 def _tensors(model: AdaptedModel) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = dict(model.moving())
+    found: dict[str, Tensor] = dict(model.backbone_parameters())
     found |= {f"head/{name}": tensor for name, tensor in model.head.named_parameters()}
     if model.head.name == "linear":
         weight, bias = model.head.configured()

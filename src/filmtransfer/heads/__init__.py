@@ -1,49 +1,55 @@
-"""The heads: nn.Modules on plain features, and the statistics they can be built from."""
+"""The heads: modules on plain features, one file each, and the statistics they can be built from."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
 from ..errors import UsageError, invalid_choice
-from .gaussian import GaussianHead, Head, Prior, State, log_prior
+from .cosine import Cosine
+from .gaussian import GaussianHead
+from .head import Head, State, map_state, memberships, options_of
 from .lda import LDA
 from .linear import Linear
 from .lowrank import SingularError
+from .mahalanobis import Mahalanobis
 from .protonets import ProtoNets
 from .qda import QDA
-from .statistics import Statistics
+from .scores import Scores
+from .statistics import Scatter, Statistics
 
-HeadName = Literal["lda", "qda", "protonets", "linear"]
+# Registered once: nothing else in the package compares names.
+HEADS: dict[str, type[Head]] = {
+    head.name: head for head in (LDA, QDA, ProtoNets, Linear, Cosine, Mahalanobis)
+}
 
-HEADS: dict[str, type[GaussianHead]] = {head.name: head for head in (LDA, QDA, ProtoNets, Linear)}
 
-
-def make_head(name: str, **options: Any) -> GaussianHead:
-    """A new, unconfigured head by name."""
+def make_head(name: str, **options: object) -> Head:
+    """Return a new, unconfigured head by name; the head checks its own options."""
     if name not in HEADS:
         raise invalid_choice("The head", name, HEADS)
-    try:
-        return HEADS[name](**options)
-    except TypeError:
+    known = options_of(HEADS[name])
+    if unknown := [option for option in options if option not in known]:
         raise UsageError(
-            f"The {name} head has no such option: {', '.join(options)}.",
-            "See docs/reference.md for its options.",
-        ) from None
+            f"The {name} head has no option {unknown[0]!r}.",
+            f"Its options: {', '.join(known)}." if known else "It has no options.",
+        )
+    return HEADS[name](**options)
 
 
 __all__ = [
     "HEADS",
     "LDA",
     "QDA",
+    "Cosine",
     "GaussianHead",
     "Head",
-    "HeadName",
     "Linear",
-    "Prior",
+    "Mahalanobis",
     "ProtoNets",
+    "Scatter",
+    "Scores",
     "SingularError",
     "State",
     "Statistics",
-    "log_prior",
     "make_head",
+    "map_state",
+    "memberships",
 ]

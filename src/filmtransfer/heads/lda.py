@@ -10,104 +10,84 @@ scikit-learn's within-class one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, Self
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from ..errors import invalid_choice
 from . import lowrank
-from .gaussian import (
-    CovarianceWeights,
-    Divisor,
-    GaussianHead,
-    Side,
-    State,
-    check_support,
-    divide_by,
-    memberships,
-    rows_win,
-)
+from .affine import Affine, AffineHead
+from .gaussian import Divisor, GaussianHead, Side, Start, divide_by, use_rows
+from .head import State, check_support, memberships
 from .statistics import Statistics
 
 Covariance = Literal["task", "pooled"]
 
 
-class LDA(GaussianHead):
-    """C(D+1) numbers, and the weights (e₂, e₃)."""
+class LDA(AffineHead, GaussianHead):
+    """Linear discriminant analysis: C(D+1) numbers, and the weights (e₂, e₃)."""
 
     name = "lda"
+    description = "LDA: Gaussians with one covariance"
+    scatter = "task"
+    weight_names = ("e2", "e3")
 
     def __init__(
         self,
-        start: tuple[float, float] = (1.0, 1.0),
+        start: Start = (1.0, 1.0),
         *,
         covariance: Covariance = "task",
         divisor: Divisor = "n-1",
         side: Side = "auto",
     ) -> None:
-        super().__init__()
+        super().__init__(start, divisor, side)
         if covariance not in ("task", "pooled"):
             raise invalid_choice("The LDA covariance", covariance, ("task", "pooled"))
-        self.weights = CovarianceWeights(start)
         self.covariance: Covariance = covariance
-        self.divisor: Divisor = divisor
-        self.side: Side = side
 
     def build(self, features: Tensor, labels: Tensor) -> State:
+        """Compute W and b from support features."""
         classes = check_support(features, labels)
         share = memberships(labels, classes, features)
         mean = features.mean(0)
         centred = features - mean
-        if rows_win(self.side, *features.shape):
+        if use_rows(self.side, *features.shape):
             weight = self._solve_rows(centred, share, labels, classes)
         else:
             within = self._within(centred, share, labels)
             weight = self._solve_columns(within.mT @ within, share.mT @ centred, len(features), classes)
-        return _compact(weight, share.mT @ centred, mean)
+        return _affine(weight, share.mT @ centred, mean)
 
-    def evaluate(self, state: State, query: Tensor) -> Tensor:
-        weight, bias = state
-        return query @ weight.mT + bias
-
-    def options(self) -> dict[str, str]:
-        return {"covariance": self.covariance, "divisor": self.divisor}
-
-    def compact(self) -> dict[str, Tensor]:
-        weight, bias = self.configured()
-        return {"weight": weight, "bias": bias}
-
-    def restore(self, tensors: Mapping[str, Tensor], counts: Tensor) -> Self:
-        self.state = (tensors["weight"], tensors["bias"])
-        self.take(counts)
-        return self
-
-    @staticmethod
-    def updateable(classes: int, features: int) -> int:
-        return classes * (features + 1) + 2
-
-    def configure_from(self, statistics: Statistics) -> Self:
-        """Build the head from n_c, Σz and Σzzᵀ: equal to building it from the pooled features."""
+    def build_from(self, statistics: Statistics) -> State:
+        """Compute W and b from n_c, Σz and Σzzᵀ."""
         mean = statistics.mean()
         centred = statistics.means() - mean
         scatter = (
             statistics.scatter_about_mean() if self.covariance == "task" else statistics.scatter_within()
         )
         weight = self._solve_columns(scatter, centred, int(statistics.counts.sum()), len(statistics.counts))
-        return self.adopt(_compact(weight, centred, mean), statistics)
+        return _affine(weight, centred, mean)
+
+    def options(self) -> dict[str, object]:
+        """Return which covariance it is, and its divisor."""
+        return {"covariance": self.covariance, "divisor": self.divisor}
+
+    @classmethod
+    def updateable(cls, classes: int, features: int) -> int:
+        """Count C(D+1) and the two covariance weights."""
+        return classes * (features + 1) + 2
 
     def _within(self, centred: Tensor, share: Tensor, labels: Tensor) -> Tensor:
-        return (
-            centred
-            if self.covariance == "task"
-            else centred - (share.mT @ centred)[labels.to(centred.device)]
-        )
+        """Subtract the class means where the covariance is the pooled one."""
+        if self.covariance == "task":
+            return centred
+        return centred - (share.mT @ centred)[labels.to(centred.device)]
 
     def _degrees(self, rows: int, classes: int) -> int:
-        """The divisor of the scatter matrix; the pooled one has C means to pay for."""
-        spent = classes - 1 if self.covariance == "pooled" and self.divisor == "n-1" else 0
-        return int(divide_by(rows - spent, self.divisor))
+        """Return the divisor of the scatter matrix; the pooled one has used C degrees of freedom for the means."""
+        used = classes - 1 if self.covariance == "pooled" and self.divisor == "n-1" else 0
+        return divide_by(rows - used, self.divisor)
 
     def _solve_rows(self, centred: Tensor, share: Tensor, labels: Tensor, classes: int) -> Tensor:
         task_weight, ridge = self.weights.values().to(centred)  # e2, e3
@@ -125,5 +105,5 @@ class LDA(GaussianHead):
         return lowrank.within(torch.linalg.cholesky(sigma), targets.mT)[1].mT
 
 
-def _compact(weight: Tensor, centred_means: Tensor, mean: Tensor) -> State:
-    return weight, -(weight @ mean) - (weight * centred_means).sum(1) / 2
+def _affine(weight: Tensor, centred_means: Tensor, mean: Tensor) -> Affine:
+    return Affine(weight, -(weight @ mean) - (weight * centred_means).sum(1) / 2)

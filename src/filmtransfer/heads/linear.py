@@ -1,30 +1,39 @@
 """Linear: the ordinary last layer, logit_c = w_cᵀ z + b_c.
 
-``configure`` solves the L2-penalised logistic regression on the support features, a convex problem
-with one answer (the FineTuner baseline); batch training then moves the same numbers together with
-FiLM (the BiT-FiLM baseline).
+``configure`` solves the L2-penalised logistic regression on the support features, a convex problem with one
+solution (the FineTuner baseline); batch training then updates the same parameters together with FiLM (the BiT-FiLM
+baseline).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from typing import Self
 
 import torch
 from torch import Tensor, nn
 
-from .gaussian import GaussianHead, State, check_support
+from ..errors import UsageError
+from .affine import Affine, AffineHead
+from .head import State, check_support
+
+QUICK_ITERATIONS = 30  # close enough for a learning curve
 
 
-class Linear(GaussianHead):
-    """C(D+1) numbers, all of them learned."""
+class Linear(AffineHead):
+    """Logistic regression: C(D+1) trainable parameters."""
 
     name = "linear"
+    description = "linear: logistic regression"
+    trained_by = "batches"
+    closed_form = False
 
     def __init__(self, penalty: float = 1.0, max_iterations: int = 500) -> None:
         super().__init__()
-        self.penalty = penalty
-        self.max_iterations = max_iterations
+        if not isinstance(penalty, int | float) or not 0 <= penalty < math.inf:
+            raise UsageError(f"The penalty cannot be {penalty!r}.", "It is a number of at least 0.")
+        self.penalty = float(penalty)
+        self.max_iterations = int(max_iterations)
 
     def build(self, features: Tensor, labels: Tensor) -> State:
         """Minimise  Σ_n −log p(y_n | z_n) + penalty/2 · ‖W‖²  (scikit-learn's C = 1/penalty)."""
@@ -53,21 +62,24 @@ class Linear(GaussianHead):
         with torch.enable_grad():
             solver.step(loss)
         weight, bias = weight.detach(), bias.detach()
-        return weight.to(features), (bias - weight @ mean).to(features)
+        return Affine(weight.to(features), (bias - weight @ mean).to(features))
 
-    def evaluate(self, state: State, query: Tensor) -> Tensor:
-        weight, bias = state
-        return query @ weight.mT + bias
+    def zeros(self, counts: Tensor, features: int, device: torch.device | None = None) -> Self:
+        """Configure the head with zeros: where batch training from scratch begins."""
+        weight = torch.zeros(len(counts), features, device=device)
+        return self.set_state(Affine(weight, torch.zeros(len(counts), device=device)), counts)
 
-    def compact(self) -> dict[str, Tensor]:
-        weight, bias = self.configured()
-        return {"weight": weight, "bias": bias}
+    def approximate(self) -> Self:
+        """Return an unconfigured copy whose solver stops early."""
+        quick = self.unconfigured()
+        quick.max_iterations = QUICK_ITERATIONS
+        return quick
 
-    def restore(self, tensors: Mapping[str, Tensor], counts: Tensor) -> Self:
-        self.state = (tensors["weight"], tensors["bias"])
-        self.take(counts)
-        return self
+    def options(self) -> dict[str, object]:
+        """Return the penalty where it is not the default."""
+        return {} if self.penalty == 1 else {"penalty": self.penalty}
 
-    @staticmethod
-    def updateable(classes: int, features: int) -> int:
+    @classmethod
+    def updateable(cls, classes: int, features: int) -> int:
+        """Count C(D+1)."""
         return classes * (features + 1)

@@ -1,10 +1,10 @@
-"""The head of Simple CNAPs: squared Mahalanobis distances to the class means.
+"""The head of Simple CNAPs: squared Mahalanobis distances to the class means (Bateni et al., 2020).
 
     logit_c = −(z − μ_c)ᵀ Q_c⁻¹ (z − μ_c)        Q_c = λ_c·Σ_c + (1 − λ_c)·Σ_task + I,   λ_c = N_c / (N_c + 1)
 
-The more examples a class has, the more its own covariance counts. No half and no determinant (Bateni et al., 2020), and
-nothing is learned. Where N ≤ D no D×D matrix is formed: with the centred rows X and the projection H_c that takes the
-mean of the rows of class c away from them and all else to 0,
+The more examples a class has, the more its own covariance counts. No half, no determinant, and no trainable weight.
+Where N ≤ D no D×D matrix is formed: with the centred rows X and the projection H_c that subtracts the mean of the rows
+of class c and maps all other rows to 0,
 
     Q_c = I + Xᵀ R_c² X        R_c² = a·H_c + b·I,   R_c = (√(a + b) − √b)·H_c + √b·I,   a = λ_c/(N_c−1), b = (1−λ_c)/(N−1)
     dᵀQ_c⁻¹d = ‖d‖² − ‖L_c⁻¹ R_c X d‖²           L_c L_cᵀ = I + R_c XXᵀ R_c
@@ -12,30 +12,39 @@ mean of the rows of class c away from them and all else to 0,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from .gaussian import GaussianHead, Side, State, check_support, divide_by, memberships, rows_win
+from .gaussian import Side, checked_side, divide_by
+from .head import State, memberships
+from .quadratic import Factors, QuadraticHead
+from .scores import QuadraticScores, Scores
 
 
-class Mahalanobis(GaussianHead):
+class MahalanobisRows(NamedTuple):
+    """The state on the rows' side."""
+
+    mean: Tensor  # m (D)
+    centred: Tensor  # X (N, D)
+    share: Tensor  # S (N, C)
+    gram_share: Tensor  # XXᵀS (N, C)
+    half: Tensor  # L_c⁻¹ R_c (C, N, N)
+
+
+class Mahalanobis(QuadraticHead):
     """C·D(D + 3)/2 numbers by the paper's count; stored by its centred support rows where N ≤ D."""
 
     name = "mahalanobis"
+    description = "Mahalanobis distances of Simple CNAPs"
 
     def __init__(self, *, side: Side = "auto") -> None:
         super().__init__()
-        self.side: Side = side
+        self.side: Side = checked_side(side)
 
-    def build(self, features: Tensor, labels: Tensor) -> State:
-        check_support(features, labels)
-        mean = features.mean(0)
-        centred = features - mean
-        if rows_win(self.side, *features.shape):
-            return self.build_rows(mean, centred, labels)
+    def build_factors(self, mean: Tensor, centred: Tensor, labels: Tensor) -> Factors:
+        """Compute the Cholesky factors of Q_c in float64."""
         precise = centred.double()
         share, own, of_task = _weights(labels, precise)
         means = share.mT @ precise
@@ -47,10 +56,10 @@ class Mahalanobis(GaussianHead):
             factors.append(
                 torch.linalg.cholesky(own[c] * within.mT @ within + of_task[c] * scatter + identity)
             )
-        return mean + means.to(mean), torch.stack(factors).to(mean)
+        return Factors(mean + means.to(mean), torch.stack(factors).to(mean))
 
-    def build_rows(self, mean: Tensor, centred: Tensor, labels: Tensor) -> State:
-        """The state from the centred rows, in float64."""
+    def build_rows(self, mean: Tensor, centred: Tensor, labels: Tensor) -> MahalanobisRows:
+        """Compute the state from the centred rows, in float64."""
         precise = centred.double()
         share, own, of_task = _weights(labels, precise)
         gram = precise @ precise.mT
@@ -64,13 +73,12 @@ class Mahalanobis(GaussianHead):
         root = (both - rest)[:, None, None] * project + rest[:, None, None] * identity
         lower = torch.linalg.cholesky(identity + root @ gram @ root)
         half: Tensor = torch.linalg.solve_triangular(lower, root, upper=False)
-        return mean, centred, share, gram @ share, half
+        return MahalanobisRows(mean, centred, share, gram @ share, half)
 
     def evaluate(self, state: State, query: Tensor) -> Tensor:
-        if len(state) == 2:
-            means, factors = state
-            offsets = query[None] - means[:, None]  # (C, Q, D)
-            white: Tensor = torch.linalg.solve_triangular(factors, offsets.mT, upper=False)
+        """Compute the negative squared distances."""
+        if isinstance(state, Factors):
+            white = state.whiten(query)
             return -(white * white).sum(1).mT
         mean, centred, share, gram_share, half = state
         z = query.double() - mean
@@ -79,28 +87,29 @@ class Mahalanobis(GaussianHead):
         inner = half @ (x.mT[None] - gram_share.mT[:, :, None])  # (C, N, Q)
         return -(norms - (inner * inner).sum(1).mT)
 
-    def compact(self) -> dict[str, Tensor]:
-        state = self.configured()
-        if len(state) == 2:
-            return {"means": state[0], "cholesky": state[1]}
-        return {"mean": state[0], "rows": state[1], "labels": state[2].argmax(1)}
-
-    def restore(self, tensors: Mapping[str, Tensor], counts: Tensor) -> Self:
-        self.take(counts)
-        if "rows" in tensors:
-            with torch.no_grad():
-                self.state = self.build_rows(tensors["mean"], tensors["rows"], tensors["labels"].cpu())
-        else:
-            self.state = (tensors["means"], tensors["cholesky"])
-        return self
-
-    @staticmethod
-    def updateable(classes: int, features: int) -> int:
+    @classmethod
+    def updateable(cls, classes: int, features: int) -> int:
+        """Count C means and C symmetric matrices."""
         return classes * features * (features + 3) // 2
+
+    def scores(self) -> Scores:
+        """Return the distances as a module: within the span of the rows a Cholesky factor for each class."""
+        state = self.configured()
+        if isinstance(state, Factors):
+            means = state.means.double()
+            bias, centre = torch.zeros(len(means)), means.mean(0)
+            return QuadraticScores(centre, state.inverse(), means - centre, bias, 1.0)
+        mean, centred, share, _, half = (t.detach().cpu().double() for t in state)
+        left, spread, right = torch.linalg.svd(centred, full_matrices=False)
+        inner = half @ (left * spread)  # L_c⁻¹ R_c U S (C, N, r)
+        identity = torch.eye(len(spread), dtype=inner.dtype)
+        root = torch.linalg.cholesky(identity - inner.mT @ inner).mT  # of I − (L_c⁻¹R_cUS)ᵀ(L_c⁻¹R_cUS)
+        centres = share.mT @ centred @ right.mT
+        return QuadraticScores(mean, root, centres, torch.zeros(len(root)), 1.0, right.mT)
 
 
 def _weights(labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """1/N_c by example and class (N, C); λ_c / (N_c − 1) and (1 − λ_c) / (N − 1) by class (C)."""
+    """Return 1/N_c by example and class (N, C); λ_c / (N_c − 1) and (1 − λ_c) / (N − 1) by class (C)."""
     share = memberships(labels, int(labels.max()) + 1, rows)
     counts = (share > 0).sum(0).to(rows)
     trust = counts / (counts + 1)  # λ_c

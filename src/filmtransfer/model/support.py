@@ -1,25 +1,27 @@
-"""The support images of a task as an update keeps them: features, labels, and how to find one again.
+"""The support images of a task as an update stores them: features, labels, names and digests.
 
-With these the head can be rebuilt with classes and photos added or taken away, without an image. A photo is found by its
-name (its class's folder and the file's own name, never the way to it) or by the digest of its content, so that it can
-still be found when it was renamed.
+With these the head can be rebuilt with classes and photos added or removed, without an image. A photo is identified by
+its name (its class folder and file name, never the full path) or by the digest of its content, so that it is still
+recognised after it was renamed.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import UpdateFileError
+from ..heads import memberships
 
-DIGEST = 32  # hexadecimal characters: nobody's photos collide by chance
+DIGEST = 32  # hexadecimal characters: photos do not collide by chance
+
+Label = str | int | float | bool  # a class label, as a JSON document can hold it
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,8 @@ class Support:
     """N support images under the final ψ."""
 
     features: Tensor  # (N, D)
-    labels: Tensor  # (N), places in the update's classes
-    unseen: Tensor  # (N) bool: ψ was fine-tuned without them, so that they can judge it
+    labels: Tensor  # (N), indices into the update's classes
+    held_out: Tensor  # (N) bool: ψ was fine-tuned without them, so that they can assess it
     names: list[str]
     digests: list[str]
 
@@ -36,80 +38,86 @@ class Support:
         return len(self.labels)
 
     def select(self, kept: Tensor) -> Support:
-        """Some of the images, by index; nothing of the others remains."""
+        """Return some of the images, by index; nothing of the others remains."""
         chosen = kept.tolist()
         return Support(
             self.features[kept],
             self.labels[kept],
-            self.unseen[kept],
+            self.held_out[kept],
             [self.names[i] for i in chosen],
             [self.digests[i] for i in chosen],
         )
 
     def join(self, other: Support) -> Support:
+        """Return these images followed by others."""
         return Support(
             torch.cat([self.features, other.features]),
             torch.cat([self.labels, other.labels]),
-            torch.cat([self.unseen, other.unseen]),
+            torch.cat([self.held_out, other.held_out]),
             self.names + other.names,
             self.digests + other.digests,
         )
 
-    def relabel(self, places: Sequence[int]) -> Support:
-        """Class c becomes ``places[c]``."""
-        return replace(self, labels=torch.tensor(list(places))[self.labels])
+    def relabel(self, labels: Sequence[int]) -> Support:
+        """Return the images with class c renumbered to ``labels[c]``."""
+        return replace(self, labels=torch.tensor(list(labels))[self.labels])
 
     def counts(self, classes: int) -> list[int]:
+        """Return the number of images of each class."""
         return torch.bincount(self.labels, minlength=classes).tolist()
+
+    def class_means(self) -> Tensor:
+        """Compute μ_c (C, D) in float64."""
+        features = self.features.double()
+        return memberships(self.labels, int(self.labels.max()) + 1, features).mT @ features
 
     # The file
 
     def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors that an update file stores."""
         return {
             "support/features": self.features,
             "support/labels": self.labels,
-            "support/unseen": self.unseen.to(torch.uint8),
+            "support/unseen": self.held_out.to(torch.uint8),
         }
 
-    def words(self) -> dict[str, list[str]]:
+    def metadata(self) -> dict[str, list[str]]:
+        """Return the names and digests that an update file stores."""
         return {"names": self.names, "digests": self.digests}
 
     @classmethod
-    def read(cls, tensors: dict[str, Tensor], words: Any) -> Support:
-        """From what a file holds; files from before photos had names get numbers for them."""
+    def read(cls, tensors: Mapping[str, Tensor], metadata: Mapping[str, list[str]] | None) -> Support:
+        """Make it from what a file stores; the first files have no names, so images are numbered."""
         features, labels = tensors["features"], tensors["labels"]
         count = len(labels)
-        unseen = tensors.get("unseen", torch.zeros(count, dtype=torch.uint8)).bool()
-        words = words or {
-            "names": [f"image {i}" for i in range(count)],
-            "digests": [""] * count,
-        }
-        names, digests = words["names"], words["digests"]
-        whole = all(isinstance(w, list) and len(w) == count for w in (names, digests))
-        if not whole or not all(isinstance(w, str) for w in (*names, *digests)):
+        held_out = tensors.get("unseen", torch.zeros(count, dtype=torch.uint8)).bool()
+        metadata = metadata or {"names": [f"image {i}" for i in range(count)], "digests": [""] * count}
+        names, digests = metadata["names"], metadata["digests"]
+        complete = all(isinstance(texts, list) and len(texts) == count for texts in (names, digests))
+        if not complete or not all(isinstance(text, str) for text in (*names, *digests)):
             raise UpdateFileError("the names of the support images do not fit.")
-        return cls(features, labels, unseen, names, digests)
+        return cls(features, labels, held_out, names, digests)
 
     def check(self, rows: int, features: int) -> None:
-        """The tensors have the kinds and shapes that ``rows`` images need."""
-        kinds = (self.features.dtype, self.labels.dtype)
-        shapes = (tuple(self.features.shape), tuple(self.labels.shape), tuple(self.unseen.shape))
-        if kinds != (torch.float32, torch.int64) or shapes != ((rows, features), (rows,), (rows,)):
+        """Refuse tensors without the types and shapes that ``rows`` images need."""
+        types = (self.features.dtype, self.labels.dtype)
+        shapes = (tuple(self.features.shape), tuple(self.labels.shape), tuple(self.held_out.shape))
+        if types != (torch.float32, torch.int64) or shapes != ((rows, features), (rows,), (rows,)):
             raise UpdateFileError("The kept support features do not fit the classes.", "Train it again.")
 
 
-def name_of(source: Any, fallback: str) -> str:
-    """What to call an image in a file that may be given away: class folder and file name, no more of the path."""
-    return "/".join(Path(source).parts[-2:]) if isinstance(source, (str, Path)) else fallback
+def name_of(source: object, fallback: str) -> str:
+    """Return what to call an image in a file that may be shared: class folder and file name, no more of the path."""
+    return "/".join(Path(source).parts[-2:]) if isinstance(source, str | Path) else fallback
 
 
-def digest_of(source: Any) -> str:
-    """The digest of an image's content: of the file if it is one, else of its pixels."""
-    found = hashlib.sha256()
-    if isinstance(source, (str, Path, bytes)):
-        found.update(source if isinstance(source, bytes) else Path(source).read_bytes())
+def digest_of(source: object) -> str:
+    """Return the digest of an image's content: of the file if it is one, else of its pixels."""
+    digest = hashlib.sha256()
+    if isinstance(source, str | Path | bytes):
+        digest.update(source if isinstance(source, bytes) else Path(source).read_bytes())
     else:
         pixels = np.ascontiguousarray(np.asarray(source))
-        found.update(f"{pixels.shape}{pixels.dtype}".encode())
-        found.update(pixels.tobytes())
-    return found.hexdigest()[:DIGEST]
+        digest.update(f"{pixels.shape}{pixels.dtype}".encode())
+        digest.update(pixels.tobytes())
+    return digest.hexdigest()[:DIGEST]

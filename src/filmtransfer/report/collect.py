@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..backbones import backbone_facts
 from ..errors import FitError
-from ..estimator import FALSE_ALARM, Classified, FewShotClassifier
-from ..heads import log_prior
+from ..estimator import Classified, FewShotClassifier
 from ..model import Update
+from ..model.ood import FALSE_ALARM
 from .pictures import PhotoRecorder
 from .report_data import OODPhotos, PhotoPredictions, ReportData, ReportPhotos, SupportPhotos
 
 
 def collect_training(clf: FewShotClassifier, recorder: PhotoRecorder, file: str | Path) -> ReportData:
     """Collect the data of a training that ``clf.fit_images(images, look=recorder.on_training)`` has just finished."""
-    update, assessment = clf.update_, clf.judgement_
+    update, predictor, assessment = clf.update_, clf.predictor_, clf.assessment_
     predictions = headline = None
     held_out = torch.zeros(len(recorder.names), dtype=torch.bool)
     if assessment is not None:
-        prior = _log_prior(update)
         predictions, headline = (
-            PhotoPredictions(
-                part.index, recorder.labels[part.index], part.logits + prior, assessment.temperature
-            )
-            for part in (assessment.left, assessment.used)
+            PhotoPredictions(part.index, recorder.labels[part.index], part.logits, predictor)
+            for part in (assessment.leave_one_out, assessment.used)
         )
         held_out[assessment.used.index] = True
     return ReportData(
@@ -62,14 +58,13 @@ def collect_test(
     ``labels`` are the indices of their classes.
     """
     update, support = clf.update_, clf.update_.support
-    with torch.no_grad():
-        logits = clf.model_.head.logits(classified.features).cpu().double() + _log_prior(update)
-    predictions = PhotoPredictions(torch.arange(len(labels)), labels, logits, update.temperature)
+    index, logits = torch.arange(len(labels)), classified.predictions.logits
+    predictions = PhotoPredictions(index, labels, logits, clf.predictor_)
     return ReportData(
         kind="test",
         title=Path(file).stem,
         classes=[str(name) for name in update.classes],
-        photos=_photos(recorder, labels, classified.features.cpu()),
+        photos=_photos(recorder, labels, classified.predictions.features),
         predictions=predictions,
         headline=predictions,
         unseen=True,
@@ -95,27 +90,20 @@ def collect_ood(
     false_alarm: float = FALSE_ALARM,
 ) -> OODPhotos:
     """Collect the scores of out-of-distribution photos and of test photos; the classifier must be able to reject."""
-    clf.rejected(classified, false_alarm)  # raises an error if it cannot
-    unknown = clf.update_.unknown
-    assert unknown is not None
-    predicted = torch.from_numpy(classified.probabilities.argmax(1))
+    predictor, predictions = clf.predictor_, classified.predictions
+    scores = predictor.ood_scores(predictions)  # an error if the classifier cannot reject
+    assert predictor.ood is not None
     return OODPhotos(
-        photos=_photos(recorder, predicted, classified.features.cpu()),
-        scores=clf.nearness(classified),
-        known_scores=clf.nearness(test),
-        threshold=unknown.threshold(false_alarm),
+        photos=_photos(recorder, predictions.labels, predictions.features),
+        scores=scores,
+        known_scores=predictor.ood_scores(test.predictions),
+        threshold=predictor.ood.threshold(false_alarm),
         false_alarm=false_alarm,
     )
 
 
 def _photos(recorder: PhotoRecorder, labels: Tensor, features: Tensor) -> ReportPhotos:
     return ReportPhotos(recorder.names, labels, features, recorder.thumbnails, recorder.digests)
-
-
-def _log_prior(update: Update) -> Tensor:
-    stored: Any = update.settings.get("prior", "uniform")
-    prior: Any = stored if isinstance(stored, str) else torch.tensor(stored, dtype=torch.float64)
-    return log_prior(prior, torch.tensor(update.counts))
 
 
 def _sites(update: Update) -> list[str]:

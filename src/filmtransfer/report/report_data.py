@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from ..data import SkippedImage
 from ..formatting import count
-from ..heads import GaussianHead
-from ..model import Update
+from ..heads import Head
+from ..model import Predictor, Update, log_posterior
 from ..training.assess.evaluation import Evaluation, evaluate
 
 ReportKind = Literal["train", "test"]
@@ -38,21 +37,26 @@ class PhotoPredictions:
 
     index: Tensor  # (n), among the photos
     labels: Tensor  # (n)
-    logits: Tensor  # (n, C), prior included
-    temperature: float = 1.0
+    logits: Tensor  # (n, C)
+    predictor: Predictor  # of the classifier: prior and temperature
 
     def __len__(self) -> int:
         return len(self.index)
 
+    @property
+    def temperature(self) -> float:
+        """T of temperature scaling."""
+        return self.predictor.temperature
+
     @cached_property
     def probabilities(self) -> Tensor:
         """The class probabilities (n, C)."""
-        return torch.softmax(self.logits.double() / self.temperature, 1)
+        return self.predictor.posterior(self.logits)
 
     @cached_property
     def uncalibrated(self) -> Tensor:
         """The class probabilities without temperature scaling (n, C)."""
-        return torch.softmax(self.logits.double(), 1)
+        return log_posterior(self.logits, self.predictor.log_prior).exp()
 
     @cached_property
     def predicted(self) -> Tensor:
@@ -113,7 +117,7 @@ class ReportData:
     headline: PhotoPredictions | None  # those behind the accuracy at the top of the page
     unseen: bool  # whether fine-tuning has not seen the headline's photos
     support: SupportPhotos | None
-    head: GaussianHead
+    head: Head
     update: Update
     sites: list[str] = field(default_factory=list)  # of FiLM, in the order of the network
     skipped: list[SkippedImage] = field(default_factory=list)

@@ -14,13 +14,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from ..backbones import Backbone
 from ..data import LabelledImages
 from ..errors import FitWarning, UsageError
 from ..estimator import FewShotClassifier
-from ..heads import log_prior
 from ..training.assess.evaluation import evaluate
 from ..training.finetune.loop import Watch
 
@@ -82,15 +79,14 @@ def look(classifier: FewShotClassifier) -> dict[str, Any]:
     The only photo of a class cannot be judged: without it there is no such class. If none can, the accuracy is None.
     ``estimate`` is the stricter figure, of the photos that FiLM has not seen either.
     """
-    update, judgement = classifier.update_, classifier.judgement_
+    update, assessment = classifier.update_, classifier.assessment_
     assert update.support is not None
     names, labels = [str(name) for name in update.classes], update.support.labels
     photos: list[dict[str, Any]] = []
     said = index = labels[:0]
-    if judgement is not None:
-        left, index = judgement.left, judgement.left.index
-        prior = log_prior(update.settings["prior"], torch.tensor(update.counts))
-        chances, said = torch.softmax((left.logits + prior) / update.temperature, 1).max(1)
+    if assessment is not None:
+        index = assessment.leave_one_out.index
+        chances, said = classifier.predictor_.posterior(assessment.leave_one_out.logits).max(1)
         photos = [
             {"index": i, "truth": names[labels[i]], "said": names[c], "p": round(p, 4)}
             for i, c, p in zip(index.tolist(), said.tolist(), chances.tolist(), strict=True)

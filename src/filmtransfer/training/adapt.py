@@ -60,7 +60,9 @@ def adapt(
 ) -> Adapted:
     """Fine-tune on ``small`` images, then build the head from the full-size ``pixels``."""
     linear = model.head.name == "linear"
-    nothing = config.steps == 0 or not (model.moving() if linear else model.learned())
+    nothing = config.steps == 0 or not (
+        model.backbone_parameters() if linear else model.trainable_parameters()
+    )
     if nothing or not (linear or has_query_images(labels)):
         history = History(stopped="done" if nothing else "one-shot")
         return Adapted(history, _configure(model, pixels, labels))
@@ -86,7 +88,7 @@ def adapt(
         )
         if rule.zero_head and history.steps > 1:  # its own head, trained with the rest
             features = model.features(pixels)
-            if model.head.finite() and bool(torch.isfinite(features).all()):
+            if model.head.is_finite() and bool(torch.isfinite(features).all()):
                 return Adapted(history, features, 1.0)
         return _deliver(model, start, pixels, labels, history, 1.0)
     config = config.override(split=choose_split(config.split, len(labels)))
@@ -127,7 +129,7 @@ def _deliver(
     interpolate(model, start, snapshot(model), share)
     try:
         features = _configure(model, pixels, labels)
-        whole = model.head.finite()
+        whole = model.head.is_finite()
     except (SingularError, NonFiniteError):
         whole = False
     if not whole:

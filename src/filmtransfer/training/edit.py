@@ -1,9 +1,9 @@
-"""Change a trained classifier without training: classes and photos in and out, from the kept support features.
+"""Edit a trained classifier without training: add and remove classes and photos, from the stored support features.
 
-ψ stays as it is; the head, the temperature, the estimate and what tells strangers are rebuilt from the support features
-that remain, so the result equals a head built from them in the first place. It takes milliseconds. Nothing of a
-photo that is taken out remains in the file: not its features, its name, its digest, nor its share in any sum. (ψ was
-fine-tuned with it, if it was: that can be undone by training again only.)
+ψ stays as it is; the head, the temperature, the estimate and the OOD detector are rebuilt from the support features
+that remain, so the result equals a head built from them in the first place. It takes milliseconds. Nothing of a removed
+photo remains in the file: not its features, its name, its digest, nor its share in any sum. (ψ was fine-tuned with it,
+if it was: only training again can undo that.)
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError, UsageError
-from ..heads import GaussianHead, Prior, log_prior
-from ..model import Support, Update
-from .assess.assessment import Judgement, judge
+from ..heads import HEADS, Head
+from ..model import Label, Support, Update, log_prior
+from ..model.metadata import JsonTable
+from .assess.assessment import Assessment, assess, with_assessment
 
 
 @dataclass(frozen=True)
@@ -28,40 +28,40 @@ class Edited:
     """The update after an edit, and the head that goes with it."""
 
     update: Update
-    head: GaussianHead
-    judgement: Judgement | None
+    head: Head
+    assessment: Assessment | None
 
 
 def add_photos(
     update: Update,
-    head: GaussianHead,
-    name: Any,
+    head: Head,
+    name: Label,
     features: Tensor,
     names: Sequence[str],
     digests: Sequence[str],
 ) -> Edited:
-    """Photos of a class, which is made if it is new; ones that are there already are left out."""
+    """Add photos to a class, which is made if it is new; photos that are stored already are skipped."""
     support = kept_support(update)
     classes = list(update.classes)
     known = set(support.digests)
-    fresh = [i for i, digest in enumerate(digests) if digest not in known and digest not in digests[:i]]
-    if not fresh:
+    new = [i for i, digest in enumerate(digests) if digest not in known and digest not in digests[:i]]
+    if not new:
         raise InputError("All of these photos are in it already.", "Give other photos, or forget them first.")
     if name not in classes:
         classes.append(name)
     more = Support(
-        features[fresh].cpu().float(),
-        torch.full((len(fresh),), classes.index(name)),
-        torch.ones(len(fresh), dtype=torch.bool),  # ψ has never seen them
-        [names[i] for i in fresh],
-        [digests[i] for i in fresh],
+        features[new].cpu().float(),
+        torch.full((len(new),), classes.index(name)),
+        torch.ones(len(new), dtype=torch.bool),  # ψ has never seen them
+        [names[i] for i in new],
+        [digests[i] for i in new],
     )
-    line = {"what": "add", "class": name, "photos": len(fresh)}
+    line = {"what": "add", "class": name, "photos": len(new)}
     return _rebuild(update, head, classes, support.join(more), line)
 
 
-def forget_photos(update: Update, head: GaussianHead, which: Sequence[int]) -> Edited:
-    """Take photos out, by their place among the support images."""
+def forget_photos(update: Update, head: Head, which: Sequence[int]) -> Edited:
+    """Remove photos, by their indices among the support images."""
     support = kept_support(update)
     kept = torch.ones(len(support), dtype=torch.bool)
     kept[list(which)] = False
@@ -76,26 +76,26 @@ def forget_photos(update: Update, head: GaussianHead, which: Sequence[int]) -> E
     return _rebuild(update, head, update.classes, left, line)
 
 
-def remove_class(update: Update, head: GaussianHead, name: Any) -> Edited:
-    """Take a class and its photos out."""
-    support, place = kept_support(update), place_of(update, name)
+def remove_class(update: Update, head: Head, name: Label) -> Edited:
+    """Remove a class and its photos."""
+    support, index = kept_support(update), class_index(update, name)
     if len(update.classes) == 2:
         raise InputError(
             "A classifier needs at least two classes; this would leave one.",
             "Add another class first, or delete the file.",
         )
-    left = support.select(torch.nonzero(support.labels != place).flatten())
-    places = [c - (c > place) for c in range(len(update.classes))]
+    left = support.select(torch.nonzero(support.labels != index).flatten())
+    labels = [c - (c > index) for c in range(len(update.classes))]
     classes = [c for c in update.classes if c != name]
     line = {"what": "remove", "photos": len(support) - len(left)}  # its name goes with it
     silent = replace(update, edits=_without_name(update.edits, name))
-    return _rebuild(silent, head, classes, left.relabel(places), line, priors=_without(update, place))
+    return _rebuild(silent, head, classes, left.relabel(labels), line, priors=_without(update, index))
 
 
-def merge_classes(update: Update, head: GaussianHead, names: Sequence[Any], into: Any) -> Edited:
-    """Make one class of several."""
+def merge_classes(update: Update, head: Head, names: Sequence[Label], into: Label) -> Edited:
+    """Merge several classes into one."""
     support = kept_support(update)
-    merged = [place_of(update, name) for name in names]
+    merged = [class_index(update, name) for name in names]
     if len(set(merged)) < 2:
         raise UsageError("Merging needs at least two different classes.", "Name them all.")
     others = [c for i, c in enumerate(update.classes) if i not in merged]
@@ -109,23 +109,23 @@ def merge_classes(update: Update, head: GaussianHead, names: Sequence[Any], into
     classes = [
         into if i == first else c for i, c in enumerate(update.classes) if i == first or i not in merged
     ]
-    places = [classes.index(into) if i in merged else classes.index(c) for i, c in enumerate(update.classes)]
+    labels = [classes.index(into) if i in merged else classes.index(c) for i, c in enumerate(update.classes)]
     line = {"what": "merge", "classes": [str(n) for n in names], "into": into}
     return _rebuild(
-        update, head, classes, support.relabel(places), line, priors=_summed(update, places, len(classes))
+        update, head, classes, support.relabel(labels), line, priors=_summed(update, labels, len(classes))
     )
 
 
-def rename_class(update: Update, name: Any, to: Any) -> Update:
-    """Another name for a class; this needs no statistics."""
-    place = place_of(update, name)
+def rename_class(update: Update, name: Label, to: Label) -> Update:
+    """Rename a class; this needs no statistics."""
+    index = class_index(update, name)
     if to in update.classes:
         raise InputError(f"There is a class {to} already.", "Merge them, or choose another name.")
-    classes = [to if i == place else c for i, c in enumerate(update.classes)]
+    classes = [to if i == index else c for i, c in enumerate(update.classes)]
     support = update.support
-    if support is not None:  # photos are called by their class's folder: that name goes too
+    if support is not None:  # photos are named after their class folder
         names = [
-            f"{to}/{n.rpartition('/')[2]}" if int(c) == place and n.startswith(f"{name}/") else n
+            f"{to}/{n.rpartition('/')[2]}" if int(c) == index and n.startswith(f"{name}/") else n
             for n, c in zip(support.names, support.labels, strict=True)
         ]
         support = replace(support, names=names)
@@ -134,91 +134,83 @@ def rename_class(update: Update, name: Any, to: Any) -> Update:
 
 
 def kept_support(update: Update, purpose: str = "changed") -> Support:
-    """The support images, or what to do if the file does not have them."""
+    """Return the support images, or raise what to do if the file does not have them."""
     if update.support is None:
         raise InputError(
             f"This file keeps no statistics, so its classes and photos cannot be {purpose}.",
             "Train it again with --keep-statistics (keep_statistics=True).",
         )
-    if purpose == "changed" and update.head == "linear" and update.learns().train != "none":
+    trained = HEADS[update.head].trained_by == "batches" and update.body().train != "none"
+    if purpose == "changed" and trained:
         raise InputError(
-            "A linear head that was trained together with the backbone cannot be rebuilt without training.",
-            "Use the lda, qda or protonets head.",
+            f"A {update.head} head that was trained together with the backbone cannot be rebuilt without training.",
+            f"Use another head: {', '.join(n for n, h in HEADS.items() if h.trained_by == 'episodes')}.",
         )
     return update.support
 
 
-def place_of(update: Update, name: Any) -> int:
-    """Where a class stands; a number may be given as text, as on a command line."""
-    for place, known in enumerate(update.classes):
-        if name == known:
-            return place
-    known = ", ".join(map(str, update.classes[:12]))
-    raise InputError(f"There is no class {name}.", f"The classes are: {known}.")
+def class_index(update: Update, name: Label) -> int:
+    """Return the index of a class."""
+    if name not in update.classes:
+        known = ", ".join(map(str, update.classes[:12]))
+        raise InputError(f"There is no class {name}.", f"The classes are: {known}.")
+    return update.classes.index(name)
 
 
 def find_photos(update: Update, name: str, digest: str | None) -> list[int]:
-    """The support images with this content; where there is no content to compare, with this name."""
+    """Return the support images with this content or, where there is no content to compare, with this name."""
     support = kept_support(update)
     if digest is not None:
-        found = [i for i, known in enumerate(support.digests) if known == digest]
+        matches = [i for i, known in enumerate(support.digests) if known == digest]
     else:
-        found = [i for i, known in enumerate(support.names) if name == known or known.endswith(f"/{name}")]
-    if not found:
+        matches = [i for i, known in enumerate(support.names) if name == known or known.endswith(f"/{name}")]
+    if not matches:
         raise InputError(f"No photo in this file is {name}.", "See them all with: fit show FILE --photos.")
-    if digest is None and len(found) > 1:
-        same = ", ".join(support.names[i] for i in found[:3])
+    if digest is None and len(matches) > 1:
+        same = ", ".join(support.names[i] for i in matches[:3])
         raise InputError(
             f"Several photos are called {name}: {same}.", "Give the class as well, as in cup/1.jpg."
         )
-    return found
+    return matches
 
 
 @torch.no_grad()
 def _rebuild(
     update: Update,
-    head: GaussianHead,
-    classes: list[Any],
+    head: Head,
+    classes: list[Label],
     support: Support,
-    line: dict[str, Any],
+    line: JsonTable,
     priors: list[float] | None = None,
 ) -> Edited:
     counts = support.counts(len(classes))
-    settings, given = dict(update.settings), update.settings.get("prior", "uniform")
-    if isinstance(given, list):
-        settings["prior"] = given = priors or _grown(given, len(classes))
-    fresh = head.fresh()
-    place = next(iter(head.configured())).device
-    fresh.configure(support.features.to(place), support.labels)
-    shares: Prior = torch.tensor(given) if isinstance(given, list) else given
-    prior = log_prior(shares, torch.tensor(counts))
-    judgement = judge(fresh, support.features, support.labels, support.unseen, prior, seed=update.seed)
-    results = {k: v for k, v in update.results.items() if k != "estimate"}
-    if judgement is not None:
-        results["estimate"] = judgement.results()
+    settings = dict(update.settings)
+    if isinstance(prior := settings.get("prior"), list):
+        settings["prior"] = priors or _extended(prior, len(classes))
+    rebuilt = head.unconfigured()
+    rebuilt.configure(support.features.to(head.configured()[0].device), support.labels)
     edited = replace(
         update,
         classes=classes,
         counts=counts,
-        head_tensors={k: v.detach().cpu().clone() for k, v in fresh.compact().items()},
+        head_tensors={k: v.detach().cpu().clone() for k, v in rebuilt.tensors().items()},
         support=support,
         settings=settings,
-        results=results,
-        unknown=None if judgement is None else judgement.unknown,
-        temperature=1.0 if judgement is None else judgement.temperature,
         edits=[*update.edits, _dated(line)],
     )
-    return Edited(edited, fresh, judgement)
+    prior = log_prior(edited.prior, counts)
+    assessment = assess(rebuilt, support.features, support.labels, support.held_out, prior, seed=update.seed)
+    return Edited(with_assessment(edited, assessment), rebuilt, assessment)
 
 
-def _dated(line: dict[str, Any]) -> dict[str, Any]:
+def _dated(line: JsonTable) -> JsonTable:
     return {"at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), **line}
 
 
-def _without_name(edits: list[dict[str, Any]], name: Any) -> list[dict[str, Any]]:
-    """The edits so far, without the name of a class that is taken out."""
+def _without_name(edits: list[JsonTable], name: Label) -> list[JsonTable]:
+    """Return the edits so far, without the name of a class that is removed."""
 
-    def hide(value: Any) -> Any:
+    def hide(value: object) -> object:
         if isinstance(value, list):
             return [hide(one) for one in value]
         return "(removed)" if str(value) == str(name) else value
@@ -226,20 +218,20 @@ def _without_name(edits: list[dict[str, Any]], name: Any) -> list[dict[str, Any]
     return [{key: hide(value) for key, value in edit.items()} for edit in edits]
 
 
-def _without(update: Update, place: int) -> list[float] | None:
+def _without(update: Update, index: int) -> list[float] | None:
     given = update.settings.get("prior", "uniform")
-    return [p for c, p in enumerate(given) if c != place] if isinstance(given, list) else None
+    return [p for c, p in enumerate(given) if c != index] if isinstance(given, list) else None
 
 
-def _summed(update: Update, places: list[int], classes: int) -> list[float] | None:
+def _summed(update: Update, labels: list[int], classes: int) -> list[float] | None:
     given = update.settings.get("prior", "uniform")
     if not isinstance(given, list):
         return None
     return [
-        math.fsum(p for p, place in zip(given, places, strict=True) if place == c) for c in range(classes)
+        math.fsum(p for p, label in zip(given, labels, strict=True) if label == c) for c in range(classes)
     ]
 
 
-def _grown(given: list[float], classes: int) -> list[float]:
-    """A new class is taken to be as likely as the others are on average."""
+def _extended(given: list[float], classes: int) -> list[float]:
+    """Return the prior with new classes as likely as the others are on average."""
     return [*given, *[math.fsum(given) / len(given)] * (classes - len(given))]

@@ -9,7 +9,7 @@ from torch import Tensor
 from ..backbones import Backbone
 from ..data import LabelledImages, LoadedImages, largest_side, load, resize
 from ..errors import UsageError
-from ..heads import GaussianHead
+from ..heads import Head
 from ..model import AdaptedModel, Hardware
 from .baselines.noah_search import find_subnet
 from .config import TrainingConfig
@@ -34,7 +34,7 @@ class Prepared:
 def prepare(
     images: LabelledImages,
     config: TrainingConfig,
-    head: GaussianHead,
+    head: Head,
     backbone: Backbone,
     hardware: Hardware,
     *,

@@ -76,7 +76,7 @@ def test_fine_tuning_learns(made):
     assert losses[-1] < losses[0]
     assert any(
         float((p.detach() - float(n.endswith("gamma"))).abs().max()) > 0
-        for n, p in personal.model.moving().items()
+        for n, p in personal.model.backbone_parameters().items()
     )
     found = classify_frames(personal.model, pixels[:8], 2)
     assert found.tolist() == [0] * 8

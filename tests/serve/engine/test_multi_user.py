@@ -67,7 +67,7 @@ def test_a_mixed_batch_says_what_one_by_one_says(engine, files, tmp_path):
     answers = engine.answers([members[name] for name in order], pixels)
     for name, image, answer in zip(order, images, answers, strict=True):
         assert_same(answer, one_by_one(files[name], image, tmp_path))
-        assert not answer.unknown
+        assert not answer.rejected
     sure = [answer.classes[0][1] for answer in answers]
     assert min(sure) < 0.999, "some are in doubt: else the comparison says little"
 
@@ -120,15 +120,15 @@ def test_float64(head):
     answers = engine.answers(members, pixels)
     for one, answer, square in zip(made, answers, pixels, strict=True):
         model = one.apply(wide).double()
-        film = {name: tensor.double() for name, tensor in one.body.items()}
-        for name, parameter in model.moving().items():
+        film = {name: tensor.double() for name, tensor in one.parameters.items()}
+        for name, parameter in model.backbone_parameters().items():
             parameter.data.copy_(film[name])
         with torch.no_grad():
             features = model.network(normalise(square[None], model.pixels).double())
             tensors = {k: t.double() if t.is_floating_point() else t for k, t in one.head_tensors.items()}
             own = make_head(head).double()
-            if one.covariance_weights is not None:
-                own.weights.log.copy_(one.covariance_weights)
+            if one.head_weights is not None:
+                own.weights.log.copy_(one.head_weights)
             own.restore(tensors, torch.tensor(one.counts))
             expected = torch.softmax(own.logits(features), 1)[0].tolist()
         assert_same(answer, dict(zip(one.classes, expected, strict=True)), 1e-10)
@@ -186,11 +186,12 @@ def test_doubt(engine, files):
     member = engine.member(files["lda"])
     pixels = engine.pixels(photo(2, 9))[None]
     sure = engine.answers([member], pixels)[0]
-    doubtful = replace(member, unknown=Always(), threshold=0.5, temperature=50.0)
+    predictor = replace(member.predictor, ood=Always(), temperature=50.0)
+    doubtful = replace(member, predictor=predictor, threshold=0.5)
     (answer,) = engine.answers([doubtful], pixels)
-    assert answer.unknown
-    assert answer.known == 0.25
+    assert answer.rejected
+    assert answer.ood_score == 0.25
     assert answer.classes[0][1] < sure.classes[0][1]
-    assert not engine.answers([replace(doubtful, threshold=0.1)], pixels)[0].unknown
-    with pytest.raises(InputError, match="no finite numbers"):
+    assert not engine.answers([replace(doubtful, threshold=0.1)], pixels)[0].rejected
+    with pytest.raises(InputError, match="not finite"):
         engine.answers([replace(member, film=member.film * np.nan)], pixels)

@@ -24,10 +24,10 @@ def images(count: int = 12, size: int = 48) -> torch.Tensor:
 
 def gradient(model: AdaptedModel, embed) -> torch.Tensor:
     episode = next(episodes(torch.arange(3).repeat(4), "split", 6, 0))
-    for parameter in model.learned():
+    for parameter in model.trainable_parameters():
         parameter.grad = None
     accumulate(embed, model.head, episode, 4)
-    return torch.cat([p.grad.flatten() for p in model.learned()])
+    return torch.cat([p.grad.flatten() for p in model.trainable_parameters()])
 
 
 @pytest.mark.parametrize("stage", [0, 1, 4, 8])
@@ -36,7 +36,7 @@ def test_the_same_features_and_gradient(stage):
         load_backbone("efficientnet_lite0"), make_head("lda"), 48, body=Body(film_from=stage)
     )
     with torch.no_grad():
-        for i, p in enumerate(model.moving().values()):
+        for i, p in enumerate(model.backbone_parameters().values()):
             p.add_(0.05 * torch.randn(p.shape, generator=torch.Generator().manual_seed(i)))
     pixels = images()
     kept = Activations(model, pixels, 100, batch=5)

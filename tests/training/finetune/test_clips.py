@@ -69,6 +69,6 @@ def test_clips_of_one_frame_are_images():
             }
         history = finetune(model, pixels, labels, settings, seed=0, **more)
         assert history.steps == 2
-        learned.append([parameter.detach() for parameter in model.learned()])
+        learned.append([parameter.detach() for parameter in model.trainable_parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*learned, strict=True))
     assert any(bool((p != 1).any()) for p in learned[0])

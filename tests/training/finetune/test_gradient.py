@@ -77,8 +77,10 @@ def test_on_the_real_backbone(name, split):
             p.add_(0.05 * torch.randn(p.shape, generator=torch.Generator().manual_seed(i)))
 
     def both(embed):
-        want = gradients(model.learned(), lambda: one_graph(embed, model.head, episode))
-        return want, gradients(model.learned(), lambda: accumulate(embed, model.head, episode, 4).loss)
+        want = gradients(model.trainable_parameters(), lambda: one_graph(embed, model.head, episode))
+        return want, gradients(
+            model.trainable_parameters(), lambda: accumulate(embed, model.head, episode, 4).loss
+        )
 
     want, got = both(lambda i: model.embed(pixels[i]))
     assert got[0] == pytest.approx(want[0], rel=1e-5)

@@ -58,9 +58,11 @@ def test_the_ends_of_the_way_are_exact(model):
         (0.5, [(a + b) / 2 for a, b in zip(start, end, strict=True)]),
     ):
         interpolate(model, start, end, share)
-        assert all(torch.allclose(p, w, atol=1e-6) for p, w in zip(model.learned(), want, strict=True))
+        assert all(
+            torch.allclose(p, w, atol=1e-6) for p, w in zip(model.trainable_parameters(), want, strict=True)
+        )
         if share != 0.5:
-            assert all(torch.equal(p, w) for p, w in zip(model.learned(), want, strict=True))
+            assert all(torch.equal(p, w) for p, w in zip(model.trainable_parameters(), want, strict=True))
     interpolate(model, start, start, 0.0)
 
 
@@ -75,7 +77,7 @@ def test_a_ruinous_way_is_not_taken(model, images):
     choice = choose(model, start, end, Activations(model, pixels, 0), labels, kept, held)
     assert choice.share == 0.0
     assert set(choice.scores) == set(SHARES)
-    assert all(torch.equal(p, s) for p, s in zip(model.learned(), start, strict=True))
+    assert all(torch.equal(p, s) for p, s in zip(model.trainable_parameters(), start, strict=True))
     assert torch.equal(choice.features, model.features(pixels))
 
 
@@ -110,8 +112,8 @@ def test_a_learning_rate_that_ruins_everything_delivers_finite_numbers(head, pre
     settings = PRESETS[preset].override(steps=4, learning_rate=1e8)
     adapted = adapt(fresh, pixels, pixels, labels, settings, seed=0)
     assert bool(torch.isfinite(adapted.features).all())
-    assert fresh.head.finite()
-    assert all(bool(torch.isfinite(p).all()) for p in fresh.learned())
+    assert fresh.head.is_finite()
+    assert all(bool(torch.isfinite(p).all()) for p in fresh.trainable_parameters())
 
 
 def test_held_out_images_never_reach_the_gradient(model, images, monkeypatch):

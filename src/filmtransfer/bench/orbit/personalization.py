@@ -108,7 +108,7 @@ def parameter_counts(method: OrbitMethod, model: AdaptedModel, classes: int) -> 
         "qda": d * (d + 3) // 2 * classes,
         "mahalanobis": d * (d + 3) // 2 * classes,
     }
-    body = sum(p.numel() for p in model.moving().values())
+    body = sum(p.numel() for p in model.backbone_parameters().values())
     if method.settings.train == "all" and method.cnaps is None:
         return 0, heads[method.head] + body
     generated = 0 if method.cnaps is None else method.cnaps.numbers()
@@ -137,7 +137,7 @@ def _finetune(
         history = finetune(model, task.pixels, task.labels, batch, seed=seed, embed=clips, tasks=tasks)
     try:
         _build(model, clips.features(), task.labels)
-        whole = model.head.finite()
+        whole = model.head.is_finite()
     except SingularError:
         whole = False
     if not whole and history.steps:  # better the frozen backbone than ruin

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from ...formatting import capitalize, count, file_size
+from ...heads import HEADS
 from ..markup import Markup, join, paragraph, table, tag
 from ..report_data import ReportData
 from . import Section
 
-HEADS = {
-    "lda": "LDA: Gaussians with one covariance",
-    "qda": "QDA: Gaussians with a covariance each",
-    "protonets": "ProtoNets: nearest mean",
-    "linear": "linear",
-}
 STOPPED = {
     "interrupted": ", stopped by you",
     "time limit": ", stopped by the time limit",
@@ -35,18 +30,16 @@ def section(data: ReportData) -> Section:
             "backbone",
             tag("span", update.backbone, " (weights ", tag("code", update.backbone_digest[:12]), "…)"),
         ],
-        ["head", HEADS.get(update.head, update.head)],
+        ["head", HEADS[update.head].description],
         ["image size", f"{update.pixels.size} × {update.pixels.size} pixels"],
         ["fine-tuning", _fine_tuning(data)],
         [
             "trained parameters",
-            f"{update.numbers():,}" + (f", {file_size(data.file_bytes)} on disk" if data.file_bytes else ""),
+            f"{update.stored_parameters():,}" + (f", {file_size(data.file_bytes)} on disk" if data.file_bytes else ""),
         ],
         [
             "covariance weights e",
-            "none"
-            if update.covariance_weights is None
-            else ", ".join(f"{e:.3f}" for e in update.covariance_weights.exp().tolist()),
+            HEADS[update.head].describe_weights(update.head_weights),
         ],
         ["temperature", f"{update.temperature:.3g}"],
         ["class prior", _text(update.settings.get("prior", "uniform"))],

@@ -45,7 +45,7 @@ def section(data: ReportData) -> Section:
 
 
 def _trained(data: ReportData) -> int:
-    return sum(t.numel() for t in data.update.body.values())
+    return sum(t.numel() for t in data.update.parameters.values())
 
 
 def _without_film(data: ReportData) -> str:
@@ -55,7 +55,7 @@ def _without_film(data: ReportData) -> str:
             if data.update.results.get("steps")
             else "Nothing: the backbone is unchanged, and only the last layer was built from the photos."
         )
-    body = data.update.learns()
+    body = data.update.body()
     what = (
         f"{_trained(data):,} parameters of {body.adapter}"
         if body.train == "adapter"

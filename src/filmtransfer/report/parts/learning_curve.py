@@ -6,14 +6,13 @@ test photos for every number of shots, so that the curve shows the effect of the
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ...formatting import count, percent
-from ...heads import GaussianHead, SingularError
+from ...heads import Head, SingularError
 from ...seeding import make_generator, permutation
 from ..drawing import Scale, figure, horizontal_axis, percent_ticks, polygon, polyline, vertical_axis
 from ..markup import Markup, join, paragraph, tag
@@ -21,7 +20,6 @@ from ..report_data import ReportData
 from . import Section
 
 SHOTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
-LINEAR_ITERATIONS = 30  # of a head that is solved for step by step: near enough for a curve
 CLEAR_RISE = 0.02  # in accuracy: worth more photos, if there are enough photos to measure it
 WIDTH, HEIGHT = 480, 300
 
@@ -47,7 +45,7 @@ class SupportSplit:
 
 
 def cross_validated_curve(
-    head: GaussianHead, features: Tensor, labels: Tensor, held_out: Tensor, *, seed: int
+    head: Head, features: Tensor, labels: Tensor, held_out: Tensor, *, seed: int
 ) -> LearningCurve | None:
     """Compute the curve by cross-validation on the ``held_out`` photos ((N) bool) whose class has another photo."""
     counts = torch.bincount(labels)
@@ -61,7 +59,7 @@ def cross_validated_curve(
 
 
 def tested_curve(
-    head: GaussianHead,
+    head: Head,
     support: Tensor,
     support_labels: Tensor,
     queries: Tensor,
@@ -80,9 +78,9 @@ def tested_curve(
     return _measure(head, features, labels, splits, int(torch.bincount(support_labels).max()))
 
 
-def _effort(photos: int, head: GaussianHead) -> tuple[int, int]:
+def _effort(photos: int, head: Head) -> tuple[int, int]:
     """Return the number of draws and folds that take about a second."""
-    if head.name == "linear":
+    if not head.closed_form:
         return 2, 2
     return (5, 4) if photos <= 150 else (3, 3) if photos <= 500 else (2, 2)
 
@@ -101,12 +99,10 @@ def _folds(labels: Tensor, tested: Tensor, folds: int, generator: torch.Generato
 
 @torch.no_grad()
 def _measure(
-    head: GaussianHead, features: Tensor, labels: Tensor, splits: list[list[SupportSplit]], largest: int
+    head: Head, features: Tensor, labels: Tensor, splits: list[list[SupportSplit]], largest: int
 ) -> LearningCurve | None:
-    fresh = copy.deepcopy(head).cpu()
-    if hasattr(fresh, "max_iterations"):
-        fresh.max_iterations = LINEAR_ITERATIONS  # type: ignore[assignment]
-    grid = SHOTS if head.name != "linear" else SHOTS[1::2]
+    rebuilt = head.approximate().cpu()
+    grid = SHOTS if head.closed_form else SHOTS[1::2]
     shots = sorted({1, largest} | {k for k in grid if k < largest})
     if len(shots) > 7 or largest > 60:
         few = {1, 2, 5, 10, 20, *([50] if largest >= 100 else []), min(largest, 100)}
@@ -114,7 +110,7 @@ def _measure(
     measured, rows = [], []
     for k in shots:
         try:
-            rows.append([_accuracy(fresh, features, labels, draw, k) for draw in splits])
+            rows.append([_accuracy(rebuilt, features, labels, draw, k) for draw in splits])
             measured.append(k)
         except SingularError:
             continue
@@ -131,7 +127,7 @@ def _measure(
 
 
 def _accuracy(
-    head: GaussianHead, features: Tensor, labels: Tensor, draw: list[SupportSplit], shots: int
+    head: Head, features: Tensor, labels: Tensor, draw: list[SupportSplit], shots: int
 ) -> float:
     correct = total = 0
     for split in draw:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ...formatting import percent
-from ...training.assess.assessment import calibration_error
+from ...training.assess.calibration import calibration_error
 from ...training.assess.evaluation import wilson
 from ..drawing import Scale, figure, horizontal_axis, line, percent_ticks, svg_text, vertical_axis
 from ..markup import Markup, join, paragraph, tag

@@ -84,7 +84,7 @@ def _tiles(data: ReportData) -> Markup:
     tiles = [
         _tile(f"{photos:,}", f"{'photo' if photos == 1 else 'photos'}, {len(data.classes)} classes"),
         _tile(
-            file_size(stored) if stored else f"{data.update.numbers():,}",
+            file_size(stored) if stored else f"{data.update.stored_parameters():,}",
             f"{'update file' if stored else 'trained parameters'}, for the backbone {data.update.backbone}",
         ),
     ]

@@ -35,9 +35,9 @@ async def predict(
     answer = await asyncio.wrap_future(service.batcher.submit(member, pixels))
     return PredictionPublic(
         version=number,
-        name=None if answer.unknown else str(answer.classes[0][0]),
-        unknown=answer.unknown,
-        known=answer.known,
+        name=None if answer.rejected else str(answer.classes[0][0]),
+        unknown=answer.rejected,
+        known=answer.ood_score,
         probabilities=[ClassProbability(name=str(name), p=p) for name, p in answer.classes],
     )
 

@@ -1,4 +1,4 @@
-"""How good a classifier is on labelled images: accuracy with an interval, and who is taken for whom."""
+"""Evaluation on labelled images: accuracy with a confidence interval, and the confusion matrix."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ class Evaluation:
     confusion: Tensor
 
     def by_class(self) -> list[float | None]:
+        """Return the accuracy of each class; None where it has no image."""
         totals = self.confusion.sum(1).tolist()
-        right = self.confusion.diagonal().tolist()
-        return [r / t if t else None for r, t in zip(right, totals, strict=True)]
+        correct = self.confusion.diagonal().tolist()
+        return [c / t if t else None for c, t in zip(correct, totals, strict=True)]
 
 
 def evaluate(predicted: Tensor, labels: Tensor, classes: int) -> Evaluation:
     """Compare predicted and true labels (N)."""
     pairs = torch.bincount(labels * classes + predicted, minlength=classes * classes)
-    right, total = int((predicted == labels).sum()), len(labels)
-    low, high = wilson(right, total)
-    return Evaluation(right / total if total else 0.0, low, high, total, pairs.view(classes, classes))
+    correct, total = int((predicted == labels).sum()), len(labels)
+    low, high = wilson(correct, total)
+    return Evaluation(correct / total if total else 0.0, low, high, total, pairs.view(classes, classes))
 
 
-def wilson(right: int, total: int, z: float = 1.959963984540054) -> tuple[float, float]:
-    """Wilson's score interval: honest for few images and near 0 or 1, where ±1.96σ is not."""
+def wilson(correct: int, total: int, z: float = 1.959963984540054) -> tuple[float, float]:
+    """Compute Wilson's score interval, which holds for few images and near 0 or 1, where ±1.96σ does not."""
     if total == 0:
         return 0.0, 1.0
-    share = right / total
+    share = correct / total
     centre = share + z * z / (2 * total)
     spread = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
     scale = 1 + z * z / total
@@ -45,7 +46,7 @@ def wilson(right: int, total: int, z: float = 1.959963984540054) -> tuple[float,
 
 
 def mean_interval(values: list[float]) -> tuple[float, float]:
-    """Mean and half-width of the 95% interval over seeds (the paper's ±: 1.96 standard errors)."""
+    """Return the mean and half-width of the 95% interval over seeds (the paper's ±: 1.96 standard errors)."""
     mean = sum(values) / len(values)
     if len(values) < 2:
         return mean, float("nan")

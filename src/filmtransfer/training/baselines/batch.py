@@ -114,7 +114,7 @@ def train_batches(
     ``begin`` is a head (weight, bias) to go on from, perhaps with classes that these images do not have;
     ``pull`` is FedProx's μ.
     """
-    if model.head.name != "linear":
+    if model.head.trained_by != "batches":
         raise InputError(
             f"Batch training is for the linear head, not {model.head.name}.", "Use fine-tuning by episodes."
         )
@@ -123,7 +123,7 @@ def train_batches(
     else:
         weight, bias = nn.Parameter(begin[0].clone()), nn.Parameter(begin[1].clone())
     model.head.state = (weight.detach(), bias.detach())  # the same memory: always as far as training is
-    learned = [*model.moving().values(), weight, bias]
+    learned = [*model.backbone_parameters().values(), weight, bias]
     optimiser = rule.optimiser(learned)
     profile = profile or Profile()
     plain = isinstance(rule, AsTheyAre)
@@ -187,12 +187,10 @@ def _first_head(
     model: AdaptedModel, pixels: Tensor, labels: Tensor, zero: bool
 ) -> tuple[nn.Parameter, nn.Parameter]:
     if zero:
-        model.head.take(torch.bincount(labels))
-        shape, device = (len(model.head.classes), model.backbone.features), model.backbone.device
-        weight, bias = torch.zeros(shape, device=device), torch.zeros(shape[0], device=device)
+        model.head.zeros(torch.bincount(labels), model.backbone.features, model.backbone.device)
     else:
         model.configure(pixels, labels)
-        weight, bias = model.head.configured()
+    weight, bias = model.head.configured()
     return nn.Parameter(weight.clone()), nn.Parameter(bias.clone())
 
 

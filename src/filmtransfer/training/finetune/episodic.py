@@ -50,7 +50,7 @@ def finetune(
         split = choose_split(config.split, len(labels))
         tasks = episodes(labels, split, config.support_size, seed, config.max_query)
     drawn = tasks
-    learned, world = model.learned(), World.current()
+    learned, world = model.trainable_parameters(), World.current()
     optimiser = torch.optim.Adam(learned, lr=config.learning_rate, weight_decay=config.weight_decay)
     profile = profile or Profile()
     if embed is None:

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from ...episodes import Episode
 from ...errors import UsageError
-from ...heads import Head
+from ...heads import Head, map_state
 from .parallel import World
 
 
@@ -77,7 +77,7 @@ def accumulate(
         raise NonFiniteError(episode.support[bad > 0].tolist())
     mark("support: forward")
     state = head.build(support, episode.support_labels)
-    copies = tuple(tensor.detach().requires_grad_(tensor.requires_grad) for tensor in state)
+    copies = map_state(lambda tensor: tensor.detach().requires_grad_(tensor.requires_grad), state)
     mark("head: build")
 
     place, again = _find(episode.query, episode.support)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ...heads import SingularError
-from ...model import AdaptedModel
+from ...model import AdaptedModel, log_posterior
 from ...seeding import permutation
 from .activations import Activations
 
@@ -53,13 +53,13 @@ def hold_out(labels: Tensor, share: float, generator: torch.Generator) -> tuple[
 
 def snapshot(model: AdaptedModel) -> Snapshot:
     """A copy of everything that fine-tuning moves."""
-    return [parameter.detach().clone() for parameter in model.learned()]
+    return [parameter.detach().clone() for parameter in model.trainable_parameters()]
 
 
 @torch.no_grad()
 def interpolate(model: AdaptedModel, start: Snapshot, end: Snapshot, share: float) -> None:
     """Set the model to start + share · (end − start); 0 and 1 are exactly the ends."""
-    for parameter, a, b in zip(model.learned(), start, end, strict=True):
+    for parameter, a, b in zip(model.trainable_parameters(), start, end, strict=True):
         parameter.copy_(a if share == 0 else b if share == 1 else torch.lerp(a, b, share))
 
 
@@ -106,5 +106,6 @@ def _right(model: AdaptedModel, features: Tensor, labels: Tensor, kept: Tensor, 
     except SingularError:
         return torch.full((len(held),), -1.0, dtype=torch.float64)
     column = torch.searchsorted(head.classes, labels[held])
-    right = head.probabilities(features[held]).cpu().gather(1, column[:, None])[:, 0].double()
+    posterior = log_posterior(head.logits(features[held])).exp().cpu()
+    right = posterior.gather(1, column[:, None])[:, 0].double()
     return torch.where(right.isfinite(), right, -1.0)

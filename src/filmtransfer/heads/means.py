@@ -1,0 +1,57 @@
+"""What heads that keep class means only share: ProtoNets and the cosine head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from .head import Head, Shapes, State, check_support, memberships
+from .statistics import Statistics
+
+
+class Means(NamedTuple):
+    """The state of a head of class means."""
+
+    means: Tensor  # (C, D)
+
+
+class MeansHead(Head):
+    """A head of C·D numbers, the class means."""
+
+    scatter = "none"
+
+    def state_of(self, means: Tensor) -> State:
+        """Return the state of class means."""
+        return Means(means)
+
+    def build(self, features: Tensor, labels: Tensor) -> State:
+        """Compute the class means."""
+        classes = check_support(features, labels)
+        return self.state_of(memberships(labels, classes, features).mT @ features)
+
+    def configure_from(self, statistics: Statistics) -> Self:
+        """Configure the head from n_c and Σz."""
+        return self.set_state(self.state_of(statistics.means().to(statistics.dtype)), statistics.counts)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the class means."""
+        return {"means": self.configured()[0]}
+
+    @torch.no_grad()
+    def restore(self, tensors: Mapping[str, Tensor], counts: Tensor) -> Self:
+        """Configure the head from class means."""
+        return self.set_state(self.state_of(tensors["means"]), counts)
+
+    @classmethod
+    def stored_shapes(cls, classes: int, features: int, examples: int) -> list[Shapes]:
+        """Return the shape of the class means."""
+        del examples
+        return [{"means": (classes, features)}]
+
+    @classmethod
+    def updateable(cls, classes: int, features: int) -> int:
+        """Count C·D and the head's own weights."""
+        return classes * features + len(cls.weight_names)

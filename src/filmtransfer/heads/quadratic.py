@@ -1,0 +1,91 @@
+"""What heads with a covariance for each class share: QDA and the head of Simple CNAPs.
+
+Their state has two forms. Where N ≤ D it comes from the centred support rows, and no D×D matrix is formed; else it is
+a mean and a Cholesky factor for each class. An update stores the smaller one.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from .gaussian import Side, use_rows
+from .head import Head, Shapes, State, check_support
+
+
+class Factors(NamedTuple):
+    """A mean and the Cholesky factor of a covariance for each class."""
+
+    means: Tensor  # (C, D)
+    cholesky: Tensor  # (C, D, D)
+
+    def whiten(self, query: Tensor) -> Tensor:
+        """Compute L_c⁻¹(z − μ_c) (C, D, Q)."""
+        offsets = query[None] - self.means[:, None]  # (C, Q, D)
+        white: Tensor = torch.linalg.solve_triangular(self.cholesky, offsets.mT, upper=False)
+        return white
+
+    def inverse(self) -> Tensor:
+        """Compute L_c⁻¹ (C, D, D) in float64."""
+        lower = self.cholesky.double()
+        identity = torch.eye(lower.shape[-1], dtype=lower.dtype).to(lower.device).expand_as(lower)
+        inverse: Tensor = torch.linalg.solve_triangular(lower, identity, upper=False)
+        return inverse
+
+
+class QuadraticHead(Head):
+    """A head with a covariance for each class."""
+
+    side: Side
+
+    @abstractmethod
+    def build_rows(self, mean: Tensor, centred: Tensor, labels: Tensor) -> State:
+        """Compute the state from the mean (D) and the centred rows (N, D)."""
+
+    @abstractmethod
+    def build_factors(self, mean: Tensor, centred: Tensor, labels: Tensor) -> Factors:
+        """Compute the Cholesky factors from the mean (D) and the centred rows (N, D)."""
+
+    def build(self, features: Tensor, labels: Tensor) -> State:
+        """Compute the state on the cheaper side."""
+        check_support(features, labels)
+        mean = features.mean(0)
+        centred = features - mean
+        if use_rows(self.side, *features.shape):
+            return self.build_rows(mean, centred, labels)
+        return self.build_factors(mean, centred, labels)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the centred rows where N ≤ D: the same model as C Cholesky factors, far smaller."""
+        state = self.configured()
+        if isinstance(state, Factors):
+            below = torch.tril_indices(*state.cholesky.shape[-2:])
+            return {"means": state.means, "cholesky": state.cholesky[:, below[0], below[1]]}
+        mean, centred, share, *_ = state
+        return {"mean": mean, "rows": centred, "labels": share.argmax(1)}
+
+    @torch.no_grad()
+    def restore(self, tensors: Mapping[str, Tensor], counts: Tensor) -> Self:
+        """Configure the head from either form."""
+        if "rows" in tensors:
+            state = self.build_rows(tensors["mean"], tensors["rows"], tensors["labels"].cpu())
+            return self.set_state(state, counts)
+        means, packed = tensors["means"], tensors["cholesky"]
+        classes, features = means.shape
+        below = torch.tril_indices(features, features)
+        cholesky = packed.new_zeros(classes, features, features)
+        cholesky[:, below[0], below[1]] = packed
+        return self.set_state(Factors(means, cholesky), counts)
+
+    @classmethod
+    def stored_shapes(cls, classes: int, features: int, examples: int) -> list[Shapes]:
+        """Return the shapes of both forms."""
+        packed = features * (features + 1) // 2
+        return [
+            {"mean": (features,), "rows": (examples, features), "labels": (examples,)},
+            {"means": (classes, features), "cholesky": (classes, packed)},
+        ]

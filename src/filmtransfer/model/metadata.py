@@ -1,0 +1,115 @@
+"""The JSON document of an update file: read into the fields of an ``Update``, every value checked."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+from ..data.pixels import INTERPOLATIONS, MAX_SIZE, PixelSpec
+from ..errors import FitError, UpdateFileError
+from ..heads import HEADS, make_head
+from .support import Label
+
+Json: TypeAlias = Any  # what json.loads returns
+JsonTable: TypeAlias = dict[str, Json]
+
+FORMAT = 1
+REQUIRED = {"format", "classes", "counts", "backbone", "pixels", "head", "settings", "seed", "versions"}
+
+
+def read_metadata(document: Json) -> JsonTable:
+    """Return the fields of an ``Update`` that a document holds, and what it says of the support images."""
+    if not isinstance(document, dict):
+        raise UpdateFileError(
+            "this is a safetensors file, but not an update of filmtransfer.",
+            "Backbone weights go to --weights; updates are made by 'fit train'.",
+        )
+    if document.get("format") != FORMAT:
+        raise UpdateFileError(
+            f"it has format {document.get('format')!r}; this version reads format {FORMAT}.",
+            "Use the version of filmtransfer that wrote it, or a newer one.",
+        )
+    if missing := REQUIRED - document.keys():
+        raise UpdateFileError(f"the metadata lack {', '.join(sorted(missing))}.")
+    for part in ("settings", "versions", "backbone", "pixels"):
+        if not isinstance(document[part], dict):
+            raise UpdateFileError(f"{part} is not a table.")
+    classes = _classes(document["classes"], document["counts"])
+    _check_prior(document["settings"].get("prior", "uniform"), len(classes))
+    options = document.get("head_options", {})
+    _check_head(document["head"], options)
+    return {
+        "classes": classes,
+        "counts": document["counts"],
+        "backbone": str(document["backbone"]["name"]),
+        "backbone_digest": str(document["backbone"]["sha256"]),
+        "pixels": _pixels(document["pixels"]),
+        "head": document["head"],
+        "head_options": options,
+        "settings": document["settings"],
+        "results": dict(document.get("results", {})),
+        "seed": int(document["seed"]),
+        "versions": document["versions"],
+        "support": document.get("support"),
+        "temperature": _temperature(document.get("temperature", 1.0)),
+        "edits": _edits(document.get("edits", [])),
+    }
+
+
+def _classes(classes: Json, counts: Json) -> list[Label]:
+    if not (isinstance(classes, list) and isinstance(counts, list) and len(classes) == len(counts) > 0):
+        raise UpdateFileError("class names and counts do not fit.")
+    if not all(isinstance(c, str | int | float | bool) for c in classes) or len(set(classes)) < len(classes):
+        raise UpdateFileError("class names have to be different texts or numbers.")
+    if not all(type(n) is int and 0 < n < 2**31 for n in counts):
+        raise UpdateFileError("counts have to be whole numbers above 0.")
+    return classes
+
+
+def _check_head(name: Json, options: Json) -> None:
+    if name not in HEADS:
+        raise UpdateFileError(f"the head {name!r} is not known here.")
+    if not isinstance(options, dict):
+        raise UpdateFileError("the options of the head are not a table.")
+    try:
+        make_head(name, **options)
+    except FitError as error:
+        raise UpdateFileError(f"the options of the head are not valid: {error.message}") from None
+
+
+def _check_prior(prior: Json, classes: int) -> None:
+    if isinstance(prior, list):
+        fits = len(prior) == classes and all(isinstance(p, float) and 0 < p < math.inf for p in prior)
+    else:
+        fits = prior in ("uniform", "empirical")
+    if not fits:
+        raise UpdateFileError("the stored prior does not fit the classes.")
+
+
+def _pixels(stored: JsonTable) -> PixelSpec:
+    mean, std = (tuple(float(x) for x in stored[name]) for name in ("mean", "std"))
+    rest = {k: v for k, v in stored.items() if k not in ("mean", "std")}
+    spec = PixelSpec(mean=mean, std=std, **rest)  # type: ignore[arg-type]
+    if type(spec.size) is not int or not 8 <= spec.size <= MAX_SIZE:
+        raise UpdateFileError(f"an image size of {spec.size} is not possible.")
+    if len(mean) != 3 or len(std) != 3 or not all(math.isfinite(x) for x in mean + std) or min(std) <= 0:
+        raise UpdateFileError("the mean and standard deviation of the pixels are not possible.")
+    if (
+        spec.interpolation not in INTERPOLATIONS
+        or spec.fit not in ("squash", "crop")
+        or not 0 < spec.crop <= 1
+    ):
+        raise UpdateFileError("the way images are scaled is not known here.")
+    return spec
+
+
+def _temperature(stored: Json) -> float:
+    if not isinstance(stored, int | float) or not 0 < stored < math.inf:
+        raise UpdateFileError("the temperature has to be a number above 0.")
+    return float(stored)
+
+
+def _edits(stored: Json) -> list[JsonTable]:
+    if not isinstance(stored, list) or not all(isinstance(edit, dict) for edit in stored):
+        raise UpdateFileError("the list of edits is not a list of tables.")
+    return stored

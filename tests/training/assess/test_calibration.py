@@ -1,0 +1,53 @@
+"""The temperature against a fine grid; the calibration error by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from filmtransfer.model import log_posterior
+from filmtransfer.training.assess.calibration import SPREAD, calibration_error, fit_temperature, log_loss
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
+def test_the_temperature_is_the_best_of_a_fine_grid(scale):
+    generator = torch.Generator().manual_seed(1)
+    labels = torch.randint(0, 4, (40,), generator=generator)
+    logits = scale * (
+        torch.randn(40, 4, generator=generator, dtype=torch.float64)
+        + torch.nn.functional.one_hot(labels, 4).double()
+    )
+
+    def prior(u):
+        return math.log1p(u * u) if u > 0 else u * u / 2
+
+    def loss(value):
+        return 40 * log_loss(log_posterior(logits, temperature=value), labels) + prior(
+            math.log(value) / SPREAD
+        )
+
+    best_temperature = fit_temperature(logits, labels)
+    best = min(loss(v) for v in np.exp(np.linspace(math.log(0.03), math.log(300), 4000)))
+    assert loss(best_temperature) == pytest.approx(best, abs=1e-4)
+    assert (
+        log_loss(log_posterior(logits, temperature=best_temperature), labels)
+        <= log_loss(log_posterior(logits), labels) + 1e-9
+    )
+
+
+def test_few_images_leave_the_temperature_near_one():
+    """Fourteen images, all of them right with a small margin: that is no ground for certainty."""
+    right = torch.tensor([[1.0, 0.0]]).repeat(14, 1)
+    labels = torch.zeros(14, dtype=torch.long)
+    assert 0.7 < fit_temperature(right, labels) < 1.0
+    assert 0.5 < fit_temperature(10 * right, labels) <= 1.0
+
+
+def test_calibration_error_by_hand():
+    probabilities = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.4, 0.6]], dtype=torch.float64)
+    labels = torch.tensor([0, 1, 0, 1])
+    # Two answers at 0.9, one right: gap 0.4. Two at 0.6, both right: gap 0.4.
+    assert calibration_error(probabilities, labels) == pytest.approx(0.4)
