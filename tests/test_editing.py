@@ -240,7 +240,7 @@ def altered(file, change) -> bytes:
         lambda t, m: m.update(edits="none"),
         lambda t, m: m["support"]["names"].pop(),
         lambda t, m: t.pop("ood/known"),
-        lambda t, m: t.update({"ood/directions": t["unknown/directions"][:1]}),
+        lambda t, m: t.update({"ood/directions": t["ood/directions"][:1]}),
         lambda t, m: t.update({"support/unseen": t["support/unseen"][:1]}),
     ],
 )

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from filmtransfer.data import SkippedImage
+from filmtransfer.heads import ProtoNets
+from filmtransfer.model import Predictor
 from filmtransfer.report.drawing import COLOURS, SHAPES, marker
 from filmtransfer.report.parts import (
     confusion,
@@ -31,9 +33,10 @@ LABELS = torch.arange(4).repeat_interleave(8)
 
 
 def predictions(probabilities: list[list[float]], labels: list[int]) -> PhotoPredictions:
-    return PhotoPredictions(
-        torch.arange(len(labels)), torch.tensor(labels), torch.tensor(probabilities).log()
-    )
+    classes = len(probabilities[0])
+    predictor = Predictor(ProtoNets(), (), list(range(classes)), torch.zeros(classes))
+    logits = torch.tensor(probabilities).log()
+    return PhotoPredictions(torch.arange(len(labels)), torch.tensor(labels), logits, predictor)
 
 
 # Labels
@@ -277,7 +280,10 @@ def test_film_is_drawn_layer_by_layer():
         ({"results": {"steps": 0}, "parameters": {}}, "Nothing: the backbone is unchanged"),
         ({"results": {"steps": 9, "share": 0.0}}, "it made predictions for held-out photos worse"),
         ({"settings": {"adapter": "lora"}, "parameters": {"a": torch.ones(7)}}, "7 parameters of lora"),
-        ({"settings": {"train": "all"}, "parameters": {"a": torch.ones(7)}}, "all 7 parameters of the backbone"),
+        (
+            {"settings": {"train": "all"}, "parameters": {"a": torch.ones(7)}},
+            "all 7 parameters of the backbone",
+        ),
     ],
 )
 def test_without_film_a_sentence_says_why(change, expected):

@@ -35,7 +35,8 @@ def section(data: ReportData) -> Section:
         ["fine-tuning", _fine_tuning(data)],
         [
             "trained parameters",
-            f"{update.stored_parameters():,}" + (f", {file_size(data.file_bytes)} on disk" if data.file_bytes else ""),
+            f"{update.stored_parameters():,}"
+            + (f", {file_size(data.file_bytes)} on disk" if data.file_bytes else ""),
         ],
         [
             "covariance weights e",

@@ -126,9 +126,7 @@ def _measure(
     )
 
 
-def _accuracy(
-    head: Head, features: Tensor, labels: Tensor, draw: list[SupportSplit], shots: int
-) -> float:
+def _accuracy(head: Head, features: Tensor, labels: Tensor, draw: list[SupportSplit], shots: int) -> float:
     correct = total = 0
     for split in draw:
         support = first_of_each(labels, split.pool, shots)
