@@ -165,10 +165,10 @@ def test_steps_of_bounds():
 
 def test_a_field_that_a_plan_gets_later_leaves_old_keys_alone(monkeypatch):
     """As if min_clients were new, and 2 what everybody had before."""
-    before = {k: v for k, v in Run(settings()).decides().items() if k != "min_clients"}
+    before = {k: v for k, v in Run(settings()).identity().items() if k != "min_clients"}
     monkeypatch.setitem(federations.LATER, "min_clients", 2)
-    assert Run(settings()).decides() == before
-    assert Run(settings(min_clients=3)).decides()["min_clients"] == 3
+    assert Run(settings()).identity() == before
+    assert Run(settings(min_clients=3)).identity()["min_clients"] == 3
 
 
 def test_a_run_in_words():

@@ -109,7 +109,7 @@ def test_every_number_of_the_tables_is_on_the_page():
         if isinstance(cell, Count):
             assert f"{cell.value:,.{cell.digits}f}" in read.text
         else:
-            assert f"{cell.mean:.1f} ± {cell.half:.1f}" in read.text
+            assert f"{cell.mean:.1f} ± {cell.half_width:.1f}" in read.text
     theirs = lookup("few_shot_results", "cifar10", "FiT-LDA", shots=10)
     assert theirs is not None
     assert f"paper {theirs.printed} ± {theirs.printed_interval};" in read.text

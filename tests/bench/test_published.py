@@ -78,7 +78,9 @@ def test_numbers_are_as_printed():
     assert found(lookup("few_shot_results", "cifar10", "FiT-LDA", "rmus", shots=5)).printed == "0.0014"
     assert found(lookup("few_shot_results", "cifar100", "FiT-QDA", "rmus", shots="all")).printed == "8.860"
     assert found(lookup("vtab_results", "natural", "BiT")).printed == "77.0"
-    assert found(lookup("few_shot_ablation", "cifar10", "FiT-QDA", shots=1, split="no_split")).half == 2.2
+    assert (
+        found(lookup("few_shot_ablation", "cifar10", "FiT-QDA", shots=1, split="no_split")).half_width == 2.2
+    )
     assert found(lookup("vtab_body_ablations", "clevr_count", "LDA-All")).printed_interval == "0"  # "94.2±0."
 
 

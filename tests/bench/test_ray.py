@@ -135,7 +135,7 @@ def computing() -> list[int]:
     return [
         pid
         for pid, title in titles.items()
-        if title.exists() and title.read_bytes().startswith(b"ray::_on_ray")
+        if title.exists() and title.read_bytes().startswith(b"ray::_attempt_on_ray")
     ]
 
 
@@ -196,7 +196,7 @@ def test_a_sweep_on_two_machines_of_which_one_is_lost(cluster, root, tmp_path, c
     found, said = json.loads(captured.out), captured.err
 
     # The run that was lost was made again, elsewhere.
-    lost = [line for line in said.splitlines() if "Ray lost it" in line]
+    lost = [line for line in said.splitlines() if "Ray lost the run" in line]
     assert lost
     assert all("Trying again" in line for line in lost)
 

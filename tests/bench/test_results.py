@@ -25,8 +25,8 @@ def file(tmp_path) -> Path:
     """Two results, made by the writer itself."""
     path = tmp_path / "results.jsonl"
     with open_results(path) as writer:
-        writer.result(run(0), {"accuracy": 0.5})
-        writer.result(run(1), {"accuracy": 1.0, "film": {"a": [0.25] * 5}})
+        writer.write_result(run(0), {"accuracy": 0.5})
+        writer.write_result(run(1), {"accuracy": 1.0, "film": {"a": [0.25] * 5}})
     return path
 
 
@@ -59,7 +59,7 @@ def test_a_row_is_on_disk_before_the_next_begins(tmp_path):
     path = tmp_path / "new" / "folder" / "results.jsonl"
     with open_results(path) as writer:
         for seed in range(3):
-            writer.result(run(seed), {"accuracy": 0.5})
+            writer.write_result(run(seed), {"accuracy": 0.5})
             assert len(lines(path)) == seed + 1
 
 
@@ -71,7 +71,7 @@ def test_a_line_cut_short_anywhere_is_cut_off_and_nothing_else_is_touched(file):
         assert list(read_results(file).rows) == [run(0).key], end
         assert not read_results(file).notes, "it is no news that a kill leaves half a line"
         with open_results(file) as writer:
-            writer.result(run(1), {"accuracy": 0.75})
+            writer.write_result(run(1), {"accuracy": 0.75})
         assert file.read_bytes().startswith(whole[:first])
         assert [line["key"] for line in lines(file)] == [run(0).key, run(1).key], end
         assert read_results(file).rows[run(1).key]["result"]["accuracy"] == 0.75
@@ -82,7 +82,7 @@ def test_a_line_that_lacks_only_its_end_is_kept(file):
     file.write_bytes(whole[:-1])
     assert len(read_results(file).rows) == 2
     with open_results(file) as writer:
-        writer.result(run(2), {"accuracy": 0.75})
+        writer.write_result(run(2), {"accuracy": 0.75})
     assert file.read_bytes().startswith(whole)
     assert len(lines(file)) == 3
 
@@ -91,7 +91,7 @@ def test_the_first_line_of_all_cut_short(file):
     file.write_bytes(file.read_bytes()[:20])
     assert not read_results(file).rows
     with open_results(file) as writer:
-        writer.result(run(5), {"accuracy": 0.5})
+        writer.write_result(run(5), {"accuracy": 0.5})
     assert [line["key"] for line in lines(file)] == [run(5).key]
 
 
@@ -100,7 +100,7 @@ def test_lines_of_another_version_are_kept_and_not_counted(file):
     file.write_text(theirs + file.read_text() + theirs)
     before = file.read_bytes()
     with open_results(file) as writer:
-        writer.result(run(2), {"accuracy": 0.5})
+        writer.write_result(run(2), {"accuracy": 0.5})
     found = read_results(file)
     assert list(found.rows) == [run(0).key, run(1).key, run(2).key]
     assert found.notes == [
@@ -131,18 +131,18 @@ def test_lines_nobody_can_read_are_kept_and_not_counted(file):
     assert not found.failures
     assert found.notes == [f"{len(GARBAGE) + 1} lines of {file} cannot be read: kept, not counted."]
     with open_results(file) as writer:
-        writer.result(run(2), {"accuracy": 0.5})
+        writer.write_result(run(2), {"accuracy": 0.5})
     assert file.read_bytes().startswith(before)
     assert len(read_results(file).rows) == 3
 
 
 def test_a_result_supersedes_failures_before_and_after_it(file):
     with open_results(file) as writer:
-        writer.failure(run(0), "late")  # of a run that is done
-        writer.failure(run(2), "once")
-        writer.failure(run(3), "once")
-        writer.failure(run(3), "twice")
-        writer.result(run(2), {"accuracy": 0.25})
+        writer.write_failure(run(0), "late")  # of a run that is done
+        writer.write_failure(run(2), "once")
+        writer.write_failure(run(3), "once")
+        writer.write_failure(run(3), "twice")
+        writer.write_result(run(2), {"accuracy": 0.25})
     found = read_results(file)
     assert {key: row["error"] for key, row in found.failures.items()} == {run(3).key: "twice"}
     assert [row["result"]["accuracy"] for row in found.rows.values()] == [0.5, 1.0, 0.25]
@@ -153,7 +153,7 @@ def test_only_one_writes(file):
     with open_results(file), pytest.raises(InputError, match="Another sweep is writing"), open_results(file):
         pass
     with open_results(file) as writer:  # and the next one may
-        writer.result(run(2), {"accuracy": 0.5})
+        writer.write_result(run(2), {"accuracy": 0.5})
 
 
 def test_a_place_that_cannot_be_written(tmp_path):
@@ -179,12 +179,12 @@ def test_a_full_disk_loses_nothing_that_was_written(file, monkeypatch):
     with open_results(file) as writer:
         monkeypatch.setattr(os, "write", full)
         with pytest.raises(InputError, match="No space left"):
-            writer.result(run(2), {"accuracy": 0.5})
+            writer.write_result(run(2), {"accuracy": 0.5})
     monkeypatch.undo()
     assert file.read_bytes().startswith(before)
     assert len(file.read_bytes()) > len(before), "half a line is there"
     with open_results(file) as writer:
-        writer.result(run(2), {"accuracy": 0.5})
+        writer.write_result(run(2), {"accuracy": 0.5})
     assert [line["key"] for line in lines(file)] == [run(0).key, run(1).key, run(2).key]
 
 
@@ -199,5 +199,5 @@ def test_where_files_cannot_be_locked_it_works_too(file, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with open_results(file) as writer:
-        writer.result(run(2), {"accuracy": 0.5})
+        writer.write_result(run(2), {"accuracy": 0.5})
     assert len(lines(file)) == 3

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from filmtransfer.bench.averages import DatasetShots, accuracy, mean_over_sets
+from filmtransfer.bench.averages import DatasetShots, accuracy, mean_over_datasets
 from filmtransfer.bench.published import GROUPS, Published, lookup
 from filmtransfer.bench.recipe import TABLES as NAMES
 from filmtransfer.bench.result_table import Cell, Count, ResultTable, to_csv, to_latex, to_markdown
@@ -63,7 +63,7 @@ def test_seeds_become_a_mean_and_an_interval():
     cell = cell_at(table, ("cifar10", "5"), "FiT-LDA")
     mean, half = mean_interval([80.0, 82.0, 84.0])
     assert isinstance(cell, Cell)
-    assert (cell.mean, cell.half, cell.seeds) == (pytest.approx(mean), pytest.approx(half), 3)
+    assert (cell.mean, cell.half_width, cell.seeds) == (pytest.approx(mean), pytest.approx(half), 3)
     assert cell.published == lookup("few_shot_results", "cifar10", "FiT-LDA", shots=5)
     assert str(cell) == "82.0 ± 2.3 (86.4 ± 4.2, −4.4 ✓)"
     assert str(cell_at(sizes, ("cifar10", "5"), "FiT-LDA RMUS")) == "0.0014 (0.0014)"
@@ -91,7 +91,7 @@ def test_one_seed_has_no_interval_and_no_verdict():
 )
 def test_inside_is_both_intervals_together(mean, half, theirs, inside):
     cell = Cell(mean, half, 3, theirs)
-    assert cell.inside is inside
+    assert cell.within_intervals is inside
     assert ("✓" in str(cell), "✗" in str(cell)) == (inside is True, inside is False)
 
 
@@ -179,8 +179,8 @@ def test_whole_groups_have_means():
     every = cell_at(table, ("all",), "FiT-LDA")
     assert natural.mean == pytest.approx(3 + 0.25)
     assert every.mean == pytest.approx(9 + 0.25)
-    each = cell_at(table, ("svhn",), "FiT-LDA").half
-    assert natural.half == pytest.approx(each / 7**0.5)
+    each = cell_at(table, ("svhn",), "FiT-LDA").half_width
+    assert natural.half_width == pytest.approx(each / 7**0.5)
     assert (natural.published.printed, every.published.printed) == ("78.7", "69.3")
     assert not table.notes
 
@@ -198,8 +198,8 @@ def test_a_group_with_a_missing_set_has_no_mean_and_says_why():
 
 
 def test_one_seed_of_one_set_leaves_the_mean_without_interval():
-    mean = mean_over_sets([Cell(10.0, 1.0, 3), Cell(20.0, None, 1)])
-    assert (mean.mean, mean.half, mean.seeds) == (15.0, None, 1)
+    mean = mean_over_datasets([Cell(10.0, 1.0, 3), Cell(20.0, None, 1)])
+    assert (mean.mean, mean.half_width, mean.seeds) == (15.0, None, 1)
 
 
 def test_vtab_on_the_papers_larger_backbone():
@@ -265,7 +265,7 @@ def test_adapters_beside_their_own_backbones():
         "LoRA": "ViT-Base-16",
         "LoRA-LDA": "–",
     }
-    assert list(table.column_heads[:6]) == ["numbers (M)", "without head (M)", *GROUPS]
+    assert list(table.column_heads[:6]) == ["parameters (M)", "without head (M)", *GROUPS]
     assert len(table.column_heads) == 6 + 19
     lora = table.cells[list(heads).index("LoRA")]
     assert [str(cell) for cell in lora[:2]] == ["0.03", "0.01 (0.3)"]
@@ -279,7 +279,7 @@ def test_adapters_on_few_shots_have_no_means():
     (table,) = build_tables(
         "adapters", [run(0.5, "LoRA", shots=5), run(0.6, "LoRA", dataset="svhn", shots="all")]
     )
-    assert list(table.column_heads) == ["numbers (M)", "without head (M)", "cifar10 5", "svhn all"]
+    assert list(table.column_heads) == ["parameters (M)", "without head (M)", "cifar10 5", "svhn all"]
     assert table.cells[0][2].published is None
 
 

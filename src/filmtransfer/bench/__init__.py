@@ -1,1 +1,1 @@
-"""The paper's experiments as recipes: runs, tables beside the published numbers, figures."""
+"""The paper's experiments as recipes: runs, tables with the published numbers, and figures."""

@@ -1,11 +1,11 @@
-"""From runs to cells: runs that differ in nothing but the seed become one."""
+"""Average runs that differ only in the seed into the cells of a table."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..errors import InputError
 from ..training.assess.evaluation import mean_interval
@@ -13,19 +13,20 @@ from .methods import METHODS
 from .published import GROUPS, Published
 from .recipe import Run
 from .result_table import Cell, Count
+from .rows import Row, RunSettings
 
-Row = Mapping[str, Any]  # a line of the results file
 Runs = dict["DatasetShots", list[Row]]
 
 
 class DatasetShots(NamedTuple):
-    """What a run was tried on, or a group of VTAB-1k; VTAB-1k has no shots."""
+    """The dataset (or group of VTAB-1k) and the shots that runs were evaluated on; VTAB-1k has no shots."""
 
     dataset: str
     shots: str = ""
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> DatasetShots:
+    def from_settings(cls, settings: RunSettings) -> DatasetShots:
+        """Return the dataset and shots of a run."""
         shots = settings.get("shots", "all")
         if shots is None or settings.get("protocol") == "vtab":
             shots = "" if shots in (None, "all") else f"{shots} of 1k"
@@ -33,100 +34,101 @@ class DatasetShots(NamedTuple):
 
 
 def by_method(rows: Iterable[Row], name: Callable[[Row], str]) -> dict[str, Runs]:
-    """Rows by method and place, the methods in their own order."""
-    found: dict[str, Runs] = {}
+    """Group rows by method, dataset and shots, the methods in the order of ``METHODS``."""
+    groups: dict[str, Runs] = {}
     for row in rows:
-        runs = found.setdefault(name(row), {})
+        runs = groups.setdefault(name(row), {})
         runs.setdefault(DatasetShots.from_settings(row["settings"]), []).append(row)
-    known = {method: i for i, method in enumerate(METHODS)}
-    return dict(sorted(found.items(), key=lambda item: (known.get(item[0], len(known)), item[0])))
+    order = {method: i for i, method in enumerate(METHODS)}
+    return dict(sorted(groups.items(), key=lambda item: (order.get(item[0], len(order)), item[0])))
 
 
 def by_backbone(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """The rows of each backbone; another way of loading it does not make it another."""
-    found: dict[str, list[Row]] = {}
+    """Group rows by backbone; a backbone and its released variant are one group."""
+    groups: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(str(row["settings"]["backbone"]).removesuffix("_released"), []).append(row)
-    return found
+        groups.setdefault(str(row["settings"]["backbone"]).removesuffix("_released"), []).append(row)
+    return groups
 
 
-def only(runs: Runs, wanted: Callable[[Mapping[str, Any]], bool]) -> Runs:
-    """The runs whose settings are wanted, and the places that have any."""
-    kept = {place: [row for row in same if wanted(row["settings"])] for place, same in runs.items()}
-    return {place: same for place, same in kept.items() if same}
+def filter_runs(runs: Runs, condition: Callable[[RunSettings], bool]) -> Runs:
+    """Return the runs whose settings meet the condition."""
+    kept = {key: [row for row in same if condition(row["settings"])] for key, same in runs.items()}
+    return {key: same for key, same in kept.items() if same}
 
 
 def accuracies(
-    runs: Runs, beside: Callable[[Mapping[str, Any]], Published | None]
+    runs: Runs, published: Callable[[RunSettings], Published | None]
 ) -> dict[DatasetShots, Cell | Count]:
-    """A cell for each place, and for each group of VTAB-1k of which no set is missing."""
-    cells = {place: accuracy(same, beside(same[0]["settings"])) for place, same in runs.items()}
+    """Return a cell for each dataset and shots, and for each group of VTAB-1k of which no dataset is missing."""
+    cells = {key: accuracy(same, published(same[0]["settings"])) for key, same in runs.items()}
     return _with_means(
-        cells, lambda group: beside({**runs[DatasetShots(GROUPS[group][0])][0]["settings"], "dataset": group})
+        cells,
+        lambda group: published({**runs[DatasetShots(GROUPS[group][0])][0]["settings"], "dataset": group}),
     )
 
 
 def _with_means(
-    cells: Mapping[DatasetShots, Cell], beside: Callable[[str], Published | None]
+    cells: Mapping[DatasetShots, Cell], published: Callable[[str], Published | None]
 ) -> dict[DatasetShots, Cell | Count]:
-    """With the mean of each group of VTAB-1k of which no set is missing."""
-    found: dict[DatasetShots, Cell | Count] = {**cells}
+    """Add the mean of each group of VTAB-1k of which no dataset is missing."""
+    with_means: dict[DatasetShots, Cell | Count] = {**cells}
     for group, names in GROUPS.items():
         members = [cells[DatasetShots(name)] for name in names if DatasetShots(name) in cells]
         if len(members) == len(names):
-            found[DatasetShots(group)] = mean_over_sets(members, beside(group))
-    return found
+            with_means[DatasetShots(group)] = mean_over_datasets(members, published(group))
+    return with_means
 
 
-def accuracy(rows: Sequence[Row], beside: Published | None = None, name: str = "accuracy") -> Cell:
-    """Mean and 95% interval over seeds, of runs that are otherwise the same."""
-    return _cell(list(_by_seed(rows, name).values()), beside)
+def accuracy(rows: Sequence[Row], published: Published | None = None, name: str = "accuracy") -> Cell:
+    """Return mean and 95% interval over seeds of runs that are otherwise the same."""
+    return _cell(list(_by_seed(rows, name).values()), published)
 
 
-def mean_over_sets(cells: Sequence[Cell], beside: Published | None = None) -> Cell:
-    """The mean of means; sets are drawn independently, so their errors add as squares."""
-    halves = [cell.half for cell in cells if cell.half is not None]
-    half = math.sqrt(sum(h * h for h in halves)) / len(cells) if len(halves) == len(cells) else None
+def mean_over_datasets(cells: Sequence[Cell], published: Published | None = None) -> Cell:
+    """Return the mean of means; datasets are sampled independently, so their variances add up."""
+    halves = [cell.half_width for cell in cells if cell.half_width is not None]
+    half_width = math.sqrt(sum(h * h for h in halves)) / len(cells) if len(halves) == len(cells) else None
     mean = sum(cell.mean for cell in cells) / len(cells)
-    return Cell(mean, half, min(cell.seeds for cell in cells), beside)
+    return Cell(mean, half_width, min(cell.seeds for cell in cells), published)
 
 
 def differences(ours: Runs, theirs: Runs) -> dict[DatasetShots, Cell | Count]:
-    """Theirs less ours, seed by seed, so that the draw of the images does not count."""
+    """Return theirs minus ours, paired by seed, so that the sampling of the images does not matter."""
     cells: dict[DatasetShots, Cell] = {}
-    for place in ours.keys() & theirs.keys():
-        if (cell := difference(ours[place], theirs[place])) is not None:
-            cells[place] = cell
+    for key in ours.keys() & theirs.keys():
+        if (cell := difference(ours[key], theirs[key])) is not None:
+            cells[key] = cell
     return _with_means(cells, lambda _: None)
 
 
 def difference(ours: Sequence[Row], theirs: Sequence[Row], name: str = "accuracy") -> Cell | None:
-    """Theirs less ours over the seeds that both have; None if there is no such seed."""
+    """Return theirs minus ours over the seeds that both have; None if there is no such seed."""
     a, b = _by_seed(ours, name), _by_seed(theirs, name)
     common = sorted(a.keys() & b.keys())
     return _cell([b[seed] - a[seed] for seed in common]) if common else None
 
 
 def mean_result(rows: Sequence[Row], name: str) -> float | None:
-    """The mean of something else that runs record; None if one of them did not."""
+    """Return the mean of another measurement of the runs; None if one of them lacks it."""
     values = [row["result"].get(name) for row in rows]
     return None if None in values else sum(map(float, values)) / len(values)
 
 
-def _cell(percents: list[float], beside: Published | None = None) -> Cell:
-    mean, half = mean_interval(percents)
-    return Cell(mean, None if math.isnan(half) else half, len(percents), beside)
+def _cell(percentages: list[float], published: Published | None = None) -> Cell:
+    mean, half_width = mean_interval(percentages)
+    return Cell(mean, None if math.isnan(half_width) else half_width, len(percentages), published)
 
 
 def _by_seed(rows: Sequence[Row], name: str = "accuracy") -> dict[int, float]:
-    """Accuracy in percent by seed; refuses to average what differs in anything else."""
-    first = Run(rows[0]["settings"]).decides()
-    for settings in (Run(row["settings"]).decides() for row in rows):
+    """Return the accuracy in percent by seed; raise an error if the runs differ in anything else."""
+    first = Run(rows[0]["settings"]).identity()
+    for settings in (Run(row["settings"]).identity() for row in rows):
         for key in sorted((first.keys() | settings.keys()) - {"seed"}):
             if json.dumps(first.get(key)) != json.dumps(settings.get(key)):
                 raise InputError(
                     f"Runs of {settings['method']} on {settings['dataset']} differ in {key} "
                     f"({first.get(key)!r} and {settings.get(key)!r}) and cannot be averaged.",
-                    "Give the results of one recipe at a time.",
+                    "Use the results of one recipe at a time.",
                 )
     return {row["settings"]["seed"]: 100 * row["result"][name] for row in rows}

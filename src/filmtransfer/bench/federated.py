@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..federated.plan import ALGORITHMS, COMPRESSIONS, from_settings
-from .averages import Row, accuracy, by_backbone, difference, mean_result
+from .averages import accuracy, by_backbone, difference, mean_result
 from .federations import bound_of, bound_steps, is_federated
 from .methods import METHODS
 from .published_lookup import published_cost, published_federated
 from .result_table import Cell, Count, ResultTable
+from .rows import Row
 
 SETTINGS = {"global": "accuracy", "personalized": "personalized"}  # and where a result has it
 WORDS = {

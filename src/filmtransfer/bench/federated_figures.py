@@ -13,7 +13,6 @@ from .plotting import (
     COLOURS,
     INK,
     MUTED,
-    Row,
     finish_figure,
     load_pyplot,
     select_rows,
@@ -21,6 +20,7 @@ from .plotting import (
     setting_values,
     style_axis,
 )
+from .rows import Row
 
 LINES = {"upper": ((0, (5, 2.5)), "upper bound"), "lower": ((0, (1, 1.6)), "lower bound")}
 BOXES = {

@@ -1,9 +1,8 @@
-"""The paper's figures from result rows, as PNG: accuracy against size, shots and steps, FiLM by layer, bars."""
+"""The paper's figures from result rows, as PNG: accuracy against size, shots and steps, FiLM by layer, ablations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from .federated_figures import communication, has_clients, has_curve, spread
 from .federations import is_federated
@@ -11,7 +10,6 @@ from .methods import SPLITS
 from .plotting import (
     COLOURS,
     INK,
-    Row,
     accuracy_interval,
     figure_png,
     finish_figure,
@@ -24,33 +22,34 @@ from .plotting import (
     setting_values,
     style_axis,
 )
+from .rows import Row, RunResult, RunSettings
 
 HEADS = ("LDA", "Linear")
 BODIES = ("None", "FiLM", "All")
 
 
 def size(rows: Sequence[Row]) -> bytes:
-    """Accuracy against updateable numbers, a panel for each set, the dot growing with the shots."""
-    methods, sets = setting_values(rows, "method"), setting_values(rows, "dataset")
-    figure, axes = make_panels(len(sets))
-    for axis, name in zip(axes, sets, strict=True):
+    """Plot accuracy against updateable parameters, one panel per dataset; the size of a dot shows the shots."""
+    methods, datasets = setting_values(rows, "method"), setting_values(rows, "dataset")
+    figure, axes = make_panels(len(datasets))
+    for axis, name in zip(axes, datasets, strict=True):
         for method in methods:
             groups = group_rows(rows, "shots", dataset=name, method=method)
             if not groups:
                 continue
-            colour, mark = series_style(methods, method)
+            colour, marker = series_style(methods, method)
             xs = [same[0]["result"]["numbers"] for same in groups.values()]
             ys = [mean_accuracy(same) for same in groups.values()]
             dots = [18 + 34 * i for i in range(len(xs))]
             axis.plot(xs, ys, color=colour, alpha=0.35, linewidth=1)
-            axis.scatter(xs, ys, s=dots, color=colour, marker=mark, label=method, alpha=0.85, linewidths=0)
+            axis.scatter(xs, ys, s=dots, color=colour, marker=marker, label=method, alpha=0.85, linewidths=0)
         axis.set_xscale("log")
-        axis.xaxis.minorticks_off()  # their labels would stand on each other
+        axis.xaxis.minorticks_off()  # their labels would overlap
         axis.set_title(name, loc="left", fontsize=11, color=INK)
-        axis.set_xlabel("updateable numbers")
+        axis.set_xlabel("updateable parameters")
     low = min(axis.get_xlim()[0] for axis in axes)
     high = max(axis.get_xlim()[1] for axis in axes)
-    for axis in axes:  # powers of ten on each, to be compared
+    for axis in axes:  # the same scale in every panel
         axis.set_xlim(low, high)
     axes[0].set_ylabel("accuracy, %")
     shots = ", ".join(str(s) for s in setting_values(rows, "shots"))
@@ -58,20 +57,20 @@ def size(rows: Sequence[Row]) -> bytes:
 
 
 def shots(rows: Sequence[Row]) -> bytes:
-    """Accuracy against shots per class, a panel for each set, with 95% intervals over seeds."""
-    methods, sets = setting_values(rows, "method"), setting_values(rows, "dataset")
+    """Plot accuracy against shots per class with 95% intervals over seeds, one panel per dataset."""
+    methods, datasets = setting_values(rows, "method"), setting_values(rows, "dataset")
     steps = setting_values(rows, "shots")
-    figure, axes = make_panels(len(sets))
-    for axis, name in zip(axes, sets, strict=True):
+    figure, axes = make_panels(len(datasets))
+    for axis, name in zip(axes, datasets, strict=True):
         for i, method in enumerate(methods):
             groups = group_rows(rows, "shots", dataset=name, method=method)
             if not groups:
                 continue
-            colour, mark = series_style(methods, method)
+            colour, marker = series_style(methods, method)
             xs = [steps.index(s) + 0.05 * (i - len(methods) / 2) for s in groups]
-            found = [accuracy_interval(same) for same in groups.values()]
+            intervals = [accuracy_interval(same) for same in groups.values()]
             axis.errorbar(
-                xs, [m for m, _ in found], yerr=[h for _, h in found], color=colour, marker=mark, markersize=5,
+                xs, [m for m, _ in intervals], yerr=[h for _, h in intervals], color=colour, marker=marker, markersize=5,
                 linewidth=1.4, elinewidth=0.8, capsize=2, label=method,
             )  # fmt: skip
         axis.set_xticks(range(len(steps)), [str(s) for s in steps])
@@ -82,23 +81,23 @@ def shots(rows: Sequence[Row]) -> bytes:
 
 
 def curves(rows: Sequence[Row]) -> bytes:
-    """Test accuracy against training step, a panel for each set, a line for each method."""
-    methods, sets = setting_values(rows, "method"), setting_values(rows, "dataset")
-    figure, axes = make_panels(len(sets))
-    for axis, name in zip(axes, sets, strict=True):
+    """Plot test accuracy against training step, one panel per dataset and one line per method."""
+    methods, datasets = setting_values(rows, "method"), setting_values(rows, "dataset")
+    figure, axes = make_panels(len(datasets))
+    for axis, name in zip(axes, datasets, strict=True):
         for method in methods:
             lines = [r["result"]["curve"] for r in select_rows(rows, dataset=name, method=method)]
             if not lines:
                 continue
-            colour, mark = series_style(methods, method)
+            colour, marker = series_style(methods, method)
             for line in lines:
                 axis.plot(
                     [s for s, _ in line], [100 * a for _, a in line], color=colour, alpha=0.25, linewidth=0.9
                 )
-            found = [dict(line) for line in lines]
-            steps = [s for s in found[0] if all(s in one for one in found)]  # one may have ended early
-            middle = [100 * sum(one[s] for one in found) / len(found) for s in steps]
-            axis.plot(steps, middle, color=colour, marker=mark, markersize=4, linewidth=1.8, label=method)
+            seeds = [dict(line) for line in lines]
+            steps = [s for s in seeds[0] if all(s in one for one in seeds)]  # one may have ended early
+            means = [100 * sum(one[s] for one in seeds) / len(seeds) for s in steps]
+            axis.plot(steps, means, color=colour, marker=marker, markersize=4, linewidth=1.8, label=method)
         axis.set_xscale("symlog", linthresh=1)
         axis.set_xlim(left=0)
         ticks = sorted({s for r in select_rows(rows, dataset=name) for s, _ in r["result"]["curve"]})
@@ -111,26 +110,26 @@ def curves(rows: Sequence[Row]) -> bytes:
 
 
 def film(rows: Sequence[Row]) -> bytes:
-    """Boxes of |γ − 1| and |β| by layer, a row of panels for each set: FiT-LDA's first run with the most shots."""
-    sets = [name for name in setting_values(rows, "dataset") if _with_film(rows, name)]
-    sites = len({k.rpartition(".")[0] for k in _with_film(rows, sets[0])[0]["result"]["film"]})
+    """Plot boxes of |γ − 1| and |β| by layer, one row per dataset: the first FiT-LDA run with the most shots."""
+    datasets = [name for name in setting_values(rows, "dataset") if _with_film(rows, name)]
+    sites = len({k.rpartition(".")[0] for k in _with_film(rows, datasets[0])[0]["result"]["film"]})
     width = max(9.0, 0.44 * sites + 2)
     figure, axes = load_pyplot().subplots(
-        len(sets),
+        len(datasets),
         2,
-        figsize=(width, 2.3 * len(sets) + 1.2),
+        figsize=(width, 2.3 * len(datasets) + 1.2),
         squeeze=False,
         sharey="col",
         layout="constrained",
     )
-    for row, name in zip(axes, sets, strict=True):
-        numbers = _with_film(rows, name)[0]["result"]["film"]
+    for row, name in zip(axes, datasets, strict=True):
+        quantiles = _with_film(rows, name)[0]["result"]["film"]
         for axis, part, label, colour in zip(
             row, ("gamma", "beta"), ("|γ − 1|", "|β|"), ("#2f6f9f", "#b5651d"), strict=True
         ):
             boxes = [
                 {"label": "", "whislo": q[1], "q1": q[1], "med": q[2], "q3": q[3], "whishi": q[3]}
-                for key, q in numbers.items()
+                for key, q in quantiles.items()
                 if key.endswith(part)
             ]
             drawn = axis.bxp(boxes, showfliers=False, showcaps=False, patch_artist=True, widths=0.6)
@@ -147,40 +146,42 @@ def film(rows: Sequence[Row]) -> bytes:
 
 
 def bodies(rows: Sequence[Row]) -> bytes:
-    """Bars: LDA against linear head, by what of the backbone is learned; the mean over the sets."""
-    sets = [
+    """Plot bars of LDA and linear head by trained parameters of the backbone: the mean over the datasets."""
+    datasets = [
         {r["settings"]["dataset"] for r in same}
         for head in HEADS
         for body in BODIES
         if (same := select_rows(rows, method=f"{head}-{body}"))
     ]
-    rows = [r for r in rows if all(r["settings"]["dataset"] in has for has in sets)]  # what every bar has
-    found = {
-        head: [_mean_over_sets(select_rows(rows, method=f"{head}-{body}")) for body in BODIES]
+    rows = [r for r in rows if all(r["settings"]["dataset"] in common for common in datasets)]  # in every bar
+    accuracies = {
+        head: [_mean_over_datasets(select_rows(rows, method=f"{head}-{body}")) for body in BODIES]
         for head in HEADS
     }
     names = {"None": "nothing", "FiLM": "FiLM", "All": "all weights"}
-    return _bars(found, [names[b] for b in BODIES], "what of the backbone is learned", _sets_of(rows))
+    return _bars(
+        accuracies, [names[b] for b in BODIES], "trained parameters of the backbone", _dataset_note(rows)
+    )
 
 
 def splits(rows: Sequence[Row]) -> bytes:
-    """Bars: accuracy by how the images are used in the episodes, a panel for each set and head."""
-    heads, sets = setting_values(rows, "method"), setting_values(rows, "dataset")
-    ways = [s for s in SPLITS if select_rows(rows, split=s)]
+    """Plot bars of accuracy by the split of the images in the episodes, one panel per dataset and head."""
+    heads, datasets = setting_values(rows, "method"), setting_values(rows, "dataset")
+    splits = [s for s in SPLITS if select_rows(rows, split=s)]
     steps = setting_values(rows, "shots")
     figure, axes = load_pyplot().subplots(
-        len(heads), len(sets), figsize=(4.6 * len(sets), 2.9 * len(heads)), squeeze=False, sharey="col",
+        len(heads), len(datasets), figsize=(4.6 * len(datasets), 2.9 * len(heads)), squeeze=False, sharey="col",
         layout="constrained",
     )  # fmt: skip
     for row, method in zip(axes, heads, strict=True):
-        for axis, name in zip(row, sets, strict=True):
-            for i, way in enumerate(ways):
-                groups = group_rows(rows, "shots", dataset=name, method=method, split=way)
-                xs = [steps.index(s) + 0.8 * (i + 0.5) / len(ways) - 0.4 for s in groups]
-                seen = [accuracy_interval(same) for same in groups.values()]
+        for axis, name in zip(row, datasets, strict=True):
+            for i, split in enumerate(splits):
+                groups = group_rows(rows, "shots", dataset=name, method=method, split=split)
+                xs = [steps.index(s) + 0.8 * (i + 0.5) / len(splits) - 0.4 for s in groups]
+                intervals = [accuracy_interval(same) for same in groups.values()]
                 axis.bar(
-                    xs, [m for m, _ in seen], 0.72 / len(ways), yerr=[h for _, h in seen], color=COLOURS[i],
-                    alpha=0.8, ecolor=INK, error_kw={"elinewidth": 0.8}, capsize=2, label=SPLITS[way],
+                    xs, [m for m, _ in intervals], 0.72 / len(splits), yerr=[h for _, h in intervals], color=COLOURS[i],
+                    alpha=0.8, ecolor=INK, error_kw={"elinewidth": 0.8}, capsize=2, label=SPLITS[split],
                 )  # fmt: skip
             axis.set_xticks(range(len(steps)), [str(s) for s in steps])
             axis.set_title(f"{method} on {name}", loc="left", fontsize=11, color=INK)
@@ -203,8 +204,8 @@ FIGURES: dict[str, Callable[[Sequence[Row]], bytes | None]] = {
     "communication": communication,
     "spread": spread,
 }
-# What a row has to have, among its settings and its results.
-NEEDS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Any]] = {
+# Whether a row, by its settings and result, belongs in a figure.
+NEEDS: dict[str, Callable[[RunSettings, RunResult], object]] = {
     "size": lambda settings, result: "shots" in settings and "numbers" in result,
     "shots": lambda settings, _: "shots" in settings,
     "curves": lambda settings, result: result.get("curve") and not is_federated(settings),
@@ -217,18 +218,20 @@ NEEDS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Any]] = {
 
 
 def draw_figure(name: str, rows: Sequence[Row]) -> bytes | None:
-    """A figure by name, or None where no row has what it shows."""
-    fit = [r for r in rows if NEEDS[name](r["settings"], r["result"])]
-    return FIGURES[name](fit) if fit else None
+    """Draw a figure by name; return None if no row has what it shows."""
+    usable = [r for r in rows if NEEDS[name](r["settings"], r["result"])]
+    return FIGURES[name](usable) if usable else None
 
 
-def _bars(found: Mapping[str, Sequence[float | None]], groups: Sequence[str], label: str, note: str) -> bytes:
+def _bars(
+    series: Mapping[str, Sequence[float | None]], groups: Sequence[str], label: str, note: str
+) -> bytes:
     figure, axes = make_panels(1)
     axis = axes[0]
-    for i, (name, values) in enumerate(found.items()):
-        here = [(g, v) for g, v in enumerate(values) if v is not None]
+    for i, (name, values) in enumerate(series.items()):
+        present = [(g, v) for g, v in enumerate(values) if v is not None]
         bars = axis.bar(
-            [g + 0.38 * (i - 0.5) for g, _ in here], [v for _, v in here], 0.34, color=COLOURS[i], label=name,
+            [g + 0.38 * (i - 0.5) for g, _ in present], [v for _, v in present], 0.34, color=COLOURS[i], label=name,
             alpha=0.85,
         )  # fmt: skip
         axis.bar_label(bars, fmt="%.1f", fontsize=9)
@@ -238,24 +241,23 @@ def _bars(found: Mapping[str, Sequence[float | None]], groups: Sequence[str], la
     return finish_figure(figure, note)
 
 
-def _sets_of(rows: Sequence[Row]) -> str:
+def _dataset_note(rows: Sequence[Row]) -> str:
     return "mean over " + ", ".join(setting_values(rows, "dataset"))
 
 
-def _mean_over_sets(rows: Sequence[Row]) -> float | None:
-    sets = [mean_accuracy(select_rows(rows, dataset=name)) for name in setting_values(rows, "dataset")]
-    return sum(sets) / len(sets) if sets else None
+def _mean_over_datasets(rows: Sequence[Row]) -> float | None:
+    means = [mean_accuracy(select_rows(rows, dataset=name)) for name in setting_values(rows, "dataset")]
+    return sum(means) / len(means) if means else None
 
 
 def _with_film(rows: Sequence[Row], name: str) -> list[Row]:
-    found = [r for r in select_rows(rows, dataset=name) if r["result"].get("film")]
-    moved = [
-        r for r in found if r["result"].get("share") != 0
-    ]  # the choice may have been to stay at the start
-    own = [r for r in moved if r["settings"]["method"] == "FiT-LDA"] or moved
-    return sorted(own, key=lambda r: (-r["result"]["images"], r["settings"]["seed"]))
+    """Return the rows with changed FiLM parameters, those with the most images first."""
+    with_film = [r for r in select_rows(rows, dataset=name) if r["result"].get("film")]
+    changed = [r for r in with_film if r["result"].get("share") != 0]  # 0: interpolated back to the start
+    preferred = [r for r in changed if r["settings"]["method"] == "FiT-LDA"] or changed
+    return sorted(preferred, key=lambda r: (-r["result"]["images"], r["settings"]["seed"]))
 
 
 def require_matplotlib() -> None:
-    """Say so if it is not there."""
+    """Raise an error if matplotlib is not installed."""
     load_pyplot()

@@ -1,6 +1,6 @@
-"""One HTML page for a sweep: what was run, the tables beside the paper's, the figures, every run.
+"""Render the report of a sweep as one HTML page: tables with the published numbers, figures, and every run.
 
-Self-contained: no script, no font and no picture from elsewhere. Readable at a telephone's width, light and dark.
+The page is self-contained, without scripts, fonts or images from elsewhere; it works on narrow screens, light and dark.
 """
 
 from __future__ import annotations
@@ -8,20 +8,19 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
 
 from .recipe import Recipe
 from .result_table import EMPTY_CELL, Cell, Count, ResultTable, format_tenths
 from .sweep import SweepResult
 
 FIGURE_TITLES = {
-    "size": "Accuracy against updateable numbers",
+    "size": "Accuracy against updateable parameters",
     "shots": "Accuracy against shots per class",
     "curves": "Test accuracy against training step",
-    "film": "How far FiLM moved, by layer",
-    "bodies": "LDA against a linear head, by what of the backbone is learned",
-    "splits": "Accuracy by how the images are used in the episodes",
-    "communication": "Accuracy against what was sent, between the bounds",
+    "film": "Change of the FiLM parameters by layer",
+    "bodies": "LDA against a linear head, by trained parameters of the backbone",
+    "splits": "Accuracy by the split of the images in the episodes",
+    "communication": "Accuracy against communication cost, between the bounds",
     "spread": "Accuracy of single clients",
 }
 STYLE = """
@@ -47,20 +46,20 @@ ul { padding-left: 1.2rem; } summary { cursor: pointer; }
 
 
 def render_page(
-    recipe: Recipe, made: SweepResult, tables: Sequence[ResultTable], figures: Mapping[str, bytes]
+    recipe: Recipe, result: SweepResult, tables: Sequence[ResultTable], figures: Mapping[str, bytes]
 ) -> str:
-    """The whole page."""
+    """Return the HTML of the page."""
     total = len(recipe.runs())
-    spent = sum(row["result"].get("seconds_in_all", row["result"].get("seconds", 0)) for row in made.rows)
-    status = f"{len(made.rows)} of {total} runs, {spent / 3600:.1f} hours of computing."
+    seconds = sum(row["result"].get("seconds_in_all", row["result"].get("seconds", 0)) for row in result.rows)
+    status = f"{len(result.rows)} of {total} runs, {seconds / 3600:.1f} hours of computing."
     parts = [
         f"<h1>{escape(recipe.title)}</h1>",
         f'<p class="muted">{escape(status)}</p>',
         *(_html_table(table, i > 0 or table.title != recipe.title) for i, table in enumerate(tables)),
-        *(_figure(name, picture) for name, picture in figures.items()),
-        _failures(made),
+        *(_figure(name, png) for name, png in figures.items()),
+        _failures(result),
         f"<h2>The recipe</h2><pre>{escape(recipe.about)}</pre>" if recipe.about else "",
-        _runs(made),
+        _runs(result),
     ]
     body = "\n".join(part for part in parts if part)
     return (
@@ -72,12 +71,12 @@ def render_page(
 
 
 def _html_table(table: ResultTable, heading: bool) -> str:
-    """With its title above it, unless that stands above the whole page."""
+    """Render a table, with its title unless that is the title of the page."""
     heads = "".join(f'<th scope="col" class="row">{escape(name)}</th>' for name in table.row_names)
     heads += "".join(f'<th scope="col">{escape(name)}</th>' for name in table.column_heads)
     rows = []
     for head, cells in zip(table.row_heads, table.cells, strict=True):
-        first = "".join(f'<th scope="row" class="row">{escape(word)}</th>' for word in head)
+        first = "".join(f'<th scope="row" class="row">{escape(text)}</th>' for text in head)
         rows.append(f"<tr>{first}{''.join(_html_cell(cell) for cell in cells)}</tr>")
     notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
     title = escape(table.title)
@@ -95,12 +94,14 @@ def _html_cell(cell: Cell | Count | None) -> str:
         return f"<td>{EMPTY_CELL}</td>"
     if isinstance(cell, Count):
         digits = f"{cell.value:,.{cell.digits}f}"
-        beside = f"<small>paper {escape(cell.published.printed)}</small>" if cell.published else ""
-        return f"<td>{digits}{beside}</td>"
-    ours = format_tenths(cell.mean) + ("" if cell.half is None else f" ± {format_tenths(cell.half)}")
+        published = f"<small>paper {escape(cell.published.printed)}</small>" if cell.published else ""
+        return f"<td>{digits}{published}</td>"
+    ours = format_tenths(cell.mean) + (
+        "" if cell.half_width is None else f" ± {format_tenths(cell.half_width)}"
+    )
     if cell.published is None:
         return f"<td>{ours}</td>"
-    mark = {True: ("inside", "✓"), False: ("outside", "✗"), None: ("", "")}[cell.inside]
+    mark = {True: ("inside", "✓"), False: ("outside", "✗"), None: ("", "")}[cell.within_intervals]
     theirs = cell.published.printed + (
         f" ± {cell.published.printed_interval}" if cell.published.printed_interval else ""
     )
@@ -111,48 +112,48 @@ def _html_cell(cell: Cell | Count | None) -> str:
     )
 
 
-def _figure(name: str, picture: bytes) -> str:
-    data = base64.b64encode(picture).decode()
-    words = escape(FIGURE_TITLES[name])
+def _figure(name: str, png: bytes) -> str:
+    data = base64.b64encode(png).decode()
+    title = escape(FIGURE_TITLES[name])
     return (
-        f'<h2>{words}</h2><figure role="region" aria-label="{words}" tabindex="0"><img alt="{words}. The numbers are in the table." '
+        f'<h2>{title}</h2><figure role="region" aria-label="{title}" tabindex="0"><img alt="{title}. The numbers are in the table." '
         f'src="data:image/png;base64,{data}"></figure>'
     )
 
 
-def _failures(made: SweepResult) -> str:
-    if not made.failures:
+def _failures(result: SweepResult) -> str:
+    if not result.failures:
         return ""
-    lines = "".join(f"<li>{escape(name)}: {escape(why)}</li>" for name, why in made.failures.items())
+    lines = "".join(f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in result.failures.items())
     return f"<h2>Runs that failed</h2><ul>{lines}</ul>"
 
 
-def _runs(made: SweepResult) -> str:
-    """Every run, for whoever wants to look closer."""
-    shown = (
+def _runs(result: SweepResult) -> str:
+    """Render a table of all runs."""
+    settings = (
         "dataset", "clients", "shots", "method", "split", "bound", "algorithm", "compression", "seed",
     )  # fmt: skip
-    measurable = (
+    measurements = (
         "accuracy", "personalized", "images", "test_images", "numbers", "bytes", "updateable", "parameters",
         "bytes_up", "bytes_down", "steps", "seconds",
     )  # fmt: skip
-    found = [name for name in shown if any(name in row["settings"] for row in made.rows)]
-    measured = [name for name in measurable if any(name in row["result"] for row in made.rows)]
-    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in (*found, *measured))
+    shown = [name for name in settings if any(name in row["settings"] for row in result.rows)]
+    measured = [name for name in measurements if any(name in row["result"] for row in result.rows)]
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in (*shown, *measured))
     rows = "".join(
         "<tr>"
-        + "".join(f"<td>{escape(_word(row['settings'].get(name)))}</td>" for name in found)
-        + "".join(f"<td>{escape(_word(row['result'].get(name)))}</td>" for name in measured)
+        + "".join(f"<td>{escape(_text(row['settings'].get(name)))}</td>" for name in shown)
+        + "".join(f"<td>{escape(_text(row['result'].get(name)))}</td>" for name in measured)
         + "</tr>"
-        for row in made.rows
+        for row in result.rows
     )
     return (
-        f"<h2>Every run</h2><details><summary>{len(made.rows)} runs</summary>"
+        f"<h2>Every run</h2><details><summary>{len(result.rows)} runs</summary>"
         f'<div class="wide" role="region" aria-label="Every run" tabindex="0"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>'
     )
 
 
-def _word(value: Any) -> str:
+def _text(value: object) -> str:
     if value is None:
         return EMPTY_CELL
     return f"{value:.4f}" if isinstance(value, float) and value < 1 else str(value)

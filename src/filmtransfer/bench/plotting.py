@@ -1,70 +1,82 @@
-"""What all figures share: their look, how rows become points, how a picture is finished."""
+"""What all figures share: selecting rows, styles, and saving as PNG."""
 
 from __future__ import annotations
 
 import io
+import math
 import textwrap
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtraError
 from ..training.assess.evaluation import mean_interval
 from .methods import METHODS
+from .rows import Row
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-# Told apart without colour too: each method has its own mark.
+# Methods are distinguished by marker as well as by colour.
 COLOURS = ("#0b6e99", "#c2410c", "#15803d", "#7c3aed", "#a16207", "#be185d", "#475569", "#0f766e")
-MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 GRID, INK, MUTED = "#e5e7eb", "#1b1f24", "#6b7280"
 
 
 def setting_values(rows: Sequence[Row], name: str) -> list[Any]:
-    """The values of a setting as they come, numbers before words and in order."""
-    found = list(dict.fromkeys(r["settings"][name] for r in rows if name in r["settings"]))
+    """Return the distinct values of a setting: methods in their order, shots and clients in ascending order."""
+    values = list(dict.fromkeys(r["settings"][name] for r in rows if name in r["settings"]))
     if name == "method":
-        found.sort(key=lambda v: list(METHODS).index(v) if v in METHODS else len(METHODS))
+        values.sort(key=lambda v: list(METHODS).index(v) if v in METHODS else len(METHODS))
     if name in ("shots", "clients"):
-        found.sort(key=lambda v: (isinstance(v, str), v))
-    return found
+        values.sort(key=lambda v: (isinstance(v, str), v))
+    return values
 
 
-def select_rows(rows: Sequence[Row], **wanted: Any) -> list[Row]:
-    return [r for r in rows if all(r["settings"].get(k) == v for k, v in wanted.items())]
+def select_rows(rows: Sequence[Row], **settings: object) -> list[Row]:
+    """Return the rows with these settings."""
+    return [r for r in rows if all(r["settings"].get(k) == v for k, v in settings.items())]
 
 
-def group_rows(rows: Sequence[Row], by: str, **wanted: Any) -> dict[Any, list[Row]]:
-    same = select_rows(rows, **wanted)
+def group_rows(rows: Sequence[Row], by: str, **settings: object) -> dict[Any, list[Row]]:
+    """Group the rows with these settings by the value of one more setting."""
+    same = select_rows(rows, **settings)
     return {v: part for v in setting_values(rows, by) if (part := select_rows(same, **{by: v}))}
 
 
 def accuracy_interval(rows: Sequence[Row]) -> tuple[float, float]:
-    middle, half = mean_interval([100 * r["result"]["accuracy"] for r in rows])
-    return middle, 0.0 if half != half else half
+    """Return mean and half-width of the 95% interval in percent; the latter is 0 for a single seed."""
+    mean, half_width = mean_interval([100 * r["result"]["accuracy"] for r in rows])
+    return mean, 0.0 if math.isnan(half_width) else half_width
 
 
 def mean_accuracy(rows: Sequence[Row]) -> float:
+    """Return the mean accuracy in percent."""
     return accuracy_interval(rows)[0]
 
 
-def series_style(among: Sequence[Any], one: Any) -> tuple[str, str]:
-    """Its colour and its mark."""
-    place = among.index(one) % len(COLOURS)
-    return COLOURS[place], MARKS[place]
+def series_style(series: Sequence[object], one: object) -> tuple[str, str]:
+    """Return colour and marker of one of several series."""
+    index = series.index(one) % len(COLOURS)
+    return COLOURS[index], MARKERS[index]
 
 
-def load_pyplot() -> Any:
+def load_pyplot() -> ModuleType:
+    """Import pyplot with a backend that needs no display."""
     try:
         import matplotlib
 
         matplotlib.use("Agg")
-        from matplotlib import pyplot as found
+        from matplotlib import pyplot
     except ImportError:
         raise MissingExtraError("A figure", "report") from None
-    return found
+    return pyplot
 
 
-def make_panels(count: int) -> tuple[Any, list[Any]]:
+def make_panels(count: int) -> tuple[Figure, list[Axes]]:
+    """Create a figure with panels side by side."""
     width = 4.4 * count if count > 1 else 6.4
     figure, axes = load_pyplot().subplots(1, count, figsize=(width, 3.9), squeeze=False, layout="constrained")
     for axis in axes[0]:
@@ -72,41 +84,43 @@ def make_panels(count: int) -> tuple[Any, list[Any]]:
     return figure, list(axes[0])
 
 
-def style_axis(axis: Any) -> None:
+def style_axis(axis: Axes) -> None:
+    """Add a horizontal grid and remove the upper and right border."""
     axis.grid(axis="y", color=GRID)
     axis.set_axisbelow(True)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
 
 
-def finish_figure(figure: Any, note: str) -> bytes:
-    """With one legend for all panels."""
-    drawn: dict[str, Any] = {}  # in any panel: a method may be missing in the first one
+def finish_figure(figure: Figure, note: str) -> bytes:
+    """Add one legend for all panels and return the figure as PNG."""
+    handles: dict[str, Artist] = {}  # of all panels: a method may be missing in the first one
     for axis in figure.axes:
-        drawn |= {label: h for h, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+        handles |= {label: h for h, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     legend = figure.legend(
-        drawn.values(),
-        drawn.keys(),
+        handles.values(),
+        handles.keys(),
         loc="outside lower center",
-        ncols=_columns(list(drawn), figure.get_figwidth()),
+        ncols=_columns(list(handles), figure.get_figwidth()),
         frameon=False,
         fontsize=9,
         title=textwrap.fill(note, int(13 * figure.get_figwidth())),
     )
     legend.get_title().set(fontsize=8.5, color=MUTED, multialignment="center")
     for handle in legend.legend_handles:
-        if hasattr(handle, "set_sizes"):
+        if handle is not None and hasattr(handle, "set_sizes"):
             handle.set_sizes([40])
     return figure_png(figure)
 
 
 def _columns(labels: list[str], inches: float) -> int:
-    """As many columns of the legend as fit: a line and a name of the longest label's width each."""
+    """Return how many columns of the legend fit in the width."""
     longest = max(map(len, labels), default=1)
     return max(1, min(len(labels), 5, int(inches / (0.62 + 0.075 * longest))))
 
 
-def figure_png(figure: Any) -> bytes:
+def figure_png(figure: Figure) -> bytes:
+    """Return the figure as PNG and close it."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=140, facecolor="white")
     load_pyplot().close(figure)

@@ -1,7 +1,7 @@
-"""Every number of the paper's tables, to stand beside ours.
+"""Every number of the paper's tables.
 
-``published.csv`` is made from the paper's LaTeX source by scripts/transcribe_published.py; a test
-checks it against the paper's own means, repetitions and parameter counts.
+``published.csv`` is generated from the paper's LaTeX source by scripts/transcribe_published.py; a test checks it
+against the means, repeated numbers and parameter counts of the paper.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from importlib.resources import files
 
 from ..errors import invalid_choice
 
-PAPERS_BACKBONE = "BiT-M-R50x1"
-# The paper's names of backbones that the catalogue has.
+PAPER_BACKBONE = "BiT-M-R50x1"
+# The paper's names for backbones of the catalogue.
 BACKBONES = {
     "bit_m_r50x1": "BiT-M-R50x1",
     "bit_m_r50x1_released": "BiT-M-R50x1",
@@ -46,11 +46,11 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Published:
-    """One number of the paper as it is printed, and where it stands."""
+    """One number of the paper as it is printed, and the cell of its table."""
 
     table: str  # the LaTeX label without "tab:"
     backbone: str
-    dataset: str  # our name of the set, or a group of VTAB-1k
+    dataset: str  # our name of the dataset, or a group of VTAB-1k
     setting: str  # "shots=5;split=no_split"
     method: str
     metric: str
@@ -59,26 +59,28 @@ class Published:
 
     @property
     def value(self) -> float:
+        """The printed number."""
         return float(self.printed)
 
     @property
-    def half(self) -> float | None:
-        """Half the 95% interval: the number behind ±."""
+    def half_width(self) -> float | None:
+        """The half-width of the 95% interval: the number after ±."""
         return float(self.printed_interval) if self.printed_interval else None
 
     @property
     def rounding(self) -> float:
-        """How far the true number may lie from the printed one: half a unit of its last digit."""
+        """The largest rounding error: half a unit of the last printed digit."""
         return 0.5 * 10.0 ** -len(self.printed.partition(".")[2])
 
     @property
     def settings(self) -> dict[str, str]:
+        """``setting`` by name."""
         return dict(pair.split("=", 1) for pair in self.setting.split(";") if pair)
 
 
 @cache
 def published() -> tuple[Published, ...]:
-    """All of the paper's numbers, in its order."""
+    """Return all numbers of the paper in its order."""
     text = files("filmtransfer.bench").joinpath("published.csv").read_text(encoding="utf-8")
     return tuple(Published(*row) for row in list(csv.reader(text.splitlines()))[1:])
 
@@ -88,14 +90,14 @@ def lookup(
     dataset: str,
     method: str,
     metric: str = "accuracy",
-    backbone: str = PAPERS_BACKBONE,
+    backbone: str = PAPER_BACKBONE,
     **setting: object,
 ) -> Published | None:
-    """The number that the paper's ``table`` prints for exactly this, or None if it prints none."""
+    """Return the number in exactly this cell of the paper's ``table``, or None if there is none."""
     if table not in _index():
         raise invalid_choice("The paper's table", table, _index())
-    wanted = frozenset((name, str(value)) for name, value in setting.items())
-    return _index()[table].get((backbone, dataset, method, metric, wanted))
+    settings = frozenset((name, str(value)) for name, value in setting.items())
+    return _index()[table].get((backbone, dataset, method, metric, settings))
 
 
 _Key = tuple[str, str, str, str, frozenset[tuple[str, str]]]

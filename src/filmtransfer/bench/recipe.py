@@ -46,7 +46,7 @@ class Run:
 
     settings: Mapping[str, Any]
 
-    def decides(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         """What makes it this run and no other: its settings, and what its preset says today."""
         federated = federations.is_federated(self.settings)
         chosen = federations.decides(self.settings) if federated else self.settings
@@ -63,7 +63,7 @@ class Run:
     @property
     def key(self) -> str:
         """The same for the same settings, whatever their order."""
-        return hashlib.sha256(json.dumps(self.decides(), sort_keys=True).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
         s = self.settings

@@ -1,6 +1,6 @@
-"""A table of ours beside the paper's, written as Markdown, CSV or LaTeX.
+"""A table of our results next to the published ones, and its Markdown, CSV and LaTeX forms.
 
-A published number never stands without its backbone: the caption names both, and says so if they differ.
+The caption always names the backbone of the published numbers, and says so if it differs from ours.
 """
 
 from __future__ import annotations
@@ -17,49 +17,52 @@ EMPTY_CELL = "–"
 PUBLISHED_FIELDS = ("published", "published_interval", "published_backbone", "difference", "inside")
 LEGEND = (
     "± is 1.96 standard errors over seeds (the paper's interval), the test images being the same. In brackets: the "
-    "published number, ours less it, and whether it lies within the two intervals together (✓) or not (✗)."
+    "published number, ours minus it, and whether the difference lies within the sum of both intervals (✓) or not (✗)."
 )
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Accuracy in percent over seeds, and what the paper prints there."""
+    """Accuracy in percent over seeds, and the published number."""
 
     mean: float
-    half: float | None  # of the 95% interval; None with one seed, which has none
+    half_width: float | None  # of the 95% interval; None for a single seed
     seeds: int
     published: Published | None = None
 
     @property
     def difference(self) -> float | None:
+        """Our mean minus the published number."""
         return None if self.published is None else self.mean - self.published.value
 
     @property
-    def inside(self) -> bool | None:
-        """Whether |ours − published| is at most both half-widths together; one seed cannot tell."""
-        if self.published is None or self.half is None:
+    def within_intervals(self) -> bool | None:
+        """Whether |ours − published| is at most the sum of both half-widths; None for a single seed."""
+        if self.published is None or self.half_width is None:
             return None
-        return abs(self.mean - self.published.value) <= self.half + (self.published.half or 0.0) + 1e-9
+        tolerance = self.half_width + (self.published.half_width or 0.0) + 1e-9
+        return abs(self.mean - self.published.value) <= tolerance
 
     def __str__(self) -> str:
-        ours = format_tenths(self.mean) + ("" if self.half is None else f" ± {format_tenths(self.half)}")
+        ours = format_tenths(self.mean)
+        ours += "" if self.half_width is None else f" ± {format_tenths(self.half_width)}"
         if self.published is None or self.difference is None:
             return ours
         theirs = self.published.printed
         if self.published.printed_interval:
             theirs += f" ± {self.published.printed_interval}"
-        mark = {True: " ✓", False: " ✗", None: ""}[self.inside]
+        mark = {True: " ✓", False: " ✗", None: ""}[self.within_intervals]
         return f"{ours} ({theirs}, {format_tenths(self.difference, '+')}{mark})"
 
 
 def format_tenths(value: float, sign: str = "") -> str:
-    """One digit, a real minus, and no minus before zero."""
+    """Format with one digit, a real minus sign, and no minus sign before zero."""
     return f"{round(value, 1) + 0.0:{sign}.1f}".replace("-", "−")
 
 
 @dataclass(frozen=True)
 class Count:
-    """A number that the draw of the images does not change: parameters, bytes, the relative update size."""
+    """A number that does not depend on the sampled images: parameters, bytes, relative update size."""
 
     value: float
     digits: int
@@ -72,23 +75,23 @@ class Count:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Cells by row and column; None is a place without a run."""
+    """Cells by row and column; None is a cell without a run."""
 
     title: str
     backbone: str  # ours
-    row_names: Sequence[str]  # what the row heads are: dataset, shots
+    row_names: Sequence[str]  # the names of the row heads: dataset, shots
     row_heads: Sequence[Sequence[str]]
     column_heads: Sequence[str]
     cells: Sequence[Sequence[Cell | Count | None]]
     notes: Sequence[str] = ()
-    legend: str = ""  # how to read a cell, where its interval is not one over seeds
+    legend: str = ""  # how to read a cell, if its interval is not one over seeds
 
     @property
     def caption(self) -> str:
-        """The title, whose backbones these are, and how to read a cell."""
-        found = [cell for row in self.cells for cell in row if cell is not None]
-        theirs = list(dict.fromkeys(cell.published.backbone for cell in found if cell.published))
-        seeds = sorted({cell.seeds for cell in found if isinstance(cell, Cell)})
+        """The title, the backbones, and how to read a cell."""
+        cells = [cell for row in self.cells for cell in row if cell is not None]
+        theirs = list(dict.fromkeys(cell.published.backbone for cell in cells if cell.published))
+        seeds = sorted({cell.seeds for cell in cells if isinstance(cell, Cell)})
         parts = [f"{self.title}."]
         if not theirs:
             parts.append(f"Backbone: {self.backbone}.")
@@ -110,20 +113,20 @@ class ResultTable:
 
 
 def to_markdown(table: ResultTable) -> str:
-    """A pipe table under its caption."""
+    """Return the caption and a Markdown table."""
     heads = [*table.row_names, *table.column_heads]
     lines = [heads, ["---"] * len(heads)]
     lines += [
         [*head, *(_text(cell) for cell in row)]
         for head, row in zip(table.row_heads, table.cells, strict=True)
     ]
-    body = "\n".join(f"| {' | '.join(word.replace('|', chr(92) + '|') for word in line)} |" for line in lines)
+    body = "\n".join(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in line)} |" for line in lines)
     notes = "".join(f"- {note}\n" for note in table.notes)
     return f"{table.caption}\n\n{body}\n" + (f"\n{notes}" if notes else "")
 
 
 def to_csv(table: ResultTable) -> str:
-    """One line for each cell that has a run, so that a program need not take cells apart."""
+    """Return CSV with one line per cell that has a run, for programs."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*table.row_names, "column", "backbone", "ours", "interval", "seeds", *PUBLISHED_FIELDS])
@@ -139,14 +142,14 @@ def _fields(cell: Cell | Count) -> list[str]:
     theirs = [p.printed, p.printed_interval, p.backbone] if p else ["", "", ""]
     if isinstance(cell, Count):
         return [f"{cell.value:.{cell.digits}f}", "", "", *theirs, "", ""]
-    half = "" if cell.half is None else f"{cell.half:.2f}"
+    half_width = "" if cell.half_width is None else f"{cell.half_width:.2f}"
     difference = "" if cell.difference is None else f"{cell.difference:.2f}"
-    mark = {True: "yes", False: "no", None: ""}[cell.inside]
-    return [f"{cell.mean:.2f}", half, str(cell.seeds), *theirs, difference, mark]
+    inside = {True: "yes", False: "no", None: ""}[cell.within_intervals]
+    return [f"{cell.mean:.2f}", half_width, str(cell.seeds), *theirs, difference, inside]
 
 
 def to_latex(table: ResultTable) -> str:
-    r"""A booktabs table; \checkmark is amssymb's."""
+    r"""Return a booktabs table; \checkmark needs the package amssymb."""
     heads, width = [*table.row_names, *table.column_heads], len(table.row_names)
     rows = [
         [*head, *(_text(cell) for cell in row)]
@@ -168,8 +171,8 @@ def to_latex(table: ResultTable) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _latex_row(words: Sequence[str]) -> str:
-    return " & ".join(_escaped(word) for word in words) + r" \\"
+def _latex_row(texts: Sequence[str]) -> str:
+    return " & ".join(_escaped(text) for text in texts) + r" \\"
 
 
 _LATEX = {
@@ -186,7 +189,7 @@ _LATEX = {
 
 
 def _escaped(text: str) -> str:
-    return re.sub("|".join(map(re.escape, _LATEX)), lambda found: _LATEX[found[0]], text)
+    return re.sub("|".join(map(re.escape, _LATEX)), lambda match: _LATEX[match[0]], text)
 
 
 def _text(cell: Cell | Count | None) -> str:

@@ -1,68 +1,68 @@
-"""The results file: one JSON line for each run, written once and never changed.
+"""The results file: one JSON line per run, which is written once and never changed.
 
-A line is on disk (flushed and synced) before its run counts as done, so a kill loses at most the run it
-interrupts. A line that a kill cut short is cut off before anything is added behind it. Lines of another format
-version, and lines nobody can read, are kept where they are and not counted.
+A line is on disk (flushed and synced) before its run counts as done, so a kill loses at most the interrupted run. A
+line that a kill left incomplete is removed before the next one is appended. Lines of another format version, and
+unreadable lines, are kept in the file and not counted.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ..errors import InputError
 from .recipe import Run
+from .rows import Row, RunResult
 
 VERSION = 1
 
 
 @dataclass
 class Results:
-    """What a file holds: the last word on each run, and what could not be counted."""
+    """The content of a results file: the last row of each run, and notes on lines that were not counted."""
 
-    rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # finished runs by key
-    failures: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rows: dict[str, Row] = field(default_factory=dict)  # finished runs by key
+    failures: dict[str, Row] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
 def read_results(path: Path) -> Results:
-    """All that can be counted of a results file; an absent one holds nothing."""
-    found = Results()
+    """Read a results file; a missing file has no rows."""
+    results = Results()
     if not path.exists():
-        return found
+        return results
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}).") from None
-    lines, others, broken = text.split("\n"), 0, 0
+    lines, other_versions, unreadable = text.split("\n"), 0, 0
     for number, line in enumerate(lines, 1):
         if not line:
             continue
         row = _parse(line)
         if row is not None and row.get("version") != VERSION:
-            others += 1
-        elif row is None or not _has_outcome(row):
-            broken += number < len(lines)  # the last one, without its end, was being written
+            other_versions += 1
+        elif row is None or not _is_complete(row):
+            unreadable += number < len(lines)  # the last line, without a newline, was being written
         elif "result" in row:
-            found.rows[row["key"]] = row
-            found.failures.pop(row["key"], None)
-        elif row["key"] not in found.rows:
-            found.failures[row["key"]] = row
-    if others:
-        found.notes.append(
-            f"{others} lines of {path} were written by another version of the format: kept, not counted."
+            results.rows[row["key"]] = row
+            results.failures.pop(row["key"], None)
+        elif row["key"] not in results.rows:
+            results.failures[row["key"]] = row
+    if other_versions:
+        results.notes.append(
+            f"{other_versions} lines of {path} were written by another version of the format: kept, not counted."
         )
-    if broken:
-        found.notes.append(f"{broken} lines of {path} cannot be read: kept, not counted.")
-    return found
+    if unreadable:
+        results.notes.append(f"{unreadable} lines of {path} cannot be read: kept, not counted.")
+    return results
 
 
-def _parse(line: str) -> dict[str, Any] | None:
+def _parse(line: str) -> Row | None:
     try:
         row = json.loads(line)
     except ValueError:
@@ -70,26 +70,28 @@ def _parse(line: str) -> dict[str, Any] | None:
     return row if isinstance(row, dict) and isinstance(row.get("key"), str) else None
 
 
-def _has_outcome(row: dict[str, Any]) -> bool:
-    """Whether a line of this version says what a line has to say."""
-    whole = isinstance(row.get("settings"), dict)
-    return whole and (isinstance(row.get("result"), dict) or isinstance(row.get("error"), str))
+def _is_complete(row: Row) -> bool:
+    """Return whether a row has settings, and a result or an error."""
+    has_settings = isinstance(row.get("settings"), dict)
+    return has_settings and (isinstance(row.get("result"), dict) or isinstance(row.get("error"), str))
 
 
 class ResultsWriter:
-    """Adds lines to a results file; one writer at a time."""
+    """Append rows to a results file; only one writer can be open at a time."""
 
     def __init__(self, path: Path, handle: int) -> None:
         self.path = path
         self.handle = handle
 
-    def result(self, run: Run, result: Mapping[str, Any]) -> dict[str, Any]:
-        return self._write(run, {"result": dict(result)})
+    def write_result(self, run: Run, result: RunResult) -> None:
+        """Append the result of a finished run."""
+        self._write(run, {"result": dict(result)})
 
-    def failure(self, run: Run, message: str) -> dict[str, Any]:
-        return self._write(run, {"error": message})
+    def write_failure(self, run: Run, message: str) -> None:
+        """Append the error of a failed run."""
+        self._write(run, {"error": message})
 
-    def _write(self, run: Run, outcome: dict[str, Any]) -> dict[str, Any]:
+    def _write(self, run: Run, outcome: dict[str, object]) -> None:
         row = {"version": VERSION, "key": run.key, "settings": dict(run.settings), **outcome}
         content = (json.dumps(row) + "\n").encode()
         try:
@@ -99,34 +101,34 @@ class ResultsWriter:
         except OSError as error:
             raise InputError(
                 f"{self.path} cannot be written ({error.strerror}).",
-                "What was finished before is on file; run again when there is space.",
+                "Finished runs are stored; run again when there is space.",
             ) from None
-        return row
 
 
 @contextmanager
 def open_results(path: Path) -> Iterator[ResultsWriter]:
-    """A writer for ``path``, after mending an end that a kill cut short."""
+    """Open a results file for appending, after removing an incomplete last line."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
     except OSError as error:
         raise InputError(
-            f"{path} cannot be written ({error.strerror}).", "Choose another place with --out."
+            f"{path} cannot be written ({error.strerror}).", "Choose another folder with --out."
         ) from None
     try:
         if not _lock(handle):
             raise InputError(
-                f"Another sweep is writing to {path}.", "Wait for it, or choose another place with --out."
+                f"Another sweep is writing to {path}.",
+                "Wait until it ends, or choose another folder with --out.",
             )
-        _mend_end(path, handle)
+        _repair_end(path, handle)
         yield ResultsWriter(path, handle)
     finally:
         os.close(handle)
 
 
 def _lock(handle: int) -> bool:
-    """Whether nobody else writes; where a file cannot be locked (Windows), it is not looked into."""
+    """Lock the file; return False if another process holds the lock. Without fcntl (Windows) nothing is locked."""
     try:
         import fcntl
     except ImportError:
@@ -138,11 +140,11 @@ def _lock(handle: int) -> bool:
     return True
 
 
-def _mend_end(path: Path, handle: int) -> None:
-    """Leave the file ending with a whole line, and the writing position there."""
+def _repair_end(path: Path, handle: int) -> None:
+    """Make the file end with a complete line, and move the write position there."""
     content = path.read_bytes()
     end = content.rfind(b"\n") + 1
-    if _parse(content[end:].decode(errors="replace")) is not None:  # only its end is missing
+    if _parse(content[end:].decode(errors="replace")) is not None:  # only the newline is missing
         os.lseek(handle, 0, os.SEEK_END)
         os.write(handle, b"\n")
     else:

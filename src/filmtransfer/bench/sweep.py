@@ -1,8 +1,7 @@
-"""A sweep: all runs of a recipe that are not on file yet, on workers of this machine or on a Ray cluster.
+"""Run all runs of a recipe that have no result yet, on local workers or on a Ray cluster.
 
-Only this process writes results; a worker that dies takes one run with it, which is tried again elsewhere. A run
-that fails for a reason a person has to mend (missing data, too few images) is reported and not tried again;
-the rest of the sweep goes on.
+Only this process writes results. A worker that dies loses one run, which is tried again on another worker. A run that
+fails because of its input (missing data, too few images) is reported and not tried again; the sweep continues.
 """
 
 from __future__ import annotations
@@ -12,41 +11,48 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..errors import FitError
 from .recipe import Run
-from .results import Results, open_results, read_results
+from .results import Results, ResultsWriter, open_results, read_results
+from .rows import Row, RunResult
 
 TRIES = 3
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended: with a result, with a mistake of the user's (final), or with an accident."""
+    """How a run ended: with a result, with an error of the user (final), or with one that another try may not have."""
 
     run: Run
-    result: dict[str, Any] | None = None
+    result: RunResult | None = None
     error: str = ""
     final: bool = False
 
 
 class SweepWorkers(Protocol):
-    """Where runs are computed."""
+    """The processes or machines that compute runs."""
 
     slots: int
 
-    def start(self, run: Run) -> None: ...
-    def next(self) -> RunOutcome: ...
-    def close(self) -> None: ...
+    def start(self, run: Run) -> None:
+        """Start a run; at most ``slots`` may be started at the same time."""
+
+    def next(self) -> RunOutcome:
+        """Wait for the next run to end."""
+        ...
+
+    def close(self) -> None:
+        """End all workers and discard unfinished runs."""
 
 
 @dataclass
 class SweepProgress:
-    """How far a sweep is."""
+    """The progress of a sweep."""
 
     total: int
-    done: int  # on file, old and new
+    done: int  # with a result, old and new
     new: int = 0
     failed: int = 0
     seconds: float = 0.0
@@ -54,17 +60,17 @@ class SweepProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """By the pace so far; None before the first run is done."""
+        """Estimate the remaining time from the runs so far; None before the first one ends."""
         finished = self.new + self.failed
-        left = self.total - self.done - self.failed
-        return self.seconds / finished * left if finished else None
+        remaining = self.total - self.done - self.failed
+        return self.seconds / finished * remaining if finished else None
 
 
 @dataclass
 class SweepResult:
-    """What a sweep leaves: the rows of its runs, what failed, and what to tell the user."""
+    """The rows of a sweep's runs, the errors of failed runs by name, and notes for the user."""
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -73,45 +79,44 @@ def run_sweep(
     runs: Iterable[Run],
     file: Path,
     make_workers: Callable[[], SweepWorkers],
-    watch: Callable[[SweepProgress], None] | None = None,
+    on_progress: Callable[[SweepProgress], None] = lambda _: None,
 ) -> SweepResult:
-    """Compute what is missing in ``file``, and give all rows of ``runs``."""
+    """Compute the runs without a result in ``file``, and return the rows of all ``runs``."""
     wanted = {run.key: run for run in runs}
     with open_results(file) as writer:
-        before = read_results(file)
-        waiting = deque(run for key, run in wanted.items() if key not in before.rows)
+        earlier = read_results(file)
+        waiting = deque(run for key, run in wanted.items() if key not in earlier.rows)
         progress = SweepProgress(len(wanted), len(wanted) - len(waiting))
-        watch = watch or (lambda _: None)
-        watch(progress)
-        began = time.monotonic()
+        on_progress(progress)
         if waiting:
             workers = make_workers()
             try:
-                _work(waiting, workers, writer, progress, watch, began)
+                _work(waiting, workers, writer, progress, on_progress)
             finally:
                 workers.close()
     return collect_rows(wanted.values(), read_results(file))
 
 
-def collect_rows(runs: Iterable[Run], found: Results) -> SweepResult:
-    """The rows of ``runs`` that are on file, in their order."""
-    made = SweepResult(notes=list(found.notes))
+def collect_rows(runs: Iterable[Run], results: Results) -> SweepResult:
+    """Return the rows of ``runs`` among the results, in the order of ``runs``."""
+    collected = SweepResult(notes=list(results.notes))
     for run in runs:
-        if run.key in found.rows:
-            made.rows.append(found.rows[run.key])
-        elif run.key in found.failures:
-            made.failures[str(run)] = found.failures[run.key]["error"]
-    return made
+        if run.key in results.rows:
+            collected.rows.append(results.rows[run.key])
+        elif run.key in results.failures:
+            collected.failures[str(run)] = results.failures[run.key]["error"]
+    return collected
 
 
 def _work(
     waiting: deque[Run],
     workers: SweepWorkers,
-    writer: Any,
+    writer: ResultsWriter,
     progress: SweepProgress,
-    watch: Callable[[SweepProgress], None],
-    began: float,
+    on_progress: Callable[[SweepProgress], None],
 ) -> None:
+    """Keep all workers busy until every run has ended."""
+    began = time.monotonic()
     tries: dict[str, int] = {}
     running = 0
     while waiting or running:
@@ -124,27 +129,27 @@ def _work(
         running -= 1
         run = outcome.run
         if outcome.result is not None:
-            writer.result(run, outcome.result)
+            writer.write_result(run, outcome.result)
             progress.new, progress.done = progress.new + 1, progress.done + 1
             progress.last = f"{run}: {100 * outcome.result['accuracy']:.1f}%"
         elif not outcome.final and tries[run.key] < TRIES:
             waiting.append(run)
             progress.last = f"{run}: {outcome.error} Trying again."
         else:
-            writer.failure(run, outcome.error)
+            writer.write_failure(run, outcome.error)
             progress.failed += 1
             progress.last = f"{run}: failed: {outcome.error}"
         progress.seconds = time.monotonic() - began
-        watch(progress)
+        on_progress(progress)
 
 
 def attempt_run(run: Run, root: Path) -> RunOutcome:
-    """What a worker does with a run."""
+    """Compute a run in a worker; errors become part of the outcome."""
     from .run import compute_result
 
     try:
         return RunOutcome(run, result=compute_result(run.settings, root))
     except FitError as error:
         return RunOutcome(run, error=f"{error.message} {error.hint}".strip(), final=True)
-    except Exception as error:  # out of memory, a damaged disk: another try may go well
+    except Exception as error:  # out of memory, a damaged disk: another try may succeed
         return RunOutcome(run, error=f"{type(error).__name__}: {error}")

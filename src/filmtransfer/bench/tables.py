@@ -1,6 +1,6 @@
-"""The paper's tables from result rows, each number beside the published one.
+"""The paper's tables from result rows, with the published numbers.
 
-Each function makes one table for each backbone among the rows, so that no table mixes two.
+Each function returns one table per backbone among the rows, so that no table mixes two.
 """
 
 from __future__ import annotations
@@ -8,19 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from ..errors import invalid_choice
 from .averages import (
     DatasetShots,
-    Row,
     Runs,
     accuracies,
     by_backbone,
     by_method,
     differences,
+    filter_runs,
     mean_result,
-    only,
 )
 from .federated import federated, federated_algorithms, federated_methods
 from .methods import SPLITS
@@ -33,13 +31,14 @@ from .published_lookup import (
     published_split,
 )
 from .result_table import EMPTY_CELL, Cell, Count, ResultTable
+from .rows import Row, RunSettings
 
 Column = Mapping[DatasetShots, Cell | Count]
 MEANS = [DatasetShots(group) for group in GROUPS]
 
 
 def few_shot(rows: Sequence[Row], title: str = "Few-shot accuracy") -> list[ResultTable]:
-    """Data set × shots by method: accuracy; then relative model update size (RMUS) and bytes of the update file."""
+    """Accuracy by dataset and shots for each method; then relative model update size (RMUS) and bytes of the update."""
     tables = []
     for backbone, own in by_backbone(rows).items():
         accuracy = _by_method(own, partial(published_number, table="few_shot_results"))
@@ -55,29 +54,29 @@ def few_shot(rows: Sequence[Row], title: str = "Few-shot accuracy") -> list[Resu
 
 
 def vtab(rows: Sequence[Row], title: str = "VTAB-1k accuracy") -> list[ResultTable]:
-    """The 19 sets and their means by method."""
-    sets = [DatasetShots(name) for name in GROUPS["all"]]
+    """Accuracy on the 19 datasets and their means for each method."""
+    datasets = [DatasetShots(name) for name in GROUPS["all"]]
     return [
-        _table(title, backbone, _by_method(own, partial(published_number, table="vtab_results")), sets)
+        _table(title, backbone, _by_method(own, partial(published_number, table="vtab_results")), datasets)
         for backbone, own in by_backbone(rows).items()
     ]
 
 
 def splits(rows: Sequence[Row], title: str = "Accuracy by use of the data") -> list[ResultTable]:
-    """No Split, Split, Use All, and our Resplit, for each head."""
+    """Accuracy with No Split, Split, Use All, and our Resplit, for each head."""
     tables = []
     for backbone, own in by_backbone(rows).items():
         columns = {
-            f"{method} {words}": accuracies(only(runs, partial(_splits, split)), published_split)
+            f"{method} {title}": accuracies(filter_runs(runs, partial(_has_split, split)), published_split)
             for method, runs in by_method(own, _method).items()
-            for split, words in SPLITS.items()
+            for split, title in SPLITS.items()
         }
         tables.append(_table(title, backbone, columns))
     return tables
 
 
-def bodies(rows: Sequence[Row], title: str = "Accuracy by what is learned") -> list[ResultTable]:
-    """{LDA, linear} × {None, FiLM, All}."""
+def bodies(rows: Sequence[Row], title: str = "Accuracy by trained parameters") -> list[ResultTable]:
+    """Accuracy for {LDA, linear} × {None, FiLM, All}."""
     return [
         _table(title, backbone, _by_method(own, partial(published_number, table="vtab_body_ablations")))
         for backbone, own in by_backbone(rows).items()
@@ -87,13 +86,13 @@ def bodies(rows: Sequence[Row], title: str = "Accuracy by what is learned") -> l
 def released(
     rows: Sequence[Row], title: str = "Accuracy, released against corrected behaviour"
 ) -> list[ResultTable]:
-    """Our corrected behaviour, the released code's, and their difference seed by seed."""
+    """Accuracy of our corrected behaviour, of the released one, and their difference paired by seed."""
     tables = []
     for backbone, own in by_backbone(rows).items():
         columns: dict[str, Column] = {}
-        for method, runs in by_method(own, _corrected).items():
-            published = partial(_beside_method, method)
-            theirs, ours = only(runs, is_released), only(runs, lambda s: not is_released(s))
+        for method, runs in by_method(own, _method_family).items():
+            published = partial(_published_for_method, method)
+            theirs, ours = filter_runs(runs, is_released), filter_runs(runs, lambda s: not is_released(s))
             columns[f"{method} corrected"] = accuracies(ours, published)
             columns[f"{method} released"] = accuracies(theirs, published)
             columns[f"{method} released − corrected"] = differences(ours, theirs)
@@ -102,23 +101,23 @@ def released(
 
 
 def adapters(rows: Sequence[Row], title: str = "Adapters") -> list[ResultTable]:
-    """A method a row: millions of numbers, the means of VTAB-1k, and each set that was run."""
+    """One row per method: millions of parameters, the means of VTAB-1k, and each dataset."""
     tables = []
     for backbone, own in by_backbone(rows).items():
         columns = _by_method(own, published_competitor)
-        places = _ordered({DatasetShots.from_settings(row["settings"]) for row in own})
-        means = MEANS if _has_vtab(places) else []
+        keys = _ordered({DatasetShots.from_settings(row["settings"]) for row in own})
+        means = MEANS if _has_vtab(keys) else []
         heads, cells = [], []
         for method, runs in by_method(own, _method).items():
             sizes = _sizes([row for same in runs.values() for row in same])
-            line = [*sizes, *(columns[method].get(place) for place in (*means, *places))]
+            line = [*sizes, *(columns[method].get(key) for key in (*means, *keys))]
             theirs = {cell.published.backbone for cell in line if cell and cell.published}
             heads.append((method, *(theirs or {EMPTY_CELL})))
             cells.append(line)
-        names = ["numbers (M)", "without head (M)", *(" ".join(place).strip() for place in (*means, *places))]
+        names = ["parameters (M)", "without head (M)", *(" ".join(key).strip() for key in (*means, *keys))]
         notes = [
-            "Numbers are means over the runs. The published count of FiT-LDA has a head of 10 classes, "
-            "those of its competitors have none.",
+            "Parameters are means over the runs. The published count of FiT-LDA includes a head of 10 classes, "
+            "those of its competitors include none.",
             *(_missing(columns) if means else []),
         ]
         tables.append(ResultTable(title, backbone, ("method", "published on"), heads, names, cells, notes))
@@ -139,15 +138,15 @@ TABLES: dict[str, Callable[..., list[ResultTable]]] = {
 
 
 def build_tables(table: str, rows: Sequence[Row], title: str = "") -> list[ResultTable]:
-    """The tables of a name, one for each backbone among the rows."""
+    """Return the tables with that name, one per backbone among the rows."""
     if table not in TABLES:
         raise invalid_choice("The table", table, TABLES)
-    found = TABLES[table](rows, title) if title else TABLES[table](rows)
-    return [made for made in found if made.column_heads]
+    tables = TABLES[table](rows, title) if title else TABLES[table](rows)
+    return [table for table in tables if table.column_heads]
 
 
-def is_released(settings: Mapping[str, Any]) -> bool:
-    """Whether a run follows the released code: by its backbone, its VTAB-1k slices, or its method's name."""
+def is_released(settings: RunSettings) -> bool:
+    """Return whether a run follows the released code: by its backbone, its VTAB-1k split, or its method's name."""
     return (
         str(settings["backbone"]).endswith("_released")
         or settings.get("data_split") == "released"
@@ -159,16 +158,16 @@ def _method(row: Row) -> str:
     return str(row["settings"]["method"])
 
 
-def _corrected(row: Row) -> str:
-    """The method, whichever way it was run."""
+def _method_family(row: Row) -> str:
+    """Return the method without the suffix of the released behaviour."""
     return _method(row).removesuffix(" released")
 
 
-def _beside_method(method: str, settings: Mapping[str, Any]) -> Published | None:
+def _published_for_method(method: str, settings: RunSettings) -> Published | None:
     return published_result({**settings, "method": method})
 
 
-def _splits(split: str, settings: Mapping[str, Any]) -> bool:
+def _has_split(split: str, settings: RunSettings) -> bool:
     return settings.get("split") == split
 
 
@@ -179,16 +178,16 @@ def _by_method(rows: Sequence[Row], published: PublishedLookup) -> dict[str, Col
 def _counts(
     runs: Runs, name: str, digits: int, published: PublishedLookup = lambda _: None
 ) -> dict[DatasetShots, Count]:
-    found = {place: mean_result(same, name) for place, same in runs.items()}
+    means = {key: mean_result(same, name) for key, same in runs.items()}
     return {
-        place: Count(value, digits, published(runs[place][0]["settings"]))
-        for place, value in found.items()
+        key: Count(value, digits, published(runs[key][0]["settings"]))
+        for key, value in means.items()
         if value is not None
     }
 
 
 def _sizes(rows: Sequence[Row]) -> list[Count | None]:
-    """With and without the head, each beside the published count of that kind."""
+    """Return the parameters with and without the head, each with the published count of that kind."""
     published = published_competitor({**rows[0]["settings"], "dataset": "all"}, "parameters_m")
     has_head = published is not None and published.method.startswith("FiT")
     sizes: list[Count | None] = []
@@ -199,48 +198,48 @@ def _sizes(rows: Sequence[Row]) -> list[Count | None]:
 
 
 def _table(
-    title: str, backbone: str, columns: Mapping[str, Column], sets: Sequence[DatasetShots] = ()
+    title: str, backbone: str, columns: Mapping[str, Column], datasets: Sequence[DatasetShots] = ()
 ) -> ResultTable:
-    """The columns that hold anything; below VTAB-1k's sets their means, and a note of what they lack."""
+    """Build a table of the columns that are not empty; below VTAB-1k, add its means and a note on missing datasets."""
     columns = {head: column for head, column in columns.items() if column}
-    places = list(sets) or _ordered({p for column in columns.values() for p in column} - {*MEANS})
-    vtab_is_there = _has_vtab(places)
-    if vtab_is_there:
-        places += MEANS
-    shots = any(place.shots for place in places)
+    keys = list(datasets) or _ordered({key for column in columns.values() for key in column} - {*MEANS})
+    has_vtab = _has_vtab(keys)
+    if has_vtab:
+        keys += MEANS
+    shots = any(key.shots for key in keys)
     return ResultTable(
         title,
         backbone,
         ("dataset", "shots") if shots else ("dataset",),
-        [tuple(place) if shots else (place.dataset,) for place in places],
+        [tuple(key) if shots else (key.dataset,) for key in keys],
         list(columns),
-        [[column.get(place) for column in columns.values()] for place in places],
-        _missing(columns) if vtab_is_there else (),
+        [[column.get(key) for column in columns.values()] for key in keys],
+        _missing(columns) if has_vtab else (),
     )
 
 
-def _has_vtab(places: Iterable[DatasetShots]) -> bool:
-    return any(not place.shots for place in places)
+def _has_vtab(keys: Iterable[DatasetShots]) -> bool:
+    return any(not key.shots for key in keys)
 
 
 def _missing(columns: Mapping[str, Column]) -> list[str]:
-    """Why a mean is not shown; columns that lack the same sets share a line."""
+    """Return notes on means that are not shown; columns that lack the same datasets share a note."""
     lacking: dict[tuple[str, ...], list[str]] = {}
     for head, column in columns.items():
         lacking.setdefault(tuple(n for n in GROUPS["all"] if DatasetShots(n) not in column), []).append(head)
     return [
-        f"No mean over a group with missing sets; {', '.join(heads)}: missing {', '.join(names)}."
+        f"No mean over a group with missing datasets; {', '.join(heads)}: missing {', '.join(names)}."
         for names, heads in lacking.items()
         if names
     ]
 
 
-def _ordered(places: Iterable[DatasetShots]) -> list[DatasetShots]:
-    """Sets in the paper's order, then by name; shots upwards, "all" last."""
+def _ordered(keys: Iterable[DatasetShots]) -> list[DatasetShots]:
+    """Sort datasets in the paper's order, then by name; shots in ascending order, "all" last."""
     order = {name: i for i, name in enumerate(("cifar10", *GROUPS["all"]))}
 
-    def key(place: DatasetShots) -> tuple[int, str, float, str]:
-        count = float(place.shots) if place.shots.isdigit() else math.inf
-        return order.get(place.dataset, len(order)), place.dataset, count, place.shots
+    def sort_key(key: DatasetShots) -> tuple[int, str, float, str]:
+        count = float(key.shots) if key.shots.isdigit() else math.inf
+        return order.get(key.dataset, len(order)), key.dataset, count, key.shots
 
-    return sorted(places, key=key)
+    return sorted(keys, key=sort_key)

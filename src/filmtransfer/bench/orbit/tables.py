@@ -11,10 +11,10 @@ from typing import Any
 
 from ...errors import InputError, UpdateFileError, UsageError, invalid_choice
 from ...files import write_atomically
-from ..averages import Row
 from ..published import BACKBONES, Published, lookup, published
 from ..recipe import Run
 from ..result_table import WRITERS, Cell, Count, ResultTable
+from ..rows import Row
 from .dataset import OrbitUser, read_user, user_names
 from .evaluation import Summary, summarise
 from .tasks import QUERY_KINDS, OrbitProtocol, divide
@@ -261,7 +261,7 @@ def _count(number: int, noun: str) -> str:
 def _printed(p: Published | None) -> Cell | Count | None:
     if p is None:
         return None
-    return Count(p.value, 2) if p.metric.endswith("_m") else Cell(p.value, p.half, 1)
+    return Count(p.value, 2) if p.metric.endswith("_m") else Cell(p.value, p.half_width, 1)
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
