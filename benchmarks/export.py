@@ -30,8 +30,8 @@ from filmtransfer.backbones import CATALOGUE, Backbone, assemble, build, listing
 from filmtransfer.backbones.catalogue import pixel_spec
 from filmtransfer.data import read_squares
 from filmtransfer.data.pixels import normalise
-from filmtransfer.export import folded, probes, shared_backbone, user_file
-from filmtransfer.export.parity import answers, compare, difference, run_folded, run_shared, spread
+from filmtransfer.export import folded_graph, probe_images, shared_backbone, user_file
+from filmtransfer.export.parity import compare, difference, run_folded, run_shared, spread, torch_outputs
 from filmtransfer.export.quantisation import measure_loss, quantise
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Update
@@ -76,12 +76,12 @@ def parity(name: str) -> dict[str, Any]:
     """Measure the largest differences, the file sizes and the speed of one backbone."""
     backbone, weights = network(name)
     clf = classifier(backbone)
-    pixels = probes(clf.model_.pixels.size)
-    whole = folded(clf)
+    pixels = probe_images(clf.model_.pixels.size)
+    whole = folded_graph(clf)
     run = run_folded(whole)
     own, other = user_file(clf), shared_backbone(clf)
-    ours, theirs = interleaved(lambda: run(pixels.numpy()), lambda: answers(clf, pixels))
-    expected = answers(clf, pixels)["features"]
+    ours, theirs = interleaved(lambda: run(pixels.numpy()), lambda: torch_outputs(clf, pixels))
+    expected = torch_outputs(clf, pixels)["features"]
     return {
         "backbone": name,
         "weights": weights,
@@ -104,7 +104,7 @@ def network(name: str) -> tuple[Backbone, str]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = build(record)
-    seen = normalise(probes(SIZE, 24, seed=2), pixel_spec(record, model))
+    seen = normalise(probe_images(SIZE, 24, seed=2), pixel_spec(record, model))
     return assemble(record, liven(model, seen, generator=torch.Generator().manual_seed(0))), "random"
 
 
@@ -123,7 +123,7 @@ def classifier(backbone: Backbone, ways: int = 3) -> FewShotClassifier:
     with torch.no_grad():
         for parameter in model.backbone_parameters().values():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-    features = model.features(probes(model.pixels.size, 4 * ways, seed=1))
+    features = model.features(probe_images(model.pixels.size, 4 * ways, seed=1))
     model.build_head(features, torch.arange(4 * ways) % ways)
     update = Update.of(model, list("abc"), settings={}, results={}, seed=0, versions={})
     clf = FewShotClassifier(backbone=backbone.name)
@@ -150,7 +150,7 @@ def loss(data: Path, name: str) -> dict[str, Any]:
         np.stack([s.numpy() for s in read_squares(part.sources, clf.model_.pixels, part.names())[0]])  # type: ignore[union-attr]
         for part in (few.learn, few.held_out)
     )
-    whole = folded(clf)
+    whole = folded_graph(clf)
     small = quantise(whole, [{"pixels": learn[i : i + 16]} for i in range(0, min(len(learn), 128), 16)])
     runs = run_folded(whole), run_folded(small)
     fast, slow = interleaved(lambda: runs[1](held_out[:BATCH]), lambda: runs[0](held_out[:BATCH]))

@@ -13,7 +13,7 @@ from filmtransfer import FewShotClassifier
 from filmtransfer.backbones import Backbone, BackboneRecord, assemble, load_backbone
 from filmtransfer.backbones.catalogue import pixel_spec
 from filmtransfer.data.pixels import normalise
-from filmtransfer.export import probes
+from filmtransfer.export import probe_images
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body, Update
 
@@ -40,7 +40,7 @@ def small(architecture: str, **settings: Any) -> Backbone:
             else timm.create_model(architecture, num_classes=0, **settings)
         )
     record = BackboneRecord(architecture, architecture, "none")
-    seen = normalise(probes(SIDE, 24, seed=2), pixel_spec(record, model))
+    seen = normalise(probe_images(SIDE, 24, seed=2), pixel_spec(record, model))
     return assemble(record, liven(model, seen, generator=torch.Generator().manual_seed(0)))
 
 
@@ -74,7 +74,7 @@ def classifier(
     with torch.no_grad():
         for parameter in model.backbone_parameters().values():
             parameter.add_(move * torch.randn(parameter.shape, generator=generator))
-    model.configure(probes(model.pixels.size, rows, seed=seed + 1), torch.arange(rows) % len(CLASSES))
+    model.configure(probe_images(model.pixels.size, rows, seed=seed + 1), torch.arange(rows) % len(CLASSES))
     learns = model.body
     update = Update.of(
         model,

@@ -12,23 +12,23 @@ from filmtransfer import InputError, UpdateFileError, UsageError
 from filmtransfer.export import (
     SharedSession,
     compare,
-    folded,
-    probes,
+    folded_graph,
+    probe_images,
     shared_backbone,
     user_file,
     write_folded,
 )
 from filmtransfer.export import parity as parity_module
-from filmtransfer.export.graph import facts_of, session
+from filmtransfer.export.graph import open_session, read_metadata
 from filmtransfer.export.head import head_graph
 from filmtransfer.export.parity import (
     ParityError,
-    answers,
-    check,
+    check_parity,
     difference,
     run_folded,
     run_shared,
     spread,
+    torch_outputs,
 )
 from filmtransfer.heads import HEADS, QDA, make_head
 from filmtransfer.model import Body, Predictor
@@ -38,8 +38,8 @@ from tests.export.making import CLASSES, SIDE, classifier, lite0, small
 @pytest.mark.parametrize("head", HEADS)
 def test_a_folded_graph_is_the_classifier(head):
     clf = classifier(lite0(), head, prior=[0.5, 0.3, 0.2])
-    pixels = probes(SIDE, 5)
-    run = run_folded(folded(clf))
+    pixels = probe_images(SIDE, 5)
+    run = run_folded(folded_graph(clf))
     assert compare(run, clf, pixels).largest < 1e-5
     said = clf.classify([image.permute(1, 2, 0).numpy() for image in pixels]).probabilities
     assert np.abs(run(pixels.numpy())["probabilities"] - said).max() < 1e-5
@@ -80,8 +80,8 @@ def test_qda_keeps_its_digits_in_float32():
 def test_the_temperature_is_in_the_graph():
     clf = classifier(lite0())
     clf.update_.temperature = 2.5
-    pixels = probes(SIDE, 3)
-    found = run_folded(folded(clf))(pixels.numpy())
+    pixels = probe_images(SIDE, 3)
+    found = run_folded(folded_graph(clf))(pixels.numpy())
     logits = torch.from_numpy(found["logits"]).double()
     assert np.abs(found["probabilities"] - torch.softmax(logits / 2.5, 1).numpy()).max() < 1e-5
     assert np.abs(found["probabilities"] - torch.softmax(logits, 1).numpy()).max() > 0.01
@@ -106,9 +106,9 @@ FAMILIES = {
 def test_every_family_folded_and_shared(family):
     name, settings = FAMILIES[family]
     clf = classifier(small(name, **settings))
-    pixels = probes(clf.model_.pixels.size, 5)
-    assert 0.1 < spread(answers(clf, pixels)["features"]) < 100  # else there is nothing to compare
-    assert compare(run_folded(folded(clf)), clf, pixels).largest < 1e-4
+    pixels = probe_images(clf.model_.pixels.size, 5)
+    assert 0.1 < spread(torch_outputs(clf, pixels)["features"]) < 100  # else there is nothing to compare
+    assert compare(run_folded(folded_graph(clf)), clf, pixels).largest < 1e-4
     assert compare(run_shared(shared_backbone(clf), user_file(clf)), clf, pixels).largest < 1e-4
 
 
@@ -118,7 +118,7 @@ def test_a_fault_in_the_graph_is_seen(monkeypatch):
     name, settings = FAMILIES["resnetv2"]
     clf = classifier(small(name, **settings))
     with pytest.raises(ParityError):
-        check(run_folded(folded(clf)), clf)
+        check_parity(run_folded(folded_graph(clf)), clf)
 
 
 def test_differences_are_measured_in_parts_of_the_spread():
@@ -137,7 +137,7 @@ VIT = ("vit_tiny_patch16_224", {"depth": 2, "embed_dim": 24, "num_heads": 3, "dy
 @pytest.mark.parametrize("adapter", ["lora", "vpt", "adapter", "adaptformer", "convpass", "noah"])
 def test_other_adapters_are_folded_or_traced(adapter):
     clf = classifier(small(VIT[0], **VIT[1]), body=Body.of("adapter", adapter))
-    assert compare(run_folded(folded(clf)), clf, probes(SIDE, 5)).largest < 1e-4
+    assert compare(run_folded(folded_graph(clf)), clf, probe_images(SIDE, 5)).largest < 1e-4
     with pytest.raises(UsageError, match="no backbone that others share"):
         shared_backbone(clf)
 
@@ -145,7 +145,7 @@ def test_other_adapters_are_folded_or_traced(adapter):
 def test_all_weights_none_and_late_film():
     for body, move in ((Body("all"), 1e-3), (Body("none"), 0.0), (Body(film_from=5), 0.1)):
         clf = classifier(lite0(body.folds), body=body, move=move)
-        assert compare(run_folded(folded(clf)), clf, probes(SIDE, 4)).largest < 1e-4
+        assert compare(run_folded(folded_graph(clf)), clf, probe_images(SIDE, 4)).largest < 1e-4
 
 
 def test_two_users_in_one_batch_are_their_folded_graphs():
@@ -160,40 +160,42 @@ def test_two_users_in_one_batch_are_their_folded_graphs():
         content = user_file(clf)
         assert len(content) < 400_000
         made.add(name, content)
-    pixels, order = probes(SIDE, 6).numpy(), ["ana", "ben", "ben", "ana", "ana", "ben"]
+    pixels, order = probe_images(SIDE, 6).numpy(), ["ana", "ben", "ben", "ana", "ana", "ben"]
     together = made.run(pixels, order)
     for name, clf in users.items():
-        alone = run_folded(folded(clf))(pixels)
+        alone = run_folded(folded_graph(clf))(pixels)
         for i in [i for i, user in enumerate(order) if user == name]:
             assert np.abs(together[i]["probabilities"] - alone["probabilities"][i]).max() < 1e-5
     with pytest.raises(InputError, match="no user eve"):
         made.run(pixels[:1], ["eve"])
     with pytest.raises(UpdateFileError, match="not a user"):
-        made.add("eve", folded(users["ana"]))
+        made.add("eve", folded_graph(users["ana"]))
 
 
 def test_the_graph_tells_what_it_is():
     clf = classifier(lite0())
-    content = folded(clf)
-    told = facts_of(content)
+    content = folded_graph(clf)
+    told = read_metadata(content)
     assert told["kind"] == "folded"
     assert told["classes"] == CLASSES
     assert told["pixels"]["size"] == SIDE
-    inside = session(content)
+    inside = open_session(content)
     assert [(i.name, i.type, i.shape) for i in inside.get_inputs()] == [
         ("pixels", "tensor(uint8)", ["batch", 3, SIDE, SIDE])
     ]
     assert [o.name for o in inside.get_outputs()] == ["probabilities", "logits", "features"]
-    assert content == folded(clf)
+    assert content == folded_graph(clf)
 
 
 def test_a_graph_that_differs_is_not_written(tmp_path, monkeypatch):
     clf = classifier(lite0())
-    wrong = lambda pixels: {k: v + 1e-3 for k, v in answers(clf, torch.from_numpy(pixels)).items()}  # noqa: E731
+    wrong = lambda pixels: {k: v + 1e-3 for k, v in torch_outputs(clf, torch.from_numpy(pixels)).items()}  # noqa: E731
     with pytest.raises(ParityError, match="nothing was written"):
-        check(wrong, clf)
+        check_parity(wrong, clf)
     monkeypatch.setattr(parity_module, "TOLERANCE", 0.0)
-    monkeypatch.setattr("filmtransfer.export.write.check", lambda run, clf: check(run, clf, 0.0))
+    monkeypatch.setattr(
+        "filmtransfer.export.write.check_parity", lambda run, clf: check_parity(run, clf, 0.0)
+    )
     with pytest.raises(ParityError):
         write_folded(clf, tmp_path / "a.onnx")
     assert not list(tmp_path.iterdir())
@@ -204,6 +206,6 @@ def test_a_folded_model_is_not_folded_again():
 
     clf = classifier(small(VIT[0], **VIT[1]))
     film.fold(clf.model_.network)
-    for export in (folded, shared_backbone):
+    for export in (folded_graph, shared_backbone):
         with pytest.raises(InputError, match="folded already"):
             export(clf)

@@ -1,9 +1,9 @@
 """Export a classifier: ONNX graphs, a page that runs in the browser, a folder for the Hugging Face hub."""
 
-from .folded import folded
+from .folded import folded_graph
 from .hub import push, write_hub
 from .model_card import model_card
-from .parity import Parity, ParityError, compare, probes
+from .parity import Parity, ParityError, compare, probe_images
 from .quantisation import CalibrationImages, QuantisationLoss, quantise, read_calibration_images
 from .shared import SharedSession, shared_backbone, user_file
 from .web import write_web
@@ -17,10 +17,10 @@ __all__ = [
     "QuantisationLoss",
     "SharedSession",
     "compare",
-    "folded",
+    "folded_graph",
     "load_classifier",
     "model_card",
-    "probes",
+    "probe_images",
     "push",
     "quantise",
     "read_calibration_images",

@@ -31,7 +31,7 @@ ALMOST_ZERO = 1e-30
 OUTPUTS = ("probabilities", "logits", "features")
 
 
-class Pipeline(nn.Module):
+class FoldedClassifier(nn.Module):
     """A complete classifier, from normalisation to probabilities."""
 
     def __init__(self, network: nn.Module, pixels: PixelSpec, head: HeadGraph) -> None:
@@ -49,15 +49,15 @@ def trace(
     module: nn.Module,
     example: Mapping[str, Tensor],
     outputs: Sequence[str],
-    facts: Mapping[str, Any],
+    metadata: Mapping[str, object],
     fixed: Sequence[str] = (),
 ) -> bytes:
-    """Return the content of an .onnx file; ``fixed`` outputs have no batch axis, ``facts`` go into its metadata."""
+    """Return the content of an .onnx file; ``fixed`` outputs have no batch axis, ``metadata`` goes into its properties."""
     onnx = import_onnx()
     content = io.BytesIO()
     batched = [name for name in (*example, *outputs) if name not in fixed]
     try:
-        with torch.no_grad(), quietly():
+        with torch.no_grad(), suppress_warnings():
             torch.onnx.export(
                 module.eval(),
                 tuple(example.values()),
@@ -76,7 +76,7 @@ def trace(
     model = onnx.load_from_string(content.getvalue())
     model.producer_name = KEY
     _keep_pads(onnx, model)
-    onnx.helper.set_model_props(model, {KEY: json.dumps(dict(facts), sort_keys=True)})
+    onnx.helper.set_model_props(model, {KEY: json.dumps(dict(metadata), sort_keys=True)})
     onnx.checker.check_model(model)
     return bytes(model.SerializeToString(deterministic=True))
 
@@ -99,18 +99,18 @@ def _keep_pads(onnx: Any, model: Any) -> None:
         model.graph.initializer.remove(unused)
 
 
-def facts_of(content: bytes) -> dict[str, Any]:
+def read_metadata(content: bytes) -> dict[str, Any]:
     """Return the metadata that ``trace`` wrote; empty if the graph is not ours."""
     onnx = import_onnx()
     try:
         model = onnx.load_from_string(content)
-        facts = json.loads(next((p.value for p in model.metadata_props if p.key == KEY), "{}"))
+        metadata = json.loads(next((p.value for p in model.metadata_props if p.key == KEY), "{}"))
     except Exception:  # protobuf's exceptions depend on its version
         return {}
-    return facts if isinstance(facts, dict) else {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
-def session(content: bytes, threads: int | None = None) -> Any:
+def open_session(content: bytes, threads: int | None = None) -> Any:
     """Return an onnxruntime session on the CPU that prints errors only."""
     runtime = import_onnxruntime()
     options = runtime.SessionOptions()
@@ -139,7 +139,7 @@ def import_onnxruntime() -> Any:
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
+def suppress_warnings() -> Iterator[None]:
     """Suppress the exporters' warnings and log messages; parity.py measures whether the graph is correct."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)

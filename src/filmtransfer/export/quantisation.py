@@ -19,7 +19,7 @@ from ..data import LabelledImages, SkippedImage, find_images, read_squares
 from ..errors import InputError, MissingExtraError
 from ..estimator import FewShotClassifier
 from ..formatting import file_size, percent
-from .graph import import_onnx, quietly
+from .graph import import_onnx, suppress_warnings
 from .parity import Run
 
 BATCH = 16
@@ -73,7 +73,7 @@ def quantise(content: bytes, feeds: Feeds) -> bytes:
             return next(self.remaining, None)
 
     model = onnx.load_from_string(content)
-    with tempfile.TemporaryDirectory() as folder, quietly():
+    with tempfile.TemporaryDirectory() as folder, suppress_warnings():
         before, prepared, after = (Path(folder, f"{name}.onnx") for name in ("before", "prepared", "after"))
         before.write_bytes(content)
         quant_pre_process(str(before), str(prepared), skip_symbolic_shape=True)

@@ -1,11 +1,11 @@
-"""One backbone for all users: a graph that takes γ and β as inputs, and a small file for each user.
+"""One backbone for all users: a graph with γ and β as inputs, and a small file for each user.
 
     backbone   pixels (B, 3, S, S), gamma (B, P), beta (B, P)  →  features (B, D)
     user       features (B, D)  →  probabilities (B, C), logits (B, C), gamma (P), beta (P)
 
-P is the number of channels of all FiLM sites, in the order of the network. Every image has its own row of γ and β, so one batch may
-serve several users. A user's file is a graph too: it needs onnxruntime and none of our code. To read γ and β
-from it, run it on features of zeros.
+P is the number of channels of all FiLM sites, in the order of the network. Every image has its own row of γ and β, so one batch
+may serve several users. A user's file is a graph too: it needs onnxruntime and none of our code. To read γ and β from it,
+run it on features of zeros.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from .. import film
 from ..data.pixels import PixelSpec, normalise
 from ..errors import InputError, UpdateFileError, UsageError
 from ..estimator import FewShotClassifier
-from .folded import at_size, blank, facts, refuse_folded
-from .graph import OUTPUTS, facts_of, session, trace
+from .folded import check_not_folded, example_pixels, fix_image_size, graph_metadata
+from .graph import OUTPUTS, open_session, read_metadata, trace
 from .head import HeadGraph, head_graph
 
 
 class SharedBackbone(nn.Module):
-    """The backbone with FiLM's numbers as inputs."""
+    """The backbone with the FiLM parameters as inputs."""
 
     def __init__(self, network: nn.Module, pixels: PixelSpec) -> None:
         super().__init__()
         self.network, self.pixels = network, pixels
 
     def forward(self, pixels: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+        """Compute features (B, D) with a row of γ and β for each image."""
         begin = 0
         for layer in film.layers(self.network).values():
             end = begin + layer.gamma.numel()
@@ -44,8 +45,8 @@ class SharedBackbone(nn.Module):
         return features
 
 
-class User(nn.Module):
-    """What one user needs beside the backbone."""
+class UserGraph(nn.Module):
+    """A user's head and FiLM parameters."""
 
     gamma: Tensor
     beta: Tensor
@@ -57,90 +58,93 @@ class User(nn.Module):
         self.register_buffer("beta", beta)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return probabilities, logits, γ and β."""
         probabilities, logits = self.head(features)
         return probabilities, logits, self.gamma.clone(), self.beta.clone()
 
 
 def shared_backbone(clf: FewShotClassifier) -> bytes:
-    """The graph that all users of this backbone (at this image size) share."""
-    network = copy.deepcopy(_with_film(clf)).cpu().eval().requires_grad_(False)
+    """Return the graph that all users of this backbone and image size share."""
+    network = copy.deepcopy(_film_network(clf)).cpu().eval().requires_grad_(False)
     film.reset(network)  # nothing of this user is in it
-    network = at_size(network, clf.model_.pixels.size)
-    gamma, beta = (rows.expand(2, -1) for rows in numbers(clf))
-    example = {"pixels": blank(clf), "gamma": gamma, "beta": beta}
-    return trace(SharedBackbone(network, clf.model_.pixels), example, ["features"], facts(clf, "shared"))
+    network = fix_image_size(network, clf.model_.pixels.size)
+    gamma, beta = (rows.expand(2, -1) for rows in film_rows(clf))
+    example = {"pixels": example_pixels(clf), "gamma": gamma, "beta": beta}
+    return trace(
+        SharedBackbone(network, clf.model_.pixels), example, ["features"], graph_metadata(clf, "shared")
+    )
 
 
 def user_file(clf: FewShotClassifier) -> bytes:
-    """The user's γ, β and head."""
-    gamma, beta = numbers(clf)
+    """Return the graph of the user's γ, β and head."""
+    gamma, beta = film_rows(clf)
     example = {"features": torch.zeros(2, clf.model_.backbone.features)}
     return trace(
-        User(head_graph(clf.predictor_), gamma, beta),
+        UserGraph(head_graph(clf.predictor_), gamma, beta),
         example,
         [*OUTPUTS[:2], "gamma", "beta"],
-        facts(clf, "user"),
+        graph_metadata(clf, "user"),
         fixed=["gamma", "beta"],
     )
 
 
-def numbers(clf: FewShotClassifier) -> tuple[Tensor, Tensor]:
-    """γ and β of all sites in one row each; 1 and 0 where FiLM was not learned."""
-    found = film.layers(_with_film(clf)).values()
+def film_rows(clf: FewShotClassifier) -> tuple[Tensor, Tensor]:
+    """Return γ and β of all sites as one row each; 1 and 0 where FiLM was not trained."""
+    layers = film.layers(_film_network(clf)).values()
     return (
-        torch.cat([layer.gamma.detach().cpu() for layer in found]),
-        torch.cat([layer.beta.detach().cpu() for layer in found]),
+        torch.cat([layer.gamma.detach().cpu() for layer in layers]),
+        torch.cat([layer.beta.detach().cpu() for layer in layers]),
     )
 
 
 class SharedSession:
-    """A shared backbone in memory, and users who come and go."""
+    """A shared backbone in memory, with the users added to it."""
 
     def __init__(self, backbone: bytes, threads: int | None = None) -> None:
-        self._facts = facts_of(backbone)
-        if self._facts.get("kind") != "shared":
+        self._metadata = read_metadata(backbone)
+        if self._metadata.get("kind") != "shared":
             raise UpdateFileError("This is not a shared backbone.", "Export one with --shared.")
-        self._session = session(backbone, threads)
+        self._session = open_session(backbone, threads)
         self._threads = threads
         self._users: dict[str, tuple[Any, np.ndarray, np.ndarray]] = {}
 
     def add(self, name: str, content: bytes) -> None:
-        """A user's file; it has to be made for this backbone."""
-        theirs = facts_of(content)
-        if theirs.get("kind") != "user" or any(
-            theirs.get(key) != self._facts[key] for key in ("backbone", "pixels", "features")
+        """Add a user's file, which must have been exported for this backbone."""
+        metadata = read_metadata(content)
+        if metadata.get("kind") != "user" or any(
+            metadata.get(key) != self._metadata[key] for key in ("backbone", "pixels", "features")
         ):
             raise UpdateFileError(
                 f"{name} is not a user of this backbone.",
                 "Export both from the same backbone and image size.",
             )
-        head = session(content, self._threads)
-        zeros = np.zeros((1, self._facts["features"]), np.float32)
+        head = open_session(content, self._threads)
+        zeros = np.zeros((1, self._metadata["features"]), np.float32)
         gamma, beta = head.run(["gamma", "beta"], {"features": zeros})
         self._users[name] = (head, gamma, beta)
 
     def run(self, pixels: np.ndarray, users: Sequence[str]) -> list[Mapping[str, np.ndarray]]:
-        """For each image its own user's probabilities, logits and features; one pass of the backbone."""
+        """Return probabilities, logits and features of each image by its own user, in one pass of the backbone."""
         if len(pixels) != len(users):
             raise InputError(f"{len(pixels)} images but {len(users)} users.", "One user per image.")
-        if strange := [user for user in users if user not in self._users]:
-            raise InputError(f"There is no user {strange[0]}.", f"There are: {', '.join(self._users)}.")
+        if unknown := [user for user in users if user not in self._users]:
+            raise InputError(f"There is no user {unknown[0]}.", f"There are: {', '.join(self._users)}.")
         rows = [np.stack([self._users[user][i] for user in users]) for i in (1, 2)]
         (features,) = self._session.run(["features"], {"pixels": pixels, "gamma": rows[0], "beta": rows[1]})
-        answers: list[Mapping[str, np.ndarray]] = []
+        results: list[Mapping[str, np.ndarray]] = []
         for user, row in zip(users, features, strict=True):
-            found = self._users[user][0].run(list(OUTPUTS[:2]), {"features": row[None]})
-            answers.append({"probabilities": found[0][0], "logits": found[1][0], "features": row})
-        return answers
+            probabilities, logits = self._users[user][0].run(list(OUTPUTS[:2]), {"features": row[None]})
+            results.append({"probabilities": probabilities[0], "logits": logits[0], "features": row})
+        return results
 
 
-def _with_film(clf: FewShotClassifier) -> nn.Module:
+def _film_network(clf: FewShotClassifier) -> nn.Module:
     body = clf.model_.body
     if body.train == "all" or body.adapter != "film":
         what = "all weights" if body.train == "all" else body.adapter
         raise UsageError(
-            f"This update learned {what}: there is no backbone that others share.",
-            "Leave out --shared: folded, it can be exported.",
+            f"This update trained {what}: there is no backbone that others share.",
+            "Export it without --shared, as one folded file.",
         )
-    refuse_folded(clf.model_)
+    check_not_folded(clf.model_)
     return clf.model_.network

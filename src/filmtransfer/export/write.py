@@ -13,9 +13,9 @@ from ..estimator import FewShotClassifier
 from ..files import check_writable, write_atomically
 from ..model import Update
 from ..model.hub import SCHEME, find_update
-from .folded import folded
-from .graph import facts_of
-from .parity import Parity, check, run_folded, run_shared
+from .folded import folded_graph
+from .graph import read_metadata
+from .parity import Parity, check_parity, run_folded, run_shared
 from .quantisation import (
     BATCH,
     CalibrationImages,
@@ -24,7 +24,7 @@ from .quantisation import (
     quantise,
     split_calibration,
 )
-from .shared import numbers, shared_backbone, user_file
+from .shared import film_rows, shared_backbone, user_file
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def _update_path(location: str | Path) -> Path:
     if not str(location).startswith(SCHEME):
         path = Path(location)
         if path.suffix == ".onnx" or _is_exported(path):
-            kind = facts_of(path.read_bytes()).get("kind", "") if path.is_file() else ""
+            kind = read_metadata(path.read_bytes()).get("kind", "") if path.is_file() else ""
             raise UpdateFileError(
                 f"{path} is an exported model already{f' ({kind})' if kind else ''}: it was left unchanged.",
                 "Export the update (.safetensors) that it was made from.",
@@ -72,8 +72,8 @@ def build_folded(
     clf: FewShotClassifier, images: CalibrationImages | None = None
 ) -> tuple[bytes, Parity, QuantisationLoss | None]:
     """Build the folded graph and compare it with torch; with calibration images, also quantise it and compare with float."""
-    content = folded(clf)
-    parity = check(run_folded(content), clf)
+    content = folded_graph(clf)
+    parity = check_parity(run_folded(content), clf)
     if images is None:
         return content, parity, None
     calibrating, measuring = (images.subset(part) for part in split_calibration(len(images.pixels)))
@@ -93,14 +93,14 @@ def write_shared(
         raise UsageError(
             f"{target} would be both the backbone and the user's file.", "Give the backbone another name."
         )
-    if target.is_file() and facts_of(target.read_bytes()).get("kind") == "user":
+    if target.is_file() and read_metadata(target.read_bytes()).get("kind") == "user":
         raise InputError(f"{target} is a user's file.", "Give the backbone another name.")
     backbone, user_content = shared_backbone(clf), user_file(clf)
-    parity = check(run_shared(backbone, user_content), clf)
+    parity = check_parity(run_shared(backbone, user_content), clf)
     loss = None
     if images is not None:
         calibrating, measuring = (images.subset(part) for part in split_calibration(len(images.pixels)))
-        gamma, beta = (row.numpy() for row in numbers(clf))
+        gamma, beta = (row.numpy() for row in film_rows(clf))
         quantised = quantise(backbone, _feeds(calibrating.pixels, gamma=gamma, beta=beta))
         runs = run_shared(backbone, user_content), run_shared(quantised, user_content)
         loss = measure_loss(*runs, measuring.pixels, measuring.labels, (len(backbone), len(quantised)))
