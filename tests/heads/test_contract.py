@@ -1,0 +1,128 @@
+"""What the package asks of any head, for every registered head."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from filmtransfer.errors import UsageError
+from filmtransfer.heads import HEADS, Statistics, make_head, map_state
+
+TALL, WIDE = (30, 6), (12, 20)  # N > D and N ≤ D
+
+
+def problem(shape, dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(shape[0]) % 3
+    centres = 2 * torch.randn(3, shape[1], generator=generator, dtype=dtype)
+    features = 1 + centres[labels] + torch.randn(*shape, generator=generator, dtype=dtype)
+    return features, labels, 1 + 2 * torch.randn(5, shape[1], generator=generator, dtype=dtype)
+
+
+def relative(logits):
+    return (logits - logits.mean(1, keepdim=True)).detach()
+
+
+@pytest.mark.parametrize("shape", [TALL, WIDE])
+@pytest.mark.parametrize("name", HEADS)
+def test_stored_tensors_have_the_declared_shapes_and_restore_the_head(name, shape):
+    z, y, q = problem(shape, torch.float32)
+    with torch.no_grad():
+        head = make_head(name).configure(z, y)
+        head.set_log_weights(None if head.log_weights() is None else head.log_weights() + 0.1)
+        head.configure(z, y)
+        tensors = head.tensors()
+        shapes = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
+        assert shapes in HEADS[name].stored_shapes(3, shape[1], shape[0])
+        assert {t.dtype for key, t in tensors.items() if key != "labels"} == {torch.float32}
+        again = make_head(name, **head.options())
+        again.set_log_weights(head.log_weights())
+        assert torch.equal(again.restore(tensors, head.counts).logits(q), head.logits(q))
+
+
+@pytest.mark.parametrize("shape", [TALL, WIDE])
+@pytest.mark.parametrize("name", HEADS)
+def test_the_export_form_is_the_head(name, shape):
+    z, y, q = problem(shape, torch.float32)
+    with torch.no_grad():
+        head = make_head(name).configure(z, y)
+        r, s = head.scores()(q)
+        expected = head.logits(q)
+        assert float((r + s - expected).abs().max()) < 1e-5 * max(1.0, float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("name", [name for name, head in HEADS.items() if head.scatter is not None])
+def test_a_head_that_can_be_built_from_statistics_equals_the_pooled_one(name):
+    z, y, q = problem(TALL)
+    scatter = HEADS[name].scatter
+    parts = [Statistics.of(z[rows], y[rows], 3, scatter) for rows in (slice(0, 11), slice(11, None))]
+    head = make_head(name).double()
+    expected = relative(head.configure(z, y).logits(q))
+    np.testing.assert_allclose(
+        relative(head.configure_from(parts[0] + parts[1]).logits(q)), expected, atol=1e-8
+    )
+
+
+@pytest.mark.parametrize("name", [name for name, head in HEADS.items() if head.scatter is None])
+def test_a_head_that_cannot_be_built_from_statistics_says_so(name):
+    z, y, _ = problem(TALL)
+    with pytest.raises(UsageError, match="statistics"):
+        make_head(name).configure_from(Statistics.of(z, y))
+
+
+@pytest.mark.parametrize("name", [name for name, head in HEADS.items() if head.trained_by == "episodes"])
+def test_the_state_is_all_that_evaluation_needs(name):
+    """The fine-tuning step cuts the graph at the state, and users share heads whose states differ."""
+    z, y, q = problem(WIDE)
+    z.requires_grad_()
+    head = make_head(name).double()
+    whole = torch.autograd.grad(head.evaluate(head.build(z, y), q)[:, 0].sum(), [z, *head.parameters()])
+    state = head.build(z, y)
+    copies = map_state(lambda t: t.detach().requires_grad_(t.requires_grad), state)
+    head.evaluate(copies, q)[:, 0].sum().backward()
+    pairs = [(t, c.grad) for t, c in zip(state, copies, strict=True) if c.grad is not None]
+    parts = torch.autograd.grad([t for t, _ in pairs], [z, *head.parameters()], [g for _, g in pairs])
+    for one, two in zip(whole, parts, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-8, atol=1e-9)
+    assert torch.equal(make_head(name).double().evaluate(state, q), head.evaluate(state, q))
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_head_describes_itself(name):
+    head = make_head(name)
+    assert HEADS[name].description
+    weights = head.log_weights()
+    assert len(HEADS[name].weight_names) == (0 if weights is None else weights.numel())
+    words = HEADS[name].describe_weights(None if weights is None else weights.detach())
+    assert all(weight in words for weight in HEADS[name].weight_names or ["none"])
+    z, y, _ = problem(WIDE)
+    stored = sum(t.numel() for t in head.double().configure(z, y).tensors().values())
+    assert HEADS[name].updateable(3, 20) > 0
+    assert stored >= 3 * 20
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_options_are_checked_by_the_head(name):
+    with pytest.raises(UsageError, match="has no option 'surprise'"):
+        make_head(name, surprise=1)
+    if HEADS[name].weight_names:
+        for wrong in ([1.0] * 7, [-1.0] * len(HEADS[name].weight_names), "abc", 3):
+            with pytest.raises(UsageError, match=f"for each of {', '.join(HEADS[name].weight_names)}"):
+                make_head(name, start=wrong)
+
+
+def test_the_papers_start_suits_every_gaussian_head():
+    assert make_head("qda", start="paper").weights.values().tolist() == pytest.approx([0.5, 0.5, 1.0])
+    assert make_head("lda", start="paper").weights.values().tolist() == pytest.approx([0.5, 1.0])
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_distances_are_a_metric_on_the_support(name):
+    z, y, _ = problem(WIDE)
+    head = make_head(name).double().configure(z, y)
+    with torch.no_grad():
+        distances = head.distances(z, z, z)
+    torch.testing.assert_close(distances, distances.mT, rtol=1e-6, atol=1e-6)
+    assert float(distances.diagonal().max()) < 1e-5
+    assert float((distances + torch.eye(len(z))).min()) > 0
