@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import json
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,39 +11,23 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from filmtransfer import UpdateFileError
 from filmtransfer.data import PixelSpec, to_square
 from filmtransfer.export.web import find_runtime, write_web
+from tests.chromium import chromium, serve_folder
 from tests.conftest import picture
 from tests.export.making import classifier, lite0
 
 pytestmark = pytest.mark.browser(seconds=20)
 AXE = Path(sys.prefix) / "share" / "axe.min.js"
-OPTIONS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--use-fake-device-for-media-stream",
-    "--use-fake-ui-for-media-stream",
-]
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: Any) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=OPTIONS)
+    with chromium() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +38,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any, P
     for i in range(4):
         picture(i, 40 + i, size=90).resize((120, 75)).save(folder / f"{i}.png")
     picture(1, 7, size=90).save(folder / "4.jpg", quality=92)
-    handler = functools.partial(Quiet, directory=str(folder / "page"))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/", clf, folder
-    server.shutdown()
-    server.server_close()
+    with serve_folder(folder / "page") as address:
+        yield address, clf, folder
 
 
 @pytest.fixture(scope="module")

@@ -10,27 +10,22 @@ from typing import Any
 
 import pytest
 import torch
-from playwright.sync_api import sync_playwright
 
 from filmtransfer.report import write_report
 from filmtransfer.report.report_data import OODPhotos
+from tests.chromium import chromium
 from tests.report.small_report import features, photos, report_data
 
 pytestmark = pytest.mark.browser(seconds=15)
 AXE = Path(sys.prefix) / "share" / "axe.min.js"
-QUIET = ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
 LABELS = torch.arange(6).repeat_interleave(8)
 NAMES = ["cup", "a very long name of a class that goes on", "W" * 60, "kind/of plant", "مفتاح", "keys"]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with sync_playwright() as play:
-        opened = play.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu", *QUIET]
-        )
+    with chromium() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -8,24 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.chromium import chromium
 
 from .fake import TOKEN, Fake, Running
 
-ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--no-first-run", "--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream=device-count=2",
-]  # fmt: skip
 AXE = Path(sys.prefix) / "share" / "axe.min.js"
 
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     expect.set_options(timeout=20_000)  # ms: the machine may be busy
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="package")

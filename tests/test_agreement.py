@@ -1,0 +1,148 @@
+"""One classifier, one answer: Python, the report, HTTP, ONNX and the exported page agree for every head.
+
+The temperature is not 1 and the prior is uneven, so that a softmax written elsewhere, or in another order, shows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from filmtransfer import FewShotClassifier
+from filmtransfer.cli import main
+from filmtransfer.export.folded import folded
+from filmtransfer.export.parity import run_folded, run_shared
+from filmtransfer.export.shared import shared_backbone, user_file
+from filmtransfer.export.web import write_web
+from filmtransfer.heads import HEADS
+from filmtransfer.report.collect import collect_test
+from filmtransfer.report.pictures import PhotoRecorder
+from filmtransfer.serve.engine.multi_user import Engine
+from tests.chromium import chromium, serve_folder
+from tests.conftest import picture
+from tests.serve.conftest import SETTINGS, tried
+
+pytestmark = [pytest.mark.browser(seconds=60), pytest.mark.xdist_group("agreement")]
+CLASSES = ("bars", "disc", "plain")
+PRIOR, TEMPERATURE, SIZE = [0.6, 0.1, 0.3], 1.7, 64
+TOLERANCE = 1e-5
+
+
+@dataclass
+class Trained:
+    """A classifier, its file, photos in a lossless format, and what Python says of them."""
+
+    classifier: FewShotClassifier
+    file: Path
+    photos: list[Path]
+    probabilities: np.ndarray
+
+    def check(self, probabilities: np.ndarray) -> None:
+        np.testing.assert_allclose(probabilities, self.probabilities, rtol=0, atol=TOLERANCE)
+        assert (probabilities.argmax(1) == self.probabilities.argmax(1)).all()
+
+
+@pytest.fixture(scope="module", params=HEADS)
+def trained(request, tmp_path_factory) -> Trained:
+    folder = tmp_path_factory.mktemp(request.param)
+    images = [picture(kind, 10 * kind + i) for kind in range(3) for i in range(4)]
+    labels = [name for name in ("disc", "bars", "plain") for _ in range(4)]
+    classifier = FewShotClassifier(
+        head=request.param, steps=2, image_size=SIZE, train_size=SIZE, prior=PRIOR, film_from=5
+    ).fit(images, labels)
+    classifier.update_ = replace(classifier.update_, temperature=TEMPERATURE)
+    classifier.save(folder / "update.safetensors")
+    photos = []
+    for i in range(4):
+        photos.append(folder / f"{i}.png")
+        picture(i, 40 + i, size=90).resize((120, 75)).save(photos[-1])
+    classifier = FewShotClassifier.load(folder / "update.safetensors")
+    return Trained(classifier, folder / "update.safetensors", photos, classifier.predict_proba(photos))
+
+
+@pytest.fixture(scope="module")
+def pixels(trained) -> np.ndarray:
+    from filmtransfer.data import read_squares
+
+    squares, skipped = read_squares(
+        trained.photos, trained.classifier.model_.pixels, map(str, trained.photos)
+    )
+    assert not skipped
+    return torch.stack(squares).numpy()
+
+
+def test_python_follows_the_formula(trained):
+    """softmax(logits / T + log π), written out."""
+    logits = trained.classifier.classify(trained.photos).predictions.logits.numpy()
+    unnormalised = np.exp((logits - logits.max(1, keepdims=True)) / TEMPERATURE) * PRIOR
+    trained.check(unnormalised / unnormalised.sum(1, keepdims=True))
+
+
+def test_the_command(trained, capsys):
+    assert main(["predict", str(trained.file), *map(str, trained.photos), "--top", "3", "--json"]) == 0
+    answers = json.loads(capsys.readouterr().out)["predictions"]
+    rows = [{p["class"]: p["p"] for p in answer["probabilities"]} for answer in answers]
+    trained.check(np.array([[row[name] for name in CLASSES] for row in rows]))
+    assert [a["class"] for a in answers] == [CLASSES[c] for c in trained.probabilities.argmax(1)]
+
+
+def test_the_report(trained):
+    recorder = PhotoRecorder()
+    classified = trained.classifier.classify(trained.photos, look=recorder.on_images)
+    data = collect_test(
+        trained.classifier, recorder, torch.zeros(4, dtype=torch.long), classified, trained.file
+    )
+    trained.check(data.predictions.probabilities.numpy())
+    assert data.predictions.predicted.tolist() == trained.probabilities.argmax(1).tolist()
+
+
+def test_http(trained, tmp_path):
+    engine = Engine(trained.classifier.model_.backbone, image_size=SIZE)
+    for service in tried(tmp_path, engine, SETTINGS):
+        service.add_user("anna")
+        anna = service.client("anna")
+        headers = {"Content-Type": "application/octet-stream"}
+        anna.post("/api/versions", content=trained.file.read_bytes(), headers=headers).raise_for_status()
+        rows = []
+        for photo in trained.photos:
+            answer = anna.post(
+                "/api/predictions", content=photo.read_bytes(), headers={"Content-Type": "image/png"}
+            )
+            answer.raise_for_status()
+            row = {p["class"]: p["p"] for p in answer.json()["probabilities"]}
+            rows.append([row[name] for name in CLASSES])
+        trained.check(np.array(rows))
+
+
+def test_onnx(trained, pixels):
+    trained.check(run_folded(folded(trained.classifier))(pixels)["probabilities"])
+    shared = run_shared(shared_backbone(trained.classifier), user_file(trained.classifier))
+    trained.check(shared(pixels)["probabilities"])
+
+
+@pytest.fixture(scope="module")
+def page(trained, tmp_path_factory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("page") / "page"
+    write_web(trained.classifier, folder)
+    with serve_folder(folder) as address:
+        yield address
+
+
+def test_the_exported_page_in_chromium(trained, page):
+    with chromium() as browser:
+        opened = browser.new_page()
+        opened.goto(page)
+        opened.wait_for_selector("html[data-ready]", timeout=120_000)
+        opened.set_input_files("#files", [str(photo) for photo in trained.photos])
+        opened.wait_for_selector(f"#results > li:nth-child({len(trained.photos)})", timeout=120_000)
+        cards = opened.query_selector_all("#results > li")[::-1]  # the newest is on top
+        rows = [json.loads(card.get_attribute("data-probabilities")) for card in cards]
+        names = [card.get_attribute("data-class") for card in cards]
+    trained.check(np.array(rows))
+    assert names == [CLASSES[c] for c in trained.probabilities.argmax(1)]
