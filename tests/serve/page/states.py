@@ -77,7 +77,7 @@ def ask(page: Page) -> None:
     expect(page.locator(".answers")).to_be_visible()
 
 
-def door(page: Page, _: Running) -> None:
+def sign_in(page: Page, _: Running) -> None:
     page.evaluate("sessionStorage.clear()")
     page.reload()
     expect(page.get_by_label("Access token")).to_be_focused()
@@ -85,7 +85,7 @@ def door(page: Page, _: Running) -> None:
 
 def training(page: Page, service: Running) -> None:
     page.get_by_role("button", name="Train", exact=True).click()
-    expect(page.get_by_text("Waiting for its turn")).to_be_visible()
+    expect(page.get_by_text("Waiting for a worker")).to_be_visible()
     service.fake.publish("first", 0.8)
     service.fake.tell("version", number=1, stage="first", accuracy=0.8, low=0.7, high=0.9, bytes=131_073)
     for step in range(1, 4):
@@ -119,7 +119,7 @@ def confirming(page: Page, _: Running) -> None:
     expect(page.get_by_role("dialog")).to_contain_text("3 classes, 25 photos and 2 versions")
 
 
-def farewell(page: Page, service: Running) -> None:
+def deleted(page: Page, service: Running) -> None:
     confirming(page, service)
     page.get_by_role("dialog").get_by_role("button", name="Delete everything").click()
     expect(page.get_by_role("heading", name="Everything is deleted")).to_be_focused()
@@ -140,7 +140,7 @@ def renaming(page: Page, _: Running) -> None:
 
 State = tuple[Callable[[Fake], None] | None, Callable[[Page, Running], None] | None]
 STATES: dict[str, State] = {
-    "door": (None, door),
+    "sign in": (None, sign_in),
     "empty": (None, None),
     "filled": (fill, None),
     "renaming": (fill, renaming),
@@ -151,6 +151,6 @@ STATES: dict[str, State] = {
     "live": (train, live),
     "viewer": (train, viewer),
     "confirming": (train, confirming),
-    "farewell": (train, farewell),
+    "deleted": (train, deleted),
     "failed": (train, failed),
 }

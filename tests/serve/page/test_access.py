@@ -52,6 +52,7 @@ def test_text_has_contrast_of_seven_to_one(
 ) -> None:
     STATES["trained"][0](fake)  # type: ignore[misc]
     page = opened(service.url)
+    expect(page.locator("#work")).to_be_visible()
     STATES["trained"][1](page, service)  # type: ignore[misc]
     axe(page)
     for scheme in ("light", "dark"):

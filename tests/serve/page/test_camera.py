@@ -59,13 +59,13 @@ def test_live_answers_are_said_at_most_every_two_seconds(opened: Opener, service
     page.clock.install()
     page.evaluate(
         """async () => {
-          const { live } = await import('/assets/announce.js');
+          const { liveAnnouncer } = await import('/assets/announce.js');
           window.said = [];
           new MutationObserver(() => polite.textContent && said.push(polite.textContent)).observe(polite, { childList: true });
-          window.voice = live();
+          window.announcer = liveAnnouncer();
           const names = ['cup', 'plate'];
           let n = 0;
-          setInterval(() => { n += 1; voice.hear(names[n % 2], 0.9, names[n % 2] + ' ' + n); }, 100);
+          setInterval(() => { n += 1; announcer.update(names[n % 2], 0.9, names[n % 2] + ' ' + n); }, 100);
         }"""
     )
     page.clock.run_for(2000)
@@ -80,11 +80,11 @@ def test_the_same_answer_is_not_repeated(opened: Opener, service: Running) -> No
     page.clock.install()
     page.evaluate(
         """async () => {
-          const { live } = await import('/assets/announce.js');
+          const { liveAnnouncer } = await import('/assets/announce.js');
           window.said = [];
           new MutationObserver(() => polite.textContent && said.push(polite.textContent)).observe(polite, { childList: true });
-          const voice = live();
-          setInterval(() => voice.hear('cup', 0.9 + 0.05 * Math.random(), 'cup, 9x percent'), 100);
+          const announcer = liveAnnouncer();
+          setInterval(() => announcer.update('cup', 0.9 + 0.05 * Math.random(), 'cup, 9x percent'), 100);
         }"""
     )
     page.clock.run_for(20_000)
@@ -95,7 +95,7 @@ def test_answers_are_spoken_if_asked_for(opened: Opener, service: Running, fake:
     train(fake)
     page = opened(service.url)
     page.evaluate("() => { window.spoken = []; speechSynthesis.speak = (words) => spoken.push(words.text); }")
-    page.get_by_label("Say answers aloud").check()
+    page.get_by_label("Speak predictions").check()
     live(page, service)
     until(page, "spoken.length > 0")
     assert page.evaluate("spoken[0]") == "cup, 93 percent."

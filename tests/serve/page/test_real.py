@@ -100,16 +100,16 @@ def test_from_a_name_to_an_answer_and_back_to_nothing(link: str, opened: Opener,
     assert page.locator(".thumb[src^='blob:']").count() > 10
 
     page.get_by_role("button", name="Train", exact=True).click()
-    expect(polite).to_contain_text("A first answer is ready", timeout=PATIENCE)
+    expect(polite).to_contain_text("A first classifier is ready", timeout=PATIENCE)
     page.set_input_files("#try-file", jpeg(1, 199))  # type: ignore[arg-type]
     expect(page.locator(".answer .what")).to_have_text("bars", timeout=PATIENCE)
     expect(page.get_by_role("heading", name="Version 2")).to_be_visible(
         timeout=PATIENCE
     )  # the fine-tuned one
     expect(page.get_by_role("button", name="Train again")).to_be_visible(timeout=PATIENCE)
-    expect(page.locator("#train-card .score")).to_contain_text("right")
+    expect(page.locator("#train-card .score")).to_contain_text("accuracy")
     expect(page.locator(".curve path.accuracy")).to_have_attribute("d", re.compile("^M.+L"))
-    expect(page.locator("#check-body")).to_contain_text("photos")
+    expect(page.locator("#assessment-body")).to_contain_text("photos")
 
     page.set_input_files("#try-file", jpeg(1, 198))  # type: ignore[arg-type]
     expect(page.locator(".answer .what")).to_have_text("bars")

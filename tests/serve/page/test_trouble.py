@@ -23,7 +23,7 @@ def test_the_service_goes_and_comes_back(opened: Opener) -> None:
         service.stop()
         page.locator(".class input[type=file]").first.set_input_files([jpeg(0, 50), jpeg(0, 51)])
         expect(
-            page.get_by_text("The service does not answer. Nothing that was saved is lost")
+            page.get_by_text("The service does not respond. Nothing that was saved is lost")
         ).to_be_visible()
         expect(page.locator(".class").first).to_contain_text("Adding 1 of 2")
         service.fake.tell("progress", step=2, steps=9, loss=0.5, accuracy=0.9, seconds_left=9)
@@ -43,10 +43,10 @@ def test_the_service_goes_and_comes_back(opened: Opener) -> None:
 
 def test_an_unknown_token_asks_for_another(opened: Opener, service: Running, fake: Fake) -> None:
     page = opened(service.url, token="wrong", expected=("401",))
-    expect(page.locator("#door-error")).to_contain_text("The token is not known. Ask for a new one.")
+    expect(page.locator("#sign-in-error")).to_contain_text("The token is not known. Ask for a new one.")
     expect(page.get_by_label("Access token")).to_be_focused()
     page.get_by_label("Access token").fill(TOKEN)
-    page.get_by_role("button", name="Open").click()
+    page.get_by_role("button", name="Open", exact=True).click()
     expect(page.get_by_role("heading", name="Teach it your own things")).to_be_visible()
     assert "token" not in page.url
     fake.failures["POST /api/classes"] = [failure(401, "unauthorized", "The token is not known.")]
@@ -59,7 +59,7 @@ def test_an_unknown_token_asks_for_another(opened: Opener, service: Running, fak
 def test_the_administrators_token_is_the_wrong_kind(opened: Opener, service: Running, fake: Fake) -> None:
     fake.failures["GET /api/me"] = [failure(403, "forbidden", "This is the administrator's token.")]
     page = opened(service.url, expected=("403",))
-    expect(page.locator("#door-error")).to_contain_text("Use the token of a user.")
+    expect(page.locator("#sign-in-error")).to_contain_text("Use the token of a user.")
 
 
 @pytest.mark.usefixtures("fake")

@@ -102,13 +102,13 @@ def test_training_is_told_and_can_be_stopped(opened: Opener, service: Running, f
     go = page.get_by_role("button", name="Train", exact=True)
     go.focus()
     page.keyboard.press("Enter")
-    heard(page, "Training has begun.")
+    heard(page, "Training has started.")
     expect(page.get_by_role("button", name="Stop training")).to_be_focused()
     fake.publish("first", 0.8)
     fake.tell("version", number=1, stage="first", accuracy=0.8, low=0.7, high=0.9, bytes=1)
     heard(
         page,
-        "A first answer is ready: right on 80 percent of your photos, each judged with itself left out. You can try it now.",
+        "A first classifier is ready. Its estimated accuracy is 80 percent. You can try it now",
     )
     fake.answer = said("cup", 0.93)
     ask(page)  # while it goes on training
@@ -119,7 +119,7 @@ def test_training_is_told_and_can_be_stopped(opened: Opener, service: Running, f
     expect(
         page.get_by_role(
             "img",
-            name="Accuracy by step, step 4 of 9, accuracy while training 90%, loss 0.40, first answer 80%",
+            name="Accuracy by step, step 4 of 9, training accuracy 90%, loss 0.40, first classifier 80%",
         )
     ).to_be_visible()
     page.reload()  # it goes on where it is
@@ -135,7 +135,7 @@ def test_a_training_that_fails_says_why(opened: Opener, service: Running, fake: 
     go = page.get_by_role("button", name="Train", exact=True)
     expect(go).to_be_disabled()  # it says so, but it can be pressed, and then says why
     go.press("Enter")
-    expect(page.locator("#notice")).to_contain_text("It needs two classes or more")
+    expect(page.locator("#notice")).to_contain_text("It needs at least two classes")
     page.get_by_role("button", name="Dismiss the message").click()
     expect(page.locator("#notice")).to_be_hidden()
     fill(fake)
@@ -170,13 +170,13 @@ def test_photos_are_picked_dropped_and_pasted(opened: Opener, service: Running, 
 def test_a_mistaken_photo_is_moved_from_the_table(opened: Opener, service: Running, fake: Fake) -> None:
     train(fake)
     page = opened(service.url)
-    expect(page.locator(".confusion tbody tr").first.locator("td")).to_have_text(["4 right", "2", "·0"])
-    expect(page.locator("#check-body")).to_contain_text("3 of 25 photos are taken for another class.")
+    expect(page.locator(".confusion tbody tr").first.locator("td")).to_have_text(["4 correct", "2", "·0"])
+    expect(page.locator("#assessment-body")).to_contain_text("3 of 25 photos are misclassified.")
     page.set_viewport_size({"width": 360, "height": 740})  # a phone has a list instead of the table
-    expect(page.locator("#check-body li").first).to_contain_text("cup taken for plate")
-    page.get_by_role("button", name="A photo of cup, taken for plate").first.click()
+    expect(page.locator("#assessment-body li").first).to_contain_text("cup classified as plate")
+    page.get_by_role("button", name="A photo of cup, classified as plate").first.click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("You say cup. The classifier says plate, and is 81% sure.")
+    expect(dialog).to_contain_text("Your label is cup. The classifier predicts plate with 81% confidence.")
     dialog.get_by_role("button", name="Move it to plate").click()
     heard(page, "Photo moved to plate.")
     expect(dialog).to_contain_text("1 of 2")
@@ -202,7 +202,7 @@ def test_versions_are_used_again_uploaded_and_deleted(opened: Opener, service: R
     expect(page.get_by_role("heading", name="Version 1")).to_be_focused()
     page.set_input_files("#upload-file", {"name": "mine.safetensors", "mimeType": "", "buffer": b"good"})
     heard(page, "mine.safetensors is version 2 now, and in use.")
-    expect(page.locator("#check-body")).to_contain_text("was uploaded, so it has not been judged")
+    expect(page.locator("#assessment-body")).to_contain_text("was uploaded, so it has not been assessed")
     page.set_input_files("#upload-file", {"name": "cat.jpg", "mimeType": "image/jpeg", "buffer": b"cat"})
     expect(page.locator("#notice")).to_contain_text("Choose a .safetensors file that filmtransfer wrote.")
 

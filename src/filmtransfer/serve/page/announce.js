@@ -1,12 +1,12 @@
-// What a person hears who cannot see the page: two live regions, and, if asked for, the answer spoken.
+// Announcements for screen readers in two live regions, and optionally spoken predictions.
 
 import { byId } from "./dom.js";
 
-const PAUSE = 80; // ms between clearing and setting, so that the same words are read again
-const GAP = 2000; // ms between two answers of the live prediction, at least
+const PAUSE = 80; // ms between clearing and setting, so that the same text is read again
+const GAP = 2000; // minimum ms between two announcements of the live prediction
 const waiting = { polite: [], assertive: [] };
 
-function put(kind, text) {
+function queue(kind, text) {
   const region = byId(kind);
   waiting[kind].push(text);
   if (waiting[kind].length > 1) return;
@@ -17,49 +17,49 @@ function put(kind, text) {
   }, PAUSE);
 }
 
-export const announce = (text) => put("polite", text);
-export const alarm = (text) => put("assertive", text);
+export const announce = (text) => queue("polite", text);
+export const alert = (text) => queue("assertive", text);
 
-let aloud = false;
-export const setAloud = (on) => {
-  aloud = on;
+let speech = false;
+export const setSpeech = (on) => {
+  speech = on;
   if (!on) globalThis.speechSynthesis?.cancel();
 };
 
 function speak(text) {
-  if (!aloud || !globalThis.speechSynthesis) return;
+  if (!speech || !globalThis.speechSynthesis) return;
   speechSynthesis.cancel();
   speechSynthesis.speak(new SpeechSynthesisUtterance(text));
 }
 
-/** An answer that was asked for: always said. */
-export function answer(text) {
+/** Announces and, if enabled, speaks a prediction. */
+export function announcePrediction(text) {
   announce(text);
   speak(text);
 }
 
 /**
- * Answers of a live prediction come many times a second. `live()` makes a voice that says the newest one
- * only when it differs enough from what was said last, and never two within `GAP`.
+ * Returns an announcer for live predictions, which change many times a second: it announces the newest one
+ * only if it differs enough from the last announcement, and never two within `GAP`.
  */
-export function live(gap = GAP) {
-  let said = { name: null, p: 0 };
-  let next = 0; // when it may speak again
+export function liveAnnouncer(gap = GAP) {
+  let last = { name: null, p: 0 };
+  let next = 0; // time of the next possible announcement
   let timer = null;
   let latest = null;
 
-  function utter() {
+  function announceLatest() {
     timer = null;
-    if (latest.name === said.name && Math.abs(latest.p - said.p) < 0.15) return;
-    said = latest;
+    if (latest.name === last.name && Math.abs(latest.p - last.p) < 0.15) return;
+    last = latest;
     next = performance.now() + gap;
-    answer(latest.text);
+    announcePrediction(latest.text);
   }
 
   return {
-    hear(name, p, text) {
+    update(name, p, text) {
       latest = { name, p, text };
-      if (timer === null) timer = setTimeout(utter, Math.max(0, next - performance.now()));
+      if (timer === null) timer = setTimeout(announceLatest, Math.max(0, next - performance.now()));
     },
     stop() {
       clearTimeout(timer);

@@ -1,30 +1,27 @@
-// The camera: one stream for the whole page, shared by whoever shows it and stopped when nobody does.
+// The camera: one media stream for the page, shared by all video elements and stopped when none uses it.
 
 import { h, show } from "./dom.js";
 
 const KEY = "filmtransfer.camera";
 let stream = null;
 let opening = null;
-const users = new Set(); // the video elements that show it
+const videos = new Set(); // the elements that show it
 
-const WORDS = {
+const MESSAGES = {
   NotAllowedError: [
-    "The camera is not allowed.",
+    "This page may not use the camera.",
     "Allow it for this page in the browser's address bar, then try again.",
   ],
   NotFoundError: ["No camera was found.", "Connect one, or use photos instead."],
-  NotReadableError: [
-    "The camera is in use elsewhere.",
-    "Close the other program that uses it, then try again.",
-  ],
+  NotReadableError: ["Another program uses the camera.", "Close that program, then try again."],
   Insecure: [
-    "The browser gives no camera to this page.",
-    "It does so only on this machine (127.0.0.1) or over https.",
+    "The browser does not allow the camera on this page.",
+    "It is allowed only on this machine (127.0.0.1) or over https.",
   ],
 };
 
-function plain(problem) {
-  const [message, hint] = WORDS[problem.name] ?? [
+function cameraError(error) {
+  const [message, hint] = MESSAGES[error.name] ?? [
     "The camera could not be opened.",
     "Try another camera, or use photos instead.",
   ];
@@ -32,7 +29,7 @@ function plain(problem) {
 }
 
 async function openStream() {
-  if (!navigator.mediaDevices) throw plain({ name: "Insecure" });
+  if (!navigator.mediaDevices) throw cameraError({ name: "Insecure" });
   const chosen = sessionStorage.getItem(KEY);
   const video = {
     width: { ideal: 640 },
@@ -41,42 +38,42 @@ async function openStream() {
   };
   try {
     return await navigator.mediaDevices.getUserMedia({ video, audio: false });
-  } catch (problem) {
-    throw plain(problem);
+  } catch (error) {
+    throw cameraError(error);
   }
 }
 
 /** Starts showing the camera in a video element. */
 export async function start(video) {
-  users.add(video);
+  videos.add(video);
   try {
     opening ??= openStream();
     stream = await opening;
-  } catch (problem) {
-    users.delete(video);
+  } catch (error) {
+    videos.delete(video);
     opening = null;
-    throw problem;
+    throw error;
   }
-  if (!users.has(video)) return release();
+  if (!videos.has(video)) return release();
   video.srcObject = stream;
-  // A camera that looks at the person is shown as a mirror; what it takes is not turned.
+  // A camera that faces the user is shown mirrored; the recorded photos are not.
   video.classList.toggle("mirror", stream.getVideoTracks()[0].getSettings().facingMode !== "environment");
-  await video.play().catch(() => {}); // stopped again before it began
+  await video.play().catch(() => {}); // stopped before it started
 }
 
 export function stop(video) {
-  users.delete(video);
+  videos.delete(video);
   video.srcObject = null;
   release();
 }
 
 function release() {
-  if (users.size || !stream) return;
+  if (videos.size || !stream) return;
   stream.getTracks().forEach((track) => track.stop());
   stream = opening = null;
 }
 
-/** Other cameras, if there are any, as a labelled select. Filled once the camera is on: names are secret before. */
+/** A select of the cameras if there are several, filled once the camera is on: before that names are hidden. */
 export function chooser(id, video) {
   const select = h("select", { id });
   const box = h("p", { class: "field", hidden: true }, h("label", { for: id }, "Camera"), select);
@@ -98,7 +95,7 @@ export function chooser(id, video) {
   }
   select.addEventListener("change", async () => {
     sessionStorage.setItem(KEY, select.value);
-    const all = [...users];
+    const all = [...videos];
     stream?.getTracks().forEach((track) => track.stop());
     opening = null;
     await Promise.all(all.map(start));
@@ -107,7 +104,7 @@ export function chooser(id, video) {
   return box;
 }
 
-/** The middle square of what the camera sees now, as a JPEG. */
+/** The central square of the current camera image as a JPEG. */
 export function frame(video, side) {
   const short = Math.min(video.videoWidth, video.videoHeight);
   if (!short) return Promise.resolve(null);

@@ -1,26 +1,26 @@
-// Step 1: the classes and their photos. Drop, pick, paste or record.
+// Step 1: the classes and their photos, which are dropped, chosen, pasted or recorded.
 
 import { announce } from "./announce.js";
 import * as api from "./api.js";
 import { confirmed } from "./dialog.js";
-import { byId, focusOn, h, keyed, say, show } from "./dom.js";
+import { byId, focusOn, h, keyed, setText, show } from "./dom.js";
 import { dropTarget, picker, unpack } from "./files.js";
 import { count } from "./format.js";
 import { icon } from "./icons.js";
 import { attempt, notify } from "./notice.js";
 import { movePhoto, showPhotos } from "./photos.js";
-import { recorder } from "./record.js";
+import { recorder } from "./recorder.js";
 import { changed, on, photosOf, state } from "./state.js";
 import { addPhotos, uploads } from "./upload.js";
 
 const FEW = 15; // photos shown before "Show all"
-const GOOD = 5; // photos from which a class is worth training on
-const cards = new WeakMap(); // card → its parts
+const ENOUGH = 5; // photos of a class that are enough to start with
+const cards = new WeakMap(); // the elements of each card
 
 async function addClass(name) {
   const row = await api.addClass(name);
   state.classes.push(row);
-  state.room = row.id;
+  state.activeClass = row.id;
   changed("classes");
   return row;
 }
@@ -28,7 +28,7 @@ async function addClass(name) {
 async function removeClass(row) {
   const photos = photosOf(row.id).length;
   const text = photos
-    ? `The class “${row.name}” and its ${count(photos, "photo")} will be deleted. This cannot be undone. Versions that were trained with them stay.`
+    ? `The class “${row.name}” and its ${count(photos, "photo")} will be deleted. This cannot be undone. Versions that were trained with them remain.`
     : `The class “${row.name}” has no photos yet.`;
   if (!(await confirmed({ title: "Delete this class?", text, yes: "Delete class" }))) return;
   const at = state.classes.indexOf(row);
@@ -43,21 +43,21 @@ async function removeClass(row) {
   });
 }
 
-/** The heading turns into a field and back. */
+/** Replaces the heading by a text field until the name is saved or unchanged. */
 function rename(parts, row) {
   const id = `rename-${row.id}`;
   const field = h("input", { id, value: row.name, maxlength: "100", autocomplete: "off" });
   const form = h(
     "form",
     { class: "row rename" },
-    h("label", { for: id, class: "heard" }, `New name for ${row.name}`),
+    h("label", { for: id, class: "visually-hidden" }, `New name for ${row.name}`),
     field,
     h("button", { class: "primary" }, "Save"),
   );
-  let over = false;
+  let finished = false;
   function finish(focus) {
-    if (over) return;
-    over = true;
+    if (finished) return;
+    finished = true;
     form.remove();
     show(parts.head, true);
     if (focus) parts.edit.focus();
@@ -95,26 +95,26 @@ function card(row) {
     className: "add-photos",
     chosen: (files) => addPhotos(row.id, files),
   });
-  const film = h(
+  const record = h(
     "button",
-    { type: "button", class: "film", "aria-expanded": "false" },
+    { type: "button", class: "record", "aria-expanded": "false" },
     icon("camera"),
     "Camera",
   );
   const progress = h("progress", { hidden: true });
-  const teach = h("p", { class: "teach" });
+  const hint = h("p", { class: "hint" });
   const list = h("ul", { class: "tiles", role: "list" });
   const all = h("button", { type: "button", class: "quiet", hidden: true });
-  const parts = { title, total, edit, bin, head, pick, film, progress, teach, list, all, limit: FEW };
+  const parts = { title, total, edit, bin, head, pick, record, progress, hint, list, all, limit: FEW };
   const box = h(
     "section",
     { class: "card class", "aria-labelledby": title.id, tabindex: "-1" },
     head,
-    h("div", { class: "row" }, pick, input, film),
+    h("div", { class: "row" }, pick, input, record),
     progress,
     list,
     all,
-    teach,
+    hint,
   );
   cards.set(box, parts);
 
@@ -124,31 +124,31 @@ function card(row) {
     parts.limit = parts.limit === FEW ? Infinity : FEW;
     update(box, row);
   });
-  film.addEventListener("click", () => {
+  record.addEventListener("click", () => {
     if (parts.panel) return parts.panel.close();
     document.querySelectorAll(".recorder").forEach((other) => other.close());
     parts.panel = recorder(row.id, row.name, () => {
       parts.panel = null;
-      film.setAttribute("aria-expanded", "false");
-      if (box.isConnected) film.focus();
+      record.setAttribute("aria-expanded", "false");
+      if (box.isConnected) record.focus();
     });
-    film.setAttribute("aria-expanded", "true");
-    film.parentElement.after(parts.panel);
+    record.setAttribute("aria-expanded", "true");
+    record.parentElement.after(parts.panel);
     return parts.panel.open();
   });
   box.addEventListener("focusin", () => {
-    state.room = row.id;
+    state.activeClass = row.id;
   });
   dropTarget(box, async (transfer) => {
     const { files, folders } = await unpack(transfer);
     await addPhotos(row.id, [...files, ...folders.flatMap((folder) => folder.files)]);
   });
-  acceptMoved(box, row);
+  acceptPhotos(box, row);
   return box;
 }
 
-/** A photo of another class, dragged here, moves here. */
-function acceptMoved(box, row) {
+/** Moves a photo of another class that is dragged here. */
+function acceptPhotos(box, row) {
   const type = "application/x-filmtransfer-photo";
   box.addEventListener(
     "dragover",
@@ -166,8 +166,8 @@ function update(box, row) {
   const parts = cards.get(box);
   const photos = photosOf(row.id).length;
   const sending = uploads.get(row.id);
-  say(parts.title, row.name);
-  say(
+  setText(parts.title, row.name);
+  setText(
     parts.total,
     sending
       ? `Adding ${sending.done + 1 > sending.total ? sending.total : sending.done + 1} of ${sending.total}…`
@@ -180,19 +180,19 @@ function update(box, row) {
   parts.edit.setAttribute("aria-label", `Rename ${row.name}`);
   parts.bin.setAttribute("aria-label", `Delete ${row.name}`);
   parts.pick.setAttribute("aria-label", `Add photos to ${row.name}`);
-  parts.film.setAttribute("aria-label", `Camera for ${row.name}`);
+  parts.record.setAttribute("aria-label", `Camera for ${row.name}`);
   showPhotos(parts.list, row.id, row.name, parts.limit);
   show(parts.list, photos > 0);
-  say(parts.all, parts.limit === FEW ? `Show all ${photos}` : "Show fewer");
+  setText(parts.all, parts.limit === FEW ? `Show all ${photos}` : "Show fewer");
   parts.all.setAttribute("aria-label", `${parts.all.textContent} of ${row.name}`);
   show(parts.all, photos > FEW);
-  const words =
+  const text =
     photos === 0
       ? "Drop photos here, paste them, or use the camera."
-      : `${count(GOOD - photos, "more photo")} would make a good start.`;
-  say(parts.teach, words);
-  parts.teach.classList.toggle("empty", photos === 0);
-  show(parts.teach, photos < GOOD && !sending);
+      : `${count(ENOUGH - photos, "more photo")} would be a good start.`;
+  setText(parts.hint, text);
+  parts.hint.classList.toggle("empty", photos === 0);
+  show(parts.hint, photos < ENOUGH && !sending);
 }
 
 function draw() {
@@ -200,7 +200,7 @@ function draw() {
   show(byId("photos-empty"), state.classes.length < 2);
 }
 
-/** Folders become classes, or join the class of their name; loose files need a class. */
+/** Adds each folder to the class of its name, which is created if needed; single files need a class. */
 async function dropped(transfer) {
   const { files, folders } = await unpack(transfer);
   for (const folder of folders) {
@@ -211,19 +211,19 @@ async function dropped(transfer) {
     });
   }
   if (!files.length) return;
-  if (state.classes.length) notify("Which class are these photos of?", "Drop them on a class.");
+  if (state.classes.length) notify("These photos need a class.", "Drop them on a class.");
   else
     notify(
       "These photos need a class.",
-      "Name one first, then drop the photos on it. Or drop a folder: its name becomes the class.",
+      "Create one first, then drop the photos on it. Or drop a folder, which becomes a class.",
     );
 }
 
-/** Photos from the clipboard go to the class that was used last. */
-export function pasted(files) {
-  const room = state.classes.find((row) => row.id === state.room) ?? state.classes[0];
-  if (room) return addPhotos(room.id, files);
-  return notify("The pasted photo needs a class.", "Name one first, then paste again.");
+/** Adds photos of the clipboard to the class that was used last. */
+export function addPasted(files) {
+  const target = state.classes.find((row) => row.id === state.activeClass) ?? state.classes[0];
+  if (target) return addPhotos(target.id, files);
+  return notify("The pasted photo needs a class.", "Create one first, then paste again.");
 }
 
 export function setUpClasses() {
@@ -232,13 +232,13 @@ export function setUpClasses() {
     const field = byId("new-name");
     const name = field.value.trim();
     if (!name) {
-      notify("A class needs a name.", "Type what it is, such as “my cup”.");
+      notify("A class needs a name.", "Type a name, such as “my cup”.");
       return field.focus();
     }
     return attempt(async () => {
       await addClass(name);
       field.value = "";
-      announce(`Class ${name} added. Give it photos.`);
+      announce(`Class ${name} added. Add photos of it.`);
     });
   });
   dropTarget(byId("photos"), dropped);

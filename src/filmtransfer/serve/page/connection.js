@@ -1,28 +1,27 @@
-// Whether the service answers. When it stops, ask again until it does, and let those who wait go on.
+// Whether the service responds. After a lost connection it is polled until it responds again.
 
-const FIRST = 500;
-const LONGEST = 5000;
+const FIRST_DELAY = 500; // ms
+const MAX_DELAY = 5000;
 const listeners = new Set();
-let gone = false;
+let isLost = false;
 let waiting = [];
 
-export const isGone = () => gone;
 export const onConnection = (listener) => listeners.add(listener);
 
-/** Called by whoever could not reach the service. */
-export function lost() {
-  if (gone) return;
-  gone = true;
+/** Reports that the service could not be reached. */
+export function reportLost() {
+  if (isLost) return;
+  isLost = true;
   listeners.forEach((listener) => listener(false));
-  ask(FIRST);
+  poll(FIRST_DELAY);
 }
 
-/** Resolves when the service answers (at once if it does). */
-export function back() {
-  return gone ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve();
+/** Resolves when the service responds: at once unless the connection is lost. */
+export function untilConnected() {
+  return isLost ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve();
 }
 
-async function ask(delay) {
+async function poll(delay) {
   await new Promise((resolve) => setTimeout(resolve, delay));
   let alive = false;
   try {
@@ -30,10 +29,11 @@ async function ask(delay) {
   } catch {
     alive = false;
   }
-  if (!alive) return ask(Math.min(2 * delay, LONGEST));
-  gone = false;
-  listeners.forEach((listener) => listener(true));
-  const ready = waiting;
+  if (!alive) return poll(Math.min(2 * delay, MAX_DELAY));
+  isLost = false;
+  // The page loads its state before uploads continue, so that it does not overwrite what they add.
+  await Promise.all([...listeners].map((listener) => listener(true)));
+  const resumed = waiting;
   waiting = [];
-  ready.forEach((resolve) => resolve());
+  resumed.forEach((resolve) => resolve());
 }

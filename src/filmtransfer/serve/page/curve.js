@@ -1,4 +1,4 @@
-// Accuracy and loss by step, as an SVG that grows while it trains.
+// Accuracy and loss by step as an SVG, which is redrawn during the training.
 
 import { h, svg } from "./dom.js";
 import { percent } from "./format.js";
@@ -10,37 +10,40 @@ const finite = (value) => typeof value === "number" && Number.isFinite(value);
 const line = (points) =>
   points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 
-function words(points, marks) {
-  const last = points.at(-1);
-  const seen = marks
-    .filter((mark) => finite(mark.accuracy))
-    .map((mark) => `${mark.stage === "first" ? "first answer" : "fine-tuned"} ${percent(mark.accuracy)}`);
+function description(progress, published) {
+  const last = progress.at(-1);
+  const estimates = published
+    .filter((version) => finite(version.accuracy))
+    .map(
+      ({ stage, accuracy }) =>
+        `${stage === "first" ? "first classifier" : "fine-tuned"} ${percent(accuracy)}`,
+    );
   const first = last
     ? [
         `step ${last.step} of ${last.steps}`,
-        finite(last.accuracy) && `accuracy while training ${percent(last.accuracy)}`,
+        finite(last.accuracy) && `training accuracy ${percent(last.accuracy)}`,
         finite(last.loss) && `loss ${last.loss.toFixed(2)}`,
       ]
     : [];
-  return ["Accuracy by step", ...first, ...seen].filter(Boolean).join(", ");
+  return ["Accuracy by step", ...first, ...estimates].filter(Boolean).join(", ");
 }
 
-/** The figure for what a training has told so far. */
-export function curve(points, marks) {
+/** The figure of a training: its progress and the leave-one-out estimates of its versions. */
+export function curve(progress, published) {
   const steps = Math.max(
     1,
-    ...points.map((point) => point.steps || point.step),
-    ...marks.map((mark) => mark.step),
+    ...progress.map((point) => point.steps || point.step),
+    ...published.map((version) => version.step),
   );
-  const most = Math.max(1e-9, ...points.map((point) => (finite(point.loss) ? point.loss : 0)));
+  const maxLoss = Math.max(1e-9, ...progress.map((point) => (finite(point.loss) ? point.loss : 0)));
   const x = (step) => PAD.left + ((W - PAD.left - PAD.right) * step) / steps;
   const y = (share) => PAD.top + (H - PAD.top - PAD.bottom) * (1 - share);
-  const accuracy = points
+  const accuracy = progress
     .filter((point) => finite(point.accuracy))
     .map((point) => [x(point.step), y(point.accuracy)]);
-  const loss = points
+  const loss = progress
     .filter((point) => finite(point.loss))
-    .map((point) => [x(point.step), y(Math.max(0, point.loss) / most)]);
+    .map((point) => [x(point.step), y(Math.max(0, point.loss) / maxLoss)]);
   const grid = [0, 0.5, 1].flatMap((share) => [
     svg("line", { class: "grid", x1: PAD.left, x2: W - PAD.right, y1: y(share), y2: y(share) }),
     svg("text", { x: PAD.left - 8, y: y(share) + 4, "text-anchor": "end" }, percent(share)),
@@ -53,17 +56,17 @@ export function curve(points, marks) {
       `${steps} ${steps === 1 ? "step" : "steps"}`,
     ),
   ];
-  const judged = marks
-    .filter((mark) => finite(mark.accuracy))
-    .map((mark) => svg("circle", { class: "judged", cx: x(mark.step), cy: y(mark.accuracy), r: 5.5 }));
+  const estimates = published
+    .filter((version) => finite(version.accuracy))
+    .map(({ step, accuracy }) => svg("circle", { class: "estimate", cx: x(step), cy: y(accuracy), r: 5.5 }));
   const drawing = svg(
     "svg",
-    { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": words(points, marks) },
+    { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": description(progress, published) },
     ...grid,
     ...axis,
     svg("path", { class: "loss", d: line(loss) }),
     svg("path", { class: "accuracy", d: line(accuracy) }),
-    ...judged,
+    ...estimates,
   );
   const key = (kind, text) => h("span", { class: `key ${kind}` }, text);
   return h(
@@ -73,9 +76,9 @@ export function curve(points, marks) {
     h(
       "figcaption",
       {},
-      accuracy.length ? key("accuracy", "accuracy") : null,
+      accuracy.length ? key("accuracy", "training accuracy") : null,
       loss.length ? key("loss", "loss") : null,
-      judged.length ? key("judged", "each photo left out") : null,
+      estimates.length ? key("estimate", "leave-one-out accuracy") : null,
     ),
   );
 }

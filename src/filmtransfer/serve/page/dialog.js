@@ -1,11 +1,11 @@
-// A question before something that cannot be undone, in words. The browser's own <dialog> keeps the
-// focus inside and gives it back; the safe answer has the focus first.
+// Dialogs. The <dialog> element keeps the focus inside and returns it; in a confirmation the safe button
+// has the focus.
 
 import { h } from "./dom.js";
 
 let number = 0;
 
-/** Opens a dialog with `body`, calls `closed` when it is gone. Returns the element. */
+/** Opens a dialog with `body`; calls `closed` when it is closed. Returns the element. */
 export function open({ title, body, buttons, className = "", closed = () => {} }) {
   number += 1;
   const id = `dialog-${number}`;
@@ -21,14 +21,14 @@ export function open({ title, body, buttons, className = "", closed = () => {} }
     closed();
   });
   box.addEventListener("click", (event) => {
-    if (event.target === box) box.close(); // beside the box
+    if (event.target === box) box.close(); // outside the dialog
   });
   document.body.append(box);
   box.showModal();
   return box;
 }
 
-/** True if the person says yes. */
+/** Asks for a confirmation; resolves to whether it was given. */
 export function confirmed({ title, text, yes, no = "Keep it" }) {
   return new Promise((resolve) => {
     let answer = false;

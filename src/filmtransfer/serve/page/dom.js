@@ -1,5 +1,4 @@
-// Elements made from values. Text stays text: no string is ever parsed as markup,
-// so a class may be called <b> and is shown as <b>.
+// DOM elements from values. No string is ever parsed as markup, so a class may be called <b>.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -19,32 +18,32 @@ export const h = (tag, props, ...children) => fill(document.createElement(tag), 
 export const svg = (tag, props, ...children) => fill(document.createElementNS(SVG, tag), props, children);
 export const byId = (id) => document.getElementById(id);
 
-/** Shows or hides, and says whether it changed anything. */
+/** Shows or hides an element; returns whether that changed anything. */
 export function show(element, visible) {
   const changed = element.hidden === visible;
   element.hidden = !visible;
   return changed;
 }
 
-/** Sets text only when it differs, so that nothing is read out twice. */
-export function say(element, text) {
+/** Sets the text only if it differs, so that a screen reader does not repeat it. */
+export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
 /**
- * Makes the children of `parent` follow `items`, one for each id, in their order.
- * Those that stay are kept, so that the focus in them is never lost.
+ * Updates the children of `parent` to one for each item, in the order of `items`.
+ * Elements whose item stays are kept, so that they do not lose the focus.
  */
 export function keyed(parent, items, make, update = () => {}) {
-  const wanted = new Set(items.map((item) => item.id));
-  const old = new Map();
+  const ids = new Set(items.map((item) => item.id));
+  const kept = new Map();
   for (const child of [...parent.children]) {
-    if (wanted.has(child.dataset.key)) old.set(child.dataset.key, child);
+    if (ids.has(child.dataset.key)) kept.set(child.dataset.key, child);
     else child.remove();
   }
   let at = parent.firstElementChild;
   for (const item of items) {
-    const child = old.get(item.id) ?? make(item);
+    const child = kept.get(item.id) ?? make(item);
     child.dataset.key = item.id;
     if (child === at) at = at.nextElementSibling;
     else parent.insertBefore(child, at);
@@ -52,7 +51,7 @@ export function keyed(parent, items, make, update = () => {}) {
   }
 }
 
-/** Leaves the focus somewhere sensible when what had it is about to go. */
+/** Moves the focus to an element, which need not be focusable by itself. */
 export function focusOn(element) {
   if (!element) return;
   if (element.tabIndex < 0 && !element.hasAttribute("tabindex")) element.setAttribute("tabindex", "-1");

@@ -1,4 +1,4 @@
-// Files that people drop, pick or paste, wherever they do it.
+// Files that are dropped, chosen or pasted.
 
 import { h } from "./dom.js";
 
@@ -23,30 +23,30 @@ export function picker({ label, accept = "image/*,.heic,.heif", multiple = true,
   return [button, input];
 }
 
-/** Lets files be dropped on an element. Other drags (a photo of this page) are left alone. */
+/** Accepts files that are dropped on an element; other drags (a photo of this page) are ignored. */
 export function dropTarget(element, dropped) {
-  const has = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
+  const hasFiles = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
   let depth = 0;
-  const mark = (on) => element.classList.toggle("over", on);
+  const highlight = (on) => element.classList.toggle("over", on);
   element.addEventListener("dragenter", (event) => {
-    if (!has(event)) return;
+    if (!hasFiles(event)) return;
     depth += 1;
-    mark(true);
+    highlight(true);
   });
   element.addEventListener("dragleave", (event) => {
-    if (!has(event)) return;
+    if (!hasFiles(event)) return;
     depth -= 1;
-    if (depth <= 0) mark(false);
+    if (depth <= 0) highlight(false);
   });
   element.addEventListener("dragover", (event) => {
-    if (has(event)) event.preventDefault();
+    if (hasFiles(event)) event.preventDefault();
   });
   element.addEventListener("drop", (event) => {
-    if (!has(event)) return;
+    if (!hasFiles(event)) return;
     event.preventDefault();
     event.stopPropagation();
     depth = 0;
-    mark(false);
+    highlight(false);
     dropped(event.dataTransfer);
   });
 }
@@ -56,7 +56,7 @@ function entries(folder) {
   const batch = () => new Promise((resolve, reject) => reader.readEntries(resolve, reject));
   return (async () => {
     const all = [];
-    for (let some = await batch(); some.length; some = await batch()) all.push(...some); // it gives 100 at a time
+    for (let some = await batch(); some.length; some = await batch()) all.push(...some); // a batch has at most 100
     return all;
   })();
 }
@@ -64,18 +64,18 @@ function entries(folder) {
 const fileOf = (entry) => new Promise((resolve, reject) => entry.file(resolve, reject));
 
 async function imagesIn(folder) {
-  const found = [];
+  const images = [];
   for (const entry of await entries(folder)) {
-    if (entry.isDirectory) found.push(...(await imagesIn(entry)));
+    if (entry.isDirectory) images.push(...(await imagesIn(entry)));
     else {
       const file = await fileOf(entry);
-      if (looksLikeImage(file)) found.push(file);
+      if (looksLikeImage(file)) images.push(file);
     }
   }
-  return found;
+  return images;
 }
 
-/** What was dropped: loose files, and folders with the images in them, by name. */
+/** The dropped files, and the dropped folders with the images in them. */
 export async function unpack(transfer) {
   const all = [...transfer.items]
     .filter((item) => item.kind === "file")

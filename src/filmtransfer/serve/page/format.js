@@ -1,4 +1,4 @@
-// Numbers as people say them.
+// Numbers, sizes, durations and dates as text.
 
 export const percent = (share) => `${Math.round(100 * share)}%`;
 export const percentWords = (share) => `${Math.round(100 * share)} percent`;
@@ -25,7 +25,7 @@ export function duration(seconds) {
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" });
 
-export function when(text) {
+export function dateTime(text) {
   const date = new Date(text);
   const today = new Date().toDateString() === date.toDateString();
   return today ? `today at ${clock.format(date)}` : `${day.format(date)} at ${clock.format(date)}`;

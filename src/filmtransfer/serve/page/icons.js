@@ -1,4 +1,4 @@
-// The few signs the page uses, drawn here. They are decoration: the words beside them are the labels.
+// Icons as SVG paths. They are decorative; the text beside them is the label.
 
 import { svg } from "./dom.js";
 

@@ -1,33 +1,33 @@
-// The page's beginning: who is it, what is there, and what happens when the service goes away.
+// The start of the page: sign in, load the data, and handle a lost connection.
 
 import { announce } from "./announce.js";
 import * as api from "./api.js";
-import { setUpCheck } from "./check.js";
-import { pasted, setUpClasses } from "./classes.js";
+import { setUpAssessment } from "./assessment.js";
+import { addPasted, setUpClasses } from "./classes.js";
 import { onConnection } from "./connection.js";
-import { setUpData } from "./data.js";
-import { byId, focusOn, say, show } from "./dom.js";
+import { byId, focusOn, setText, show } from "./dom.js";
 import { attempt, clearNotice, setUpNotice } from "./notice.js";
-import { ask, setUpPredict } from "./predict.js";
+import { classify, setUpPredict } from "./predict.js";
 import { load, state } from "./state.js";
 import { setUpTheme } from "./theme.js";
-import { forgetToken, keepToken, takeFromAddress, token } from "./token.js";
+import { forgetToken, keepToken, readTokenFromAddress, token } from "./token.js";
 import { resumeTraining, setUpTrain } from "./train.js";
+import { setUpUsage } from "./usage.js";
 import { setUpVersions } from "./versions.js";
 
-const SCREENS = ["door", "loading", "work", "farewell"];
+const SCREENS = ["sign-in", "loading", "work", "deleted"];
 const screen = (name) => SCREENS.forEach((other) => show(byId(other), other === name));
 
 function askForToken(message = "") {
-  if (!byId("farewell").hidden) return; // it ended here on purpose
+  if (!byId("deleted").hidden) return; // the account was just deleted
   document.querySelectorAll("dialog").forEach((box) => box.close());
   document
     .querySelectorAll("video")
     .forEach((video) => video.srcObject?.getTracks().forEach((track) => track.stop()));
   forgetToken();
   clearNotice();
-  screen("door");
-  say(byId("door-error"), message);
+  screen("sign-in");
+  setText(byId("sign-in-error"), message);
   byId("token").value = "";
   byId("token").focus();
 }
@@ -36,45 +36,45 @@ async function enter() {
   screen("loading");
   try {
     await load();
-  } catch (problem) {
-    if (problem.status === 401) return; // the door is open already
-    if (problem.status === 0) return; // the connection brings it back
-    if (problem.status === 403)
+  } catch (error) {
+    if (error.status === 401) return; // onUnknownToken shows the sign-in form
+    if (error.status === 0) return; // onConnection enters again
+    if (error.status === 403)
       return askForToken("This is the administrator's token. Use the token of a user.");
-    return askForToken(`${problem.message} ${problem.hint}`);
+    return askForToken(`${error.message} ${error.hint}`);
   }
-  say(byId("who"), `Signed in as ${state.me.name}`);
+  setText(byId("who"), `Signed in as ${state.me.name}`);
   screen("work");
   await attempt(resumeTraining);
 }
 
-function setUpDoor() {
-  byId("door-form").addEventListener("submit", (event) => {
+function setUpSignIn() {
+  byId("sign-in-form").addEventListener("submit", (event) => {
     event.preventDefault();
     const text = byId("token").value.trim();
-    if (!text) return say(byId("door-error"), "Paste the token first.");
-    // A whole link is welcome too.
+    if (!text) return setText(byId("sign-in-error"), "Paste the token first.");
+    // A complete link is accepted as well.
     keepToken(text.includes("#token=") ? text.split("#token=")[1] : text);
     return enter().then(() => !byId("work").hidden && focusOn(byId("main")));
   });
-  api.onUnknownToken((problem) => askForToken(`${problem.message} ${problem.hint}`));
+  api.onUnknownToken((error) => askForToken(`${error.message} ${error.hint}`));
 }
 
 function setUpConnection() {
-  const band = byId("offline");
+  const banner = byId("offline");
   onConnection(async (alive) => {
     if (!alive) {
-      say(
-        band,
-        "The service does not answer. Nothing that was saved is lost; the page goes on by itself when it is back.",
+      setText(
+        banner,
+        "The service does not respond. Nothing that was saved is lost; the page continues when the service is back.",
       );
-      show(band, true);
+      show(banner, true);
       return;
     }
-    show(band, false);
+    show(banner, false);
     announce("The service is back.");
     if (byId("work").hidden) {
-      if (token() && byId("farewell").hidden) await enter();
+      if (token() && byId("deleted").hidden) await enter();
     } else await attempt(load);
   });
 }
@@ -84,32 +84,32 @@ function setUpPaste() {
     const files = [...(event.clipboardData?.files ?? [])];
     if (!files.length || byId("work").hidden) return;
     event.preventDefault();
-    if (byId("try").contains(document.activeElement)) ask(files[0]);
-    else pasted(files);
+    if (byId("try").contains(document.activeElement)) classify(files[0]);
+    else addPasted(files);
   });
 }
 
-/** A file dropped beside every target must not replace the page. */
+/** A file that is dropped outside all targets must not replace the page. */
 function setUpStrayDrops() {
   for (const kind of ["dragover", "drop"]) document.addEventListener(kind, (event) => event.preventDefault());
 }
 
-takeFromAddress();
+readTokenFromAddress();
 setUpTheme();
 setUpNotice();
 setUpConnection();
-setUpDoor();
+setUpSignIn();
 setUpPaste();
 setUpStrayDrops();
 setUpClasses();
 setUpTrain();
 setUpPredict();
-setUpCheck();
+setUpAssessment();
 setUpVersions();
-setUpData(() => screen("none"));
+setUpUsage(() => screen("none"));
 window.addEventListener("hashchange", () => {
   if (!location.hash.startsWith("#token=")) return;
-  takeFromAddress();
+  readTokenFromAddress();
   enter();
 });
 if (token()) enter();

@@ -1,40 +1,41 @@
-// Messages that stay until they are read: what is wrong, and what to do next.
+// Error messages, which stay until they are dismissed: what is wrong, and what to do next.
 
-import { alarm } from "./announce.js";
-import { byId, focusOn, h, say, show } from "./dom.js";
+import { alert } from "./announce.js";
+import { byId, focusOn, h, setText, show } from "./dom.js";
 import { icon } from "./icons.js";
 import { load } from "./state.js";
 
-let before = null; // where the focus was when the message came
+let focusedBefore = null; // the element that had the focus when the message appeared
 
-/** Shows one message; a newer one takes its place. */
+/** Shows a message; it replaces the previous one. */
 export function notify(message, hint = "") {
-  before = document.activeElement;
+  focusedBefore = document.activeElement;
   const bar = byId("notice");
-  say(byId("notice-message"), message);
-  say(byId("notice-hint"), hint);
+  setText(byId("notice-message"), message);
+  setText(byId("notice-hint"), hint);
   show(bar, true);
-  alarm(`${message} ${hint}`.trim());
+  alert(`${message} ${hint}`.trim());
 }
 
-export function notifyError(problem) {
-  if (problem?.name === "AbortError" || problem?.status === 401 || problem?.status === 0) return; // these have their own places
-  if (problem?.status === undefined) console.error(problem);
-  notify(problem?.message ?? "Something went wrong.", problem?.hint ?? "Reload the page and try again.");
+/** Shows the message of an error. */
+export function notifyError(error) {
+  if (error?.name === "AbortError" || [0, 401].includes(error?.status)) return; // these are shown elsewhere
+  if (error?.status === undefined) console.error(error);
+  notify(error?.message ?? "Something went wrong.", error?.hint ?? "Reload the page and try again.");
 }
 
 export function clearNotice() {
   show(byId("notice"), false);
 }
 
-/** Runs something a person asked for; if it fails, says so. True when it went well. */
+/** Runs an action of the user and shows its error; returns whether it succeeded. */
 export async function attempt(work) {
   try {
     await work();
     return true;
-  } catch (problem) {
-    notifyError(problem);
-    if (problem.status === 404 || problem.status === 409) load().catch(() => {}); // changed from elsewhere: look again
+  } catch (error) {
+    notifyError(error);
+    if (error.status === 404 || error.status === 409) load().catch(() => {}); // changed elsewhere: load again
     return false;
   }
 }
@@ -47,7 +48,7 @@ export function setUpNotice() {
   );
   close.addEventListener("click", () => {
     clearNotice();
-    focusOn(before?.isConnected ? before : byId("main"));
+    focusOn(focusedBefore?.isConnected ? focusedBefore : byId("main"));
   });
   byId("notice").append(close);
 }

@@ -1,18 +1,18 @@
-// What can be done to photos, and the grid that shows those of one class.
+// The photos of a class as a grid; moving and removing photos.
 
 import { announce } from "./announce.js";
 import * as api from "./api.js";
 import { h, keyed } from "./dom.js";
 import { attempt } from "./notice.js";
 import { changed, className, photosOf, state } from "./state.js";
-import { forget, picture } from "./thumbnails.js";
+import { release, thumbnail } from "./thumbnails.js";
 import { view } from "./viewer.js";
 
 export function removePhoto(photo) {
   return attempt(async () => {
     await api.removePhoto(photo.id);
     state.photos = state.photos.filter((other) => other.id !== photo.id);
-    forget(photo.id);
+    release(photo.id);
     changed("photos");
     announce(`Photo removed from ${className(photo.class_id)}.`);
   });
@@ -22,20 +22,21 @@ export function movePhoto(photo, classId) {
   return attempt(async () => {
     const moved = await api.movePhoto(photo.id, classId);
     state.photos = state.photos.filter((other) => other.id !== photo.id);
-    if (!state.photos.some((other) => other.id === moved.id)) state.photos.push(moved); // it may have been there already
+    // The class may have had the same photo.
+    if (!state.photos.some((other) => other.id === moved.id)) state.photos.push(moved);
     state.moved = true;
     changed("photos");
     announce(`Photo moved to ${className(classId)}.`);
   });
 }
 
-/** The order of tabbing holds one photo of each class; the arrow keys reach the others. */
-function roam(list, button) {
+/** Makes one photo of each class reachable by Tab; the arrow keys reach the others (roving tabindex). */
+function setTabStop(list, button) {
   for (const other of list.querySelectorAll("button[tabindex='0']")) other.tabIndex = -1;
   button.tabIndex = 0;
 }
 
-function step(list, button, key) {
+function neighbour(list, button, key) {
   const all = [...list.querySelectorAll("button")];
   const at = all.indexOf(button);
   const columns = Math.max(1, all.filter((other) => other.offsetTop === all[0].offsetTop).length);
@@ -54,9 +55,9 @@ function tile(photo, list) {
   const button = h(
     "button",
     { type: "button", class: "tile", tabindex: "-1", draggable: "true" },
-    picture(photo.id),
+    thumbnail(photo.id),
   );
-  button.addEventListener("focus", () => roam(list, button));
+  button.addEventListener("focus", () => setTabStop(list, button));
   button.addEventListener("click", () => {
     const classId = list.dataset.class;
     view({
@@ -66,7 +67,7 @@ function tile(photo, list) {
     });
   });
   button.addEventListener("keydown", async (event) => {
-    const next = step(list, button, event.key);
+    const next = neighbour(list, button, event.key);
     if (next) {
       event.preventDefault();
       next.focus();
@@ -86,11 +87,11 @@ function tile(photo, list) {
   return h("li", {}, button);
 }
 
-/** Where the focus goes when a class has no photo left: to what adds some. */
+/** The element that gets the focus when a class has no photo left. */
 const fallback = (list) =>
   list.querySelector("button") ?? list.closest(".class").querySelector(".add-photos");
 
-/** Brings the grid of a class up to date. */
+/** Updates the grid of a class. */
 export function showPhotos(list, classId, name, limit) {
   list.dataset.class = classId;
   const all = photosOf(classId);

@@ -1,45 +1,45 @@
-// Step 3: hold something up to the camera, or give it a photo, and it says what it is.
+// Step 3: classify a photo, or what the camera shows.
 
-import { answer as sayAnswer, live, setAloud } from "./announce.js";
+import { announcePrediction, liveAnnouncer, setSpeech } from "./announce.js";
 import * as api from "./api.js";
-import { answerBox, words } from "./bars.js";
+import { announcement, predictionBox } from "./answer.js";
 import * as camera from "./camera.js";
-import { back } from "./connection.js";
-import { byId, h, say, show } from "./dom.js";
+import { untilConnected } from "./connection.js";
+import { byId, h, setText, show } from "./dom.js";
 import { dropTarget, picker } from "./files.js";
 import { icon } from "./icons.js";
 import { attempt, notify, notifyError } from "./notice.js";
 import { current, on } from "./state.js";
 
-const SIDE = 320; // pixels of a live frame: enough for the backbone, quick to send
-const EVERY = 120; // ms between two questions, at least
+const FRAME_SIZE = 320; // pixels: enough for the backbone, quick to send
+const INTERVAL = 120; // minimum ms between two requests
 const parts = {};
 let running = false;
-let turn = 0; // photos asked about: only the newest may show its answer
-const voice = live();
+let requests = 0; // only the newest request may show its prediction
+const announcer = liveAnnouncer();
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-async function askLive() {
+async function predictLive() {
   while (running) {
-    const began = performance.now();
-    const blob = document.hidden ? null : await camera.frame(parts.video, SIDE);
+    const start = performance.now();
+    const blob = document.hidden ? null : await camera.frame(parts.video, FRAME_SIZE);
     if (blob && running) {
       try {
-        const answer = await api.predict(blob);
+        const prediction = await api.predict(blob);
         if (!running) return;
-        parts.box.show(answer);
-        const best = answer.probabilities[0];
-        voice.hear(answer.unknown ? null : best.class, answer.unknown ? 1 : best.p, words(answer));
-      } catch (problem) {
-        if (problem.status === 0) await back();
-        else if (problem.status === 429 || problem.status === 503) await pause(1000 * (problem.retry ?? 1));
+        parts.box.show(prediction);
+        const [best] = prediction.unknown ? [{ class: null, p: 1 }] : prediction.probabilities;
+        announcer.update(best.class, best.p, announcement(prediction));
+      } catch (error) {
+        if (error.status === 0) await untilConnected();
+        else if (error.status === 429 || error.status === 503) await pause(1000 * (error.retry ?? 1));
         else {
-          notifyError(problem);
+          notifyError(error);
           return stopLive();
         }
       }
     }
-    await pause(Math.max(20, EVERY - (performance.now() - began)));
+    await pause(Math.max(20, INTERVAL - (performance.now() - start)));
   }
   return undefined;
 }
@@ -49,52 +49,52 @@ async function startLive() {
   running = true;
   show(parts.video, true);
   show(parts.photo, false);
-  show(parts.waiting, false);
+  show(parts.placeholder, false);
   parts.box.hide();
   parts.toggle.replaceChildren(icon("stop"), "Stop camera");
-  askLive();
+  predictLive();
 }
 
 function stopLive() {
   if (!running) return;
   running = false;
-  voice.stop();
+  announcer.stop();
   camera.stop(parts.video);
   show(parts.video, false);
-  show(parts.waiting, parts.photo.hidden);
+  show(parts.placeholder, parts.photo.hidden);
   parts.box.hide();
   parts.toggle.replaceChildren(icon("camera"), "Use camera");
 }
 
-/** Asks about one photo and shows it with its answer. */
-export async function ask(file) {
-  if (!current()) return notify("There is nothing to try yet.", "Train first, then ask about this photo.");
+/** Classifies one photo and shows it with its prediction. */
+export async function classify(file) {
+  if (!current()) return notify("There is no classifier yet.", "Train first, then try this photo.");
   stopLive();
-  turn += 1;
-  const mine = turn;
+  requests += 1;
+  const request = requests;
   if (parts.photo.src) URL.revokeObjectURL(parts.photo.src);
   parts.photo.src = URL.createObjectURL(file);
-  parts.photo.alt = file.name ? `The photo ${file.name}` : "The photo you gave";
+  parts.photo.alt = file.name ? `The photo ${file.name}` : "The chosen photo";
   show(parts.photo, true);
-  show(parts.waiting, false);
+  show(parts.placeholder, false);
   parts.box.hide();
   return attempt(async () => {
-    const answer = await api.predict(file);
-    if (mine !== turn || running) return;
-    parts.box.show(answer);
-    sayAnswer(words(answer));
+    const prediction = await api.predict(file);
+    if (request !== requests || running) return;
+    parts.box.show(prediction);
+    announcePrediction(announcement(prediction));
   });
 }
 
 function draw() {
-  const ready = Boolean(current());
-  show(parts.teach, !ready);
-  show(parts.use, ready);
-  if (!ready) stopLive();
+  const trained = Boolean(current());
+  show(parts.hint, !trained);
+  show(parts.use, trained);
+  if (!trained) stopLive();
   const version = current();
-  say(
+  setText(
     parts.which,
-    version ? `Version ${version.number}${version.stage === "first" ? ", the first answer" : ""}` : "",
+    version ? `Version ${version.number}${version.stage === "first" ? ", the first classifier" : ""}` : "",
   );
 }
 
@@ -104,15 +104,15 @@ export function setUpPredict() {
     muted: true,
     playsinline: true,
     class: "camera",
-    "aria-label": "What the camera sees",
+    "aria-label": "Camera image",
     hidden: true,
   });
   parts.video.muted = true;
   parts.photo = h("img", { class: "asked", alt: "", hidden: true });
-  // A kind of picture that this browser cannot show may still be read by the service.
+  // The service may read a format that this browser cannot display.
   parts.photo.addEventListener("error", () => show(parts.photo, false));
-  parts.waiting = h("p", { class: "stage" }, "Drop a photo here, paste one, or use the camera.");
-  parts.box = answerBox();
+  parts.placeholder = h("p", { class: "stage" }, "Drop a photo here, paste one, or use the camera.");
+  parts.box = predictionBox();
   parts.toggle = h(
     "button",
     { type: "button", class: "primary", onclick: () => (running ? stopLive() : startLive()) },
@@ -122,27 +122,27 @@ export function setUpPredict() {
   const [pick, input] = picker({
     label: [icon("photos"), "Choose photo"],
     multiple: false,
-    chosen: ([file]) => file && ask(file),
+    chosen: ([file]) => file && classify(file),
   });
   input.id = "try-file";
-  const aloud = h("input", { type: "checkbox", id: "aloud", onchange: () => setAloud(aloud.checked) });
+  const speech = h("input", { type: "checkbox", id: "speech", onchange: () => setSpeech(speech.checked) });
   parts.which = h("p", { class: "soft which" });
-  parts.teach = h(
+  parts.hint = h(
     "p",
-    { class: "teach" },
-    "Once it has trained, hold something up to the camera or drop a photo here, and it tells you what it is. It also says when it is none of these.",
+    { class: "hint" },
+    "After training, hold something up to the camera or drop a photo here, and it tells you what it is. It also recognizes when a photo shows none of your classes.",
   );
   parts.use = h(
     "div",
     { class: "stack", hidden: true },
-    h("div", { class: "view" }, parts.video, parts.photo, parts.waiting),
+    h("div", { class: "view" }, parts.video, parts.photo, parts.placeholder),
     parts.box.element,
     h("div", { class: "row" }, parts.toggle, pick, input),
     camera.chooser("try-camera", parts.video),
-    h("label", { class: "check" }, aloud, icon("sound"), "Say answers aloud"),
+    h("label", { class: "check" }, speech, icon("sound"), "Speak predictions"),
     parts.which,
   );
-  box.append(parts.teach, parts.use);
-  dropTarget(byId("try"), (transfer) => transfer.files[0] && ask(transfer.files[0]));
+  box.append(parts.hint, parts.use);
+  dropTarget(byId("try"), (transfer) => transfer.files[0] && classify(transfer.files[0]));
   on("versions", draw);
 }

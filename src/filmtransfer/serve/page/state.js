@@ -1,21 +1,22 @@
-// What the page knows, in one place. Whoever changes it says what changed; whoever shows it listens.
+// The state of the page. Code that changes it calls `changed`; code that displays it registers with `on`.
 
 import * as api from "./api.js";
 
 export const state = {
-  me: null, // who, quota, backbone
+  me: null, // name, quota, backbone
   classes: [], // {id, name}
   photos: [], // {id, class_id, bytes, …}, oldest first
   versions: [], // newest first
-  training: null, // the newest one: {id, state, message}
-  points: [], // its progress: {step, steps, loss, accuracy, seconds_left}
-  marks: [], // the versions it has made: {step, number, stage, accuracy}
-  check: null, // which photos the current version takes for another class
-  room: null, // the class that was used last: where a pasted photo goes
+  training: null, // the newest: {id, state, message}
+  progress: [], // of the training: {step, steps, loss, accuracy, seconds_left}
+  published: [], // versions of the training: {step, number, stage, accuracy}
+  assessment: null, // leave-one-out predictions of the current version
+  activeClass: null, // the class that was used last, which gets pasted photos
 };
 
 const listeners = new Map();
 
+/** Calls `listener` whenever one of the topics has changed. */
 export function on(topics, listener) {
   for (const topic of topics.split(" ")) {
     if (!listeners.has(topic)) listeners.set(topic, []);
@@ -23,6 +24,7 @@ export function on(topics, listener) {
   }
 }
 
+/** Calls the listeners of the topics, each once. */
 export function changed(...topics) {
   const called = new Set(topics.flatMap((topic) => listeners.get(topic) ?? []));
   called.forEach((listener) => listener());
@@ -33,13 +35,13 @@ export const className = (classId) => state.classes.find((row) => row.id === cla
 export const current = () => state.versions.find((version) => version.current) ?? null;
 export const isTraining = () => state.training?.state === "waiting" || state.training?.state === "running";
 
-/** How many photos each class of a version had, by name: {cup: 12}. */
+/** The number of photos of each class of a version, by name: {cup: 12}. */
 export function countsOf(version) {
   const classes = version?.classes ?? {};
   return Array.isArray(classes) ? Object.fromEntries(classes.map((name) => [name, null])) : classes;
 }
 
-/** Whether the photos are no longer those that the current version was trained on. */
+/** Whether the photos have changed since the current version was trained. */
 export function isStale() {
   const version = current();
   if (!version || version.source !== "trained") return false;
@@ -51,6 +53,7 @@ export function isStale() {
   );
 }
 
+/** Loads everything from the service. */
 export async function load() {
   const [me, classes, photos, versions] = await Promise.all([
     api.me(),

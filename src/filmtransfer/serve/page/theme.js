@@ -1,4 +1,4 @@
-// Light or dark: the system's choice until a person makes another.
+// Light or dark colours: the choice of the system, unless the user makes another.
 
 import { byId, h } from "./dom.js";
 import { icon } from "./icons.js";

@@ -1,8 +1,8 @@
-// Small pictures of photos. They need the token, so they are fetched, a few at a time and only when
-// they are about to be seen, and kept as blobs.
+// Thumbnails. They need the token, so they are fetched as blobs, a few at a time and only when they are
+// about to be visible.
 
 import * as api from "./api.js";
-import { back } from "./connection.js";
+import { untilConnected } from "./connection.js";
 import { h } from "./dom.js";
 
 const AT_ONCE = 6;
@@ -22,22 +22,22 @@ async function next() {
   const { id, resolve } = queue.shift();
   try {
     resolve(URL.createObjectURL(await api.thumbnail(id)));
-  } catch (problem) {
-    if (problem.status === 0 || problem.status === 429 || problem.status === 503) {
-      if (problem.status === 0) await back();
-      else await new Promise((later) => setTimeout(later, 1000 * (problem.retry ?? 1)));
+  } catch (error) {
+    if (error.status === 0 || error.status === 429 || error.status === 503) {
+      if (error.status === 0) await untilConnected();
+      else await new Promise((resume) => setTimeout(resume, 1000 * (error.retry ?? 1)));
       queue.push({ id, resolve });
-    } else resolve(null); // removed meanwhile: the tile stays empty until it goes
+    } else resolve(null); // removed in the meantime: the tile stays empty until it is removed
   }
   running -= 1;
   next();
 }
 
-const seen = new IntersectionObserver(
+const visible = new IntersectionObserver(
   (entries) => {
     for (const { isIntersecting, target } of entries) {
       if (!isIntersecting) continue;
-      seen.unobserve(target);
+      visible.unobserve(target);
       url(target.dataset.photo).then((source) => {
         if (source && !target.src) target.src = source;
       });
@@ -46,35 +46,36 @@ const seen = new IntersectionObserver(
   { rootMargin: "300px" },
 );
 
-/** An <img> that fills itself when it comes into view. */
-export function picture(id, alt = "") {
+/** An <img> that loads the thumbnail when it becomes visible. */
+export function thumbnail(id, alt = "") {
   const image = h("img", { alt, class: "thumb", draggable: "false", "data-photo": id });
-  seen.observe(image);
+  visible.observe(image);
   return image;
 }
 
-/** The photo itself, for looking at closely: the small one first, then the real one if the browser can show it. */
-export function large(id, alt) {
-  const image = picture(id, alt);
+/** An <img> of the photo itself: first the thumbnail, then the original if the browser can display it. */
+export function original(id, alt) {
+  const image = thumbnail(id, alt);
   api.photo(id).then(
     async (blob) => {
       const source = URL.createObjectURL(blob);
       const probe = h("img", { src: source });
       await probe.decode().then(
         () => {
-          seen.unobserve(image);
+          visible.unobserve(image);
           image.src = source;
         },
-        () => {}, // a kind of picture that this browser does not know
+        () => {}, // a format that this browser cannot display
       );
       setTimeout(() => URL.revokeObjectURL(source), 1000);
     },
-    () => {}, // the small one stays
+    () => {}, // the thumbnail stays
   );
   return image;
 }
 
-export function forget(id) {
+/** Releases the thumbnail of a photo that was removed. */
+export function release(id) {
   urls.get(id)?.then((source) => source && URL.revokeObjectURL(source));
   urls.delete(id);
 }

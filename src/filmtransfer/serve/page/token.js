@@ -1,12 +1,12 @@
-// The access token: read from the link's fragment, which the browser never sends anywhere,
-// taken out of the address bar at once, and kept for this tab only.
+// The access token: read from the fragment of the link, which browsers do not send, removed from the
+// address bar at once, and stored for this tab only.
 
 const KEY = "filmtransfer.token";
 
-export function takeFromAddress() {
-  const found = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (!found) return;
-  keepToken(found);
+export function readTokenFromAddress() {
+  const fromLink = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (!fromLink) return;
+  keepToken(fromLink);
   history.replaceState(null, "", location.pathname + location.search);
 }
 

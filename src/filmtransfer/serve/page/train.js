@@ -1,14 +1,14 @@
-// Step 2: one button. A first answer comes in seconds, and gets better while it trains.
+// Step 2: train. A first classifier is ready in seconds; then it is fine-tuned.
 
 import { announce } from "./announce.js";
 import * as api from "./api.js";
 import { curve } from "./curve.js";
-import { byId, h, say, show } from "./dom.js";
+import { byId, h, setText, show } from "./dom.js";
+import { follow } from "./events.js";
 import { count, duration, percent, percentWords } from "./format.js";
 import { icon } from "./icons.js";
 import { attempt, notify, notifyError } from "./notice.js";
 import { changed, current, isStale, isTraining, loadVersions, on, photosOf, state } from "./state.js";
-import { follow } from "./stream.js";
 
 const STEPS = { auto: {}, first: { steps: 0 }, long: { steps: 400 } };
 const parts = {};
@@ -17,155 +17,150 @@ let following = new AbortController();
 const usable = () => state.classes.filter((row) => photosOf(row.id).length > 0);
 const total = () => usable().reduce((sum, row) => sum + photosOf(row.id).length, 0);
 
-/** Why it cannot train yet, or nothing. */
-function lacking() {
-  const filled = usable().length;
-  if (filled >= 2) return "";
-  if (state.classes.length < 2) return "It needs two classes or more: things to tell apart.";
-  if (filled === 1) return "One class has photos. Give another class some too.";
-  return "Give at least two classes a few photos.";
+/** The reason why training is not possible yet, or an empty string. */
+function obstacle() {
+  const withPhotos = usable().length;
+  if (withPhotos >= 2) return "";
+  if (state.classes.length < 2) return "It needs at least two classes.";
+  if (withPhotos === 1) return "Only one class has photos. Add photos to another class.";
+  return "Add a few photos to at least two classes.";
 }
 
 async function start() {
-  const why = lacking();
-  if (why) return notify("It cannot train yet.", why);
+  const reason = obstacle();
+  if (reason) return notify("Training is not possible yet.", reason);
   return attempt(async () => {
     const training = await api.train(STEPS[parts.steps.value]);
-    announce("Training has begun.");
-    watch(training);
-    if (document.activeElement === parts.go || document.activeElement === document.body) parts.stop.focus();
+    announce("Training has started.");
+    followTraining(training);
+    if ([parts.start, document.body].includes(document.activeElement)) parts.stop.focus();
   });
 }
 
 async function stop() {
   await attempt(async () => {
-    say(parts.status, "Stopping…");
+    setText(parts.status, "Stopping…");
     await api.cancel(state.training.id);
   });
 }
 
-/** Follows a training to its end. One that ended before the page came is only drawn, not announced. */
-export async function watch(training) {
+/** Follows a training to its end. One that had ended before is drawn, but not announced. */
+async function followTraining(training) {
   following.abort();
   following = new AbortController();
-  const loud = training.state === "waiting" || training.state === "running";
-  Object.assign(state, { training, points: [], marks: [], moved: state.moved && !loud });
+  const active = training.state === "waiting" || training.state === "running";
+  Object.assign(state, { training, progress: [], published: [], moved: state.moved && !active });
   changed("training");
   try {
-    await follow(training.id, (event) => told(event, loud), following.signal);
-  } catch (problem) {
-    notifyError(problem);
+    await follow(training.id, (event) => onEvent(event, active), following.signal);
+  } catch (error) {
+    notifyError(error);
   }
 }
 
-async function told({ kind, data }, loud) {
+async function onEvent({ kind, data }, active) {
   if (kind === "progress") {
     if (isTraining()) state.training.state = "running";
-    state.points.push(data);
+    state.progress.push(data);
   } else if (kind === "version") {
-    state.marks.push({ ...data, step: state.points.at(-1)?.step ?? 0 });
-    if (loud) await fresh(data);
+    state.published.push({ ...data, step: state.progress.at(-1)?.step ?? 0 });
+    if (active) await onVersion(data);
   } else if (kind === "end") {
     Object.assign(state.training, { state: data.state, message: data.message });
-    if (loud) await ended(data);
+    if (active) await onEnd(data);
   }
   changed("training");
 }
 
-async function fresh({ stage, accuracy }) {
+async function onVersion({ stage, accuracy }) {
   await loadVersions().catch(notifyError);
-  const right =
-    typeof accuracy === "number"
-      ? `: right on ${percentWords(accuracy)} of your photos, each judged with itself left out`
-      : "";
+  const estimate =
+    typeof accuracy === "number" ? ` Its estimated accuracy is ${percentWords(accuracy)}.` : "";
   if (stage === "first")
-    announce(`A first answer is ready${right}. You can try it now. It goes on training.`);
-  else announce(`The fine-tuned classifier is ready${right}.`);
+    announce(`A first classifier is ready.${estimate} You can try it now, while fine-tuning continues.`);
+  else announce(`The fine-tuned classifier is ready.${estimate}`);
 }
 
-async function ended({ state: how, message }) {
+async function onEnd({ state: outcome, message }) {
   const focused = document.activeElement === parts.stop;
   await loadVersions().catch(notifyError);
-  if (how === "failed") notify("The training did not work.", message || "Try again.");
-  else announce(how === "done" ? "Training is done." : "Training was stopped.");
-  if (focused) requestAnimationFrame(() => parts.go.focus());
+  if (outcome === "failed") notify("The training failed.", message || "Try again.");
+  else announce(outcome === "done" ? "Training has finished." : "Training was stopped.");
+  if (focused) requestAnimationFrame(() => parts.start.focus());
 }
 
-/** What the status line says, and how far along it is. */
-function progress() {
-  const last = state.points.at(-1);
-  if (state.training.state === "waiting") return "Waiting for its turn…";
+/** The status line of a training that is waiting or running. */
+function progressText() {
+  const last = state.progress.at(-1);
+  if (state.training.state === "waiting") return "Waiting for a worker…";
   if (!last)
-    return state.marks.length
-      ? "A first answer is ready to try. Now it gets better…"
-      : "Looking at the photos…";
+    return state.published.length
+      ? "A first classifier is ready to try. Fine-tuning…"
+      : "Reading the photos…";
   const left = typeof last.seconds_left === "number" ? `, about ${duration(last.seconds_left)} left` : "";
   return `Step ${last.step} of ${last.steps}${left}`;
 }
 
 function result() {
   const version = current();
-  const tuned = state.marks.at(-1);
-  const first = state.marks.find((mark) => mark.stage === "first");
-  const accuracy = isTraining() ? tuned?.accuracy : (version?.accuracy ?? tuned?.accuracy);
+  const newest = state.published.at(-1);
+  const first = state.published.find((version) => version.stage === "first");
+  const accuracy = isTraining() ? newest?.accuracy : (version?.accuracy ?? newest?.accuracy);
   if (typeof accuracy !== "number") return [];
-  const shown = isTraining() ? tuned : version;
-  const between =
+  const shown = isTraining() ? newest : version;
+  const interval =
     typeof shown.low === "number"
-      ? ` With so few photos the truth lies between ${percent(shown.low)} and ${percent(shown.high)}.`
+      ? `, 95% confidence interval ${percent(shown.low)} to ${percent(shown.high)}`
       : "";
-  const kind = shown.stage === "tuned" ? " Fine-tuning has seen most of them, so this is a little kind." : "";
+  const bias =
+    shown.stage === "tuned" ? " Fine-tuning has used most of them, so it is slightly optimistic." : "";
   const gain =
-    first && tuned !== first && Math.round(100 * first.accuracy) !== Math.round(100 * accuracy)
-      ? ` The first answer had ${percent(first.accuracy)}.`
+    first && newest !== first && Math.round(100 * first.accuracy) !== Math.round(100 * accuracy)
+      ? ` The first classifier had ${percent(first.accuracy)}.`
       : "";
   return [
-    h("p", { class: "score" }, h("strong", {}, percent(accuracy)), " right"),
-    h(
-      "p",
-      { class: "soft" },
-      `On your own photos, each judged with itself left out.${kind}${between}${gain}`,
-    ),
+    h("p", { class: "score" }, h("strong", {}, percent(accuracy)), " accuracy"),
+    h("p", { class: "soft" }, `Leave-one-out estimate on your own photos${interval}.${bias}${gain}`),
   ];
 }
 
 function draw() {
   const busy = isTraining();
-  const why = lacking();
+  const reason = obstacle();
   const state_ = state.training?.state;
-  show(parts.go, !busy);
-  show(parts.options, !busy && !why);
+  show(parts.start, !busy);
+  show(parts.options, !busy && !reason);
   show(parts.stop, busy);
-  parts.go.setAttribute("aria-disabled", why ? "true" : "false");
-  say(parts.label, current() || state_ ? "Train again" : "Train");
-  let words = why || `${count(total(), "photo")} in ${count(usable().length, "class", "classes")}, ready.`;
-  if (!why && !current()) words += " A first answer comes in seconds.";
-  if (!why && isStale()) words = "Your photos have changed. Train again to use them.";
-  else if (!why && state_ === "done")
-    words = `Trained on ${count(total(), "photo")} in ${count(usable().length, "class", "classes")}.`;
+  parts.start.setAttribute("aria-disabled", reason ? "true" : "false");
+  setText(parts.label, current() || state_ ? "Train again" : "Train");
+  let text = reason || `${count(total(), "photo")} in ${count(usable().length, "class", "classes")}, ready.`;
+  if (!reason && !current()) text += " A first classifier will be ready in seconds.";
+  if (!reason && isStale()) text = "Your photos have changed. Train again to use them.";
+  else if (!reason && state_ === "done")
+    text = `Trained on ${count(total(), "photo")} in ${count(usable().length, "class", "classes")}.`;
   if (state_ === "cancelled" && !busy && !isStale())
-    words = `Stopped. ${current() ? `Version ${current().number} is in use.` : words}`;
-  say(parts.status, busy ? progress() : words);
-  parts.card.classList.toggle("asks", !busy && !why && (isStale() || !current()));
+    text = `Stopped. ${current() ? `Version ${current().number} is in use.` : text}`;
+  setText(parts.status, busy ? progressText() : text);
+  parts.card.classList.toggle("asks", !busy && !reason && (isStale() || !current()));
   show(parts.bar, busy);
-  const last = state.points.at(-1);
+  const last = state.progress.at(-1);
   if (last && state_ === "running") Object.assign(parts.bar, { max: last.steps || 1, value: last.step });
   else parts.bar.removeAttribute("value");
   show(parts.failed, state_ === "failed");
-  say(
+  setText(
     parts.failed,
-    state_ === "failed" ? `The last training did not work. ${state.training.message || ""}` : "",
+    state_ === "failed" ? `The last training failed. ${state.training.message || ""}` : "",
   );
   parts.result.replaceChildren(...result());
-  const drawn = state.points.length > 1 || state.marks.length > 0;
-  parts.figure.replaceChildren(...(drawn ? [curve(state.points, state.marks)] : []));
-  show(parts.teach, !drawn && !busy && !current());
+  const drawn = state.progress.length > 1 || state.published.length > 0;
+  parts.figure.replaceChildren(...(drawn ? [curve(state.progress, state.published)] : []));
+  show(parts.hint, !drawn && !busy && !current());
 }
 
 export function setUpTrain() {
   parts.card = byId("train-card");
   parts.label = h("span", {}, "Train");
-  parts.go = h(
+  parts.start = h(
     "button",
     { type: "button", class: "primary wide big", onclick: start, "aria-describedby": "train-status" },
     parts.label,
@@ -181,21 +176,21 @@ export function setUpTrain() {
   parts.result = h("div", { class: "result" });
   parts.figure = h("div", {});
   parts.failed = h("p", { class: "problem", hidden: true });
-  parts.teach = h(
+  parts.hint = h(
     "p",
-    { class: "teach" },
-    "It starts from a network that has seen a million pictures, and learns only what sets your things apart: about a hundred kilobytes.",
+    { class: "hint" },
+    "It starts from a network that was trained on a million images, and learns only what distinguishes your classes: about a hundred kilobytes.",
   );
   parts.steps = h(
     "select",
     { id: "steps" },
-    h("option", { value: "auto" }, "As long as it helps"),
-    h("option", { value: "first" }, "First answer only, in seconds"),
-    h("option", { value: "long" }, "Long: 400 steps"),
+    h("option", { value: "auto" }, "Automatic"),
+    h("option", { value: "first" }, "First classifier only (seconds)"),
+    h("option", { value: "long" }, "400 steps"),
   );
-  parts.options = h("p", { class: "field" }, h("label", { for: "steps" }, "How long"), parts.steps);
+  parts.options = h("p", { class: "field" }, h("label", { for: "steps" }, "Fine-tuning"), parts.steps);
   parts.card.append(
-    parts.go,
+    parts.start,
     parts.stop,
     parts.status,
     parts.bar,
@@ -203,14 +198,14 @@ export function setUpTrain() {
     parts.result,
     parts.figure,
     parts.options,
-    parts.teach,
+    parts.hint,
   );
   on("training classes photos versions", draw);
 }
 
-/** Takes up the training that runs, or draws the curve of the last one. */
+/** Follows the running training, or draws the curve of the last one. */
 export async function resumeTraining() {
   const [newest] = await api.trainings();
-  if (newest) watch(newest);
+  if (newest) followTraining(newest);
   else changed("training");
 }

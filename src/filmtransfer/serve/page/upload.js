@@ -1,8 +1,8 @@
-// Photos on their way to the service: several at once, in order, through lost connections and full queues.
+// Uploads of photos: several at a time, repeated after lost connections and while the service is busy.
 
-import { alarm, announce } from "./announce.js";
+import { alert, announce } from "./announce.js";
 import * as api from "./api.js";
-import { back } from "./connection.js";
+import { untilConnected } from "./connection.js";
 import { count } from "./format.js";
 import { notify } from "./notice.js";
 import { changed, className, state } from "./state.js";
@@ -11,66 +11,66 @@ const AT_ONCE = 3;
 const TRIES = 20;
 const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
 
-/** What is on its way to a class: {done, total}, or undefined. */
+/** The uploads in progress by class: {done, total}. */
 export const uploads = new Map();
 
 async function send(classId, file) {
   for (let tries = 1; ; tries += 1) {
     try {
       return await api.addPhoto(classId, file);
-    } catch (problem) {
-      const later = problem.status === 0 || problem.status === 429 || problem.status === 503;
-      if (!later || tries === TRIES) throw problem;
-      if (problem.status === 0) await back();
-      else await pause(problem.retry ?? 1);
+    } catch (error) {
+      const temporary = error.status === 0 || error.status === 429 || error.status === 503;
+      if (!temporary || tries === TRIES) throw error;
+      if (error.status === 0) await untilConnected();
+      else await pause(error.retry ?? 1);
     }
   }
 }
 
-function keep(photo) {
+function addToState(photo) {
   if (state.photos.some((other) => other.id === photo.id)) return;
   state.photos.push(photo);
 }
 
-function report(classId, added, there, failed) {
+function report(classId, added, existing, failed) {
   const name = className(classId);
-  const words = [];
-  if (added) words.push(`${count(added, "photo")} added to ${name}.`);
-  if (there) words.push(`${count(there, "photo was", "photos were")} there already.`);
-  if (words.length) announce(words.join(" "));
+  const sentences = [];
+  if (added) sentences.push(`${count(added, "photo")} added to ${name}.`);
+  if (existing) sentences.push(`${count(existing, "photo was", "photos were")} there already.`);
+  if (sentences.length) announce(sentences.join(" "));
   if (!failed.length) return;
   const [first] = failed;
   const others = failed.length > 1 ? ` (and ${failed.length - 1} more)` : "";
   notify(
-    `${first.file.name || "The photo"}${others} could not be added to ${name}: ${first.problem.message}`,
-    first.problem.hint,
+    `${first.file.name || "The photo"}${others} could not be added to ${name}: ${first.error.message}`,
+    first.error.hint,
   );
 }
 
-/** Adds files to a class. Resolves when all have arrived or failed; says how it went unless `quiet`. */
+/** Adds files to a class. Resolves when all are uploaded or have failed; announces the result unless `quiet`. */
 export async function addPhotos(classId, files, { quiet = false } = {}) {
   const list = [...files];
   if (!list.length) return;
-  state.room = classId;
+  state.activeClass = classId;
   const batch = uploads.get(classId) ?? { done: 0, total: 0 };
   batch.total += list.length;
   uploads.set(classId, batch);
   changed("uploads");
   let added = 0;
-  let there = 0;
+  let existing = 0;
   const failed = [];
   async function work() {
     for (let file = list.shift(); file; file = list.shift()) {
       try {
-        const answer = await send(classId, file);
-        if (answer.added) added += 1;
-        else there += 1;
-        keep(answer.photo);
+        const response = await send(classId, file);
+        if (response.added) added += 1;
+        else existing += 1;
+        addToState(response.photo);
         changed("photos");
-      } catch (problem) {
-        failed.push({ file, problem });
-        if (problem.status === 401) list.length = 0;
-        if (problem.status === 507) list.length = 0; // full: the rest would fail the same way
+      } catch (error) {
+        failed.push({ file, error });
+        if (error.status === 401) list.length = 0;
+        if (error.status === 507) list.length = 0; // full: the rest would fail the same way
       }
       batch.done += 1;
       changed("uploads");
@@ -79,7 +79,7 @@ export async function addPhotos(classId, files, { quiet = false } = {}) {
   await Promise.all(Array.from({ length: AT_ONCE }, work));
   if (batch.done >= batch.total || !list.length) uploads.delete(classId);
   changed("uploads", "photos");
-  if (failed.some(({ problem }) => problem.status === 401)) return;
-  if (!quiet || failed.length) report(classId, quiet ? 0 : added, quiet ? 0 : there, failed);
-  if (failed.length && !added) alarm("No photo was added.");
+  if (failed.some(({ error }) => error.status === 401)) return;
+  if (!quiet || failed.length) report(classId, quiet ? 0 : added, quiet ? 0 : existing, failed);
+  if (failed.length && !added) alert("No photo was added.");
 }

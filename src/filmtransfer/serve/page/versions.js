@@ -1,11 +1,11 @@
-// Versions of the classifier: download one, go back to an earlier one, bring one from elsewhere.
+// The versions of the classifier: download, use, delete and upload.
 
 import { announce } from "./announce.js";
 import * as api from "./api.js";
 import { confirmed } from "./dialog.js";
-import { byId, focusOn, h, keyed, say, show } from "./dom.js";
+import { byId, focusOn, h, keyed, setText, show } from "./dom.js";
 import { picker } from "./files.js";
-import { count, percent, size, when } from "./format.js";
+import { count, dateTime, percent, size } from "./format.js";
 import { icon } from "./icons.js";
 import { attempt } from "./notice.js";
 import { countsOf, loadVersions, on, state } from "./state.js";
@@ -36,7 +36,7 @@ async function use(version) {
 }
 
 async function remove(version) {
-  const text = `${name(version)} will be deleted. Your photos stay. This cannot be undone.`;
+  const text = `${name(version)} will be deleted. Your photos remain. This cannot be undone.`;
   if (!(await confirmed({ title: `Delete ${name(version).toLowerCase()}?`, text, yes: "Delete version" })))
     return;
   const next = state.versions[state.versions.findIndex((other) => other.number === version.number) + 1];
@@ -59,17 +59,17 @@ async function upload(file) {
 }
 
 const kind = (version) =>
-  ({ first: "first answer", tuned: "fine-tuned" })[version.stage] ??
+  ({ first: "first classifier", tuned: "fine-tuned" })[version.stage] ??
   (version.source === "uploaded" ? "uploaded" : "trained");
 
 function describe(version) {
   const counts = countsOf(version);
   const classes = Object.keys(counts).length;
   const photos = Object.values(counts).reduce((sum, n) => sum + (n ?? 0), 0);
-  const right = typeof version.accuracy === "number" ? `${percent(version.accuracy)} right` : null;
+  const accuracy = typeof version.accuracy === "number" ? `${percent(version.accuracy)} accuracy` : null;
   return [
     kind(version),
-    right,
+    accuracy,
     classes && count(classes, "class", "classes"),
     photos && count(photos, "photo"),
     size(version.bytes),
@@ -118,7 +118,7 @@ function item(version) {
       { class: "grow" },
       h("h3", { tabindex: "-1" }, name(version), " ", h("span", { class: "badge" }, "in use")),
       h("p", {}, describe(version)),
-      h("p", { class: "soft" }, when(version.created)),
+      h("p", { class: "soft" }, dateTime(version.created)),
     ),
     h("div", { class: "row" }, file, use_, bin),
   );
@@ -139,16 +139,16 @@ function draw() {
     update,
   );
   show(parts.list, state.versions.length > 0);
-  say(
-    parts.words,
+  setText(
+    parts.text,
     state.versions.length
-      ? "Each is a small file that holds what was learned, and none of your photos. Keep one, give it away, or go back to it."
-      : "Each training makes a version: a small file that holds what was learned, and none of your photos.",
+      ? "Each is a small file that contains the classifier and none of your photos. Download it, share it, or use it again."
+      : "Each training creates a version: a small file that contains the classifier and none of your photos.",
   );
 }
 
 export function setUpVersions() {
-  parts.words = h("p", { class: "soft" });
+  parts.text = h("p", { class: "soft" });
   parts.list = h("ul", { id: "versions-list", class: "versions card", role: "list", hidden: true });
   const [button, input] = picker({
     label: [icon("upload"), "Upload a version"],
@@ -157,6 +157,6 @@ export function setUpVersions() {
     chosen: ([file]) => upload(file),
   });
   input.id = "upload-file";
-  byId("versions-body").append(parts.words, parts.list, h("div", { class: "row" }, button, input));
+  byId("versions-body").append(parts.text, parts.list, h("div", { class: "row" }, button, input));
   on("versions", draw);
 }

@@ -1,12 +1,12 @@
-// An answer: what it is, how sure, and the other classes as bars.
+// A prediction: the class, its probability, and the other classes as bars.
 
-import { h, keyed, say, show } from "./dom.js";
+import { h, keyed, setText, show } from "./dom.js";
 import { percent, percentWords } from "./format.js";
 
-const MOST = 8; // bars; further classes are hardly ever near
+const MAX_BARS = 8; // the probabilities of further classes are close to zero
 
-/** The answer in words, as it is announced. */
-export function words({ unknown, probabilities }) {
+/** The prediction as it is announced. */
+export function announcement({ unknown, probabilities }) {
   const best = probabilities[0];
   return unknown ? "None of these." : `${best.class}, ${percentWords(best.p)}.`;
 }
@@ -26,39 +26,41 @@ function bar({ name }) {
 function update(item, { p, best }) {
   item.classList.toggle("best", best);
   item.querySelector(".fill").style.inlineSize = `${(100 * p).toFixed(1)}%`;
-  say(item.querySelector(".value"), percent(p));
+  setText(item.querySelector(".value"), percent(p));
 }
 
-/** The place for answers: `show(answer)` fills it. */
-export function answerBox() {
+/** The element for predictions: `show(prediction)` updates it. */
+export function predictionBox() {
   const title = h("p", { class: "answer" });
   const note = h("p", { class: "soft" });
   const list = h("ul", { class: "bars", role: "list", "aria-label": "How likely each class is" });
   const element = h("div", { class: "answers", hidden: true }, title, note, list);
   return {
     element,
-    show(answer) {
-      const best = answer.probabilities[0];
+    show(prediction) {
+      const best = prediction.probabilities[0];
       title.replaceChildren(
-        ...(answer.unknown
+        ...(prediction.unknown
           ? ["None of these"]
           : [h("span", { class: "what" }, best.class), " ", h("span", { class: "sure" }, percent(best.p))]),
       );
-      element.classList.toggle("unknown", answer.unknown);
-      say(
+      element.classList.toggle("unknown", prediction.unknown);
+      setText(
         note,
-        answer.unknown ? "It is not enough like the photos you have shown. If it had to be one of them:" : "",
+        prediction.unknown ? "It does not resemble any of your classes. If it had to be one of them:" : "",
       );
-      show(note, answer.unknown);
-      // In the order of names a bar keeps its place while the camera moves.
-      const shown = answer.probabilities.slice(0, MOST).sort((a, b) => a.class.localeCompare(b.class));
+      show(note, prediction.unknown);
+      // Sorted by name, a bar keeps its position while the camera moves.
+      const shown = prediction.probabilities
+        .slice(0, MAX_BARS)
+        .sort((a, b) => a.class.localeCompare(b.class));
       keyed(
         list,
         shown.map((row) => ({
           id: row.class,
           name: row.class,
           p: row.p,
-          best: !answer.unknown && row === best,
+          best: !prediction.unknown && row === best,
         })),
         bar,
         update,

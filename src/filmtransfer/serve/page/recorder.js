@@ -1,22 +1,22 @@
-// Photos from the camera into a class: hold to record, or press once for one photo.
+// Photos of the camera for a class: hold the button to record, or press it once for one photo.
 
 import { announce } from "./announce.js";
 import * as camera from "./camera.js";
-import { h, say } from "./dom.js";
+import { h, setText } from "./dom.js";
 import { count } from "./format.js";
 import { icon } from "./icons.js";
 import { attempt } from "./notice.js";
 import { addPhotos } from "./upload.js";
 
-const EVERY = 200; // ms between two photos while held: five a second
-const SIDE = 480; // pixels: more than any backbone looks at
+const INTERVAL = 200; // ms between two photos: five a second
+const PHOTO_SIZE = 480; // pixels: more than the image size of the backbones
 
-/** The panel of one class; `closed` is called when it has gone. */
+/** The panel of one class; `closed` is called when it is closed. */
 export function recorder(classId, name, closed) {
   const video = h("video", {
     muted: true,
     playsinline: true,
-    "aria-label": "What the camera sees",
+    "aria-label": "Camera image",
     class: "camera",
   });
   video.muted = true;
@@ -25,7 +25,7 @@ export function recorder(classId, name, closed) {
   const status = h(
     "p",
     { class: "soft" },
-    "Hold the button, or the space bar, and move the thing about. A short press takes one photo.",
+    "Hold the button or the space bar, and move the object. A short press takes one photo.",
   );
   const panel = h(
     "div",
@@ -38,10 +38,10 @@ export function recorder(classId, name, closed) {
   let sent = Promise.resolve();
 
   async function take() {
-    const blob = await camera.frame(video, SIDE);
+    const blob = await camera.frame(video, PHOTO_SIZE);
     if (!blob) return;
     taken += 1;
-    say(status, `${count(taken, "photo")} recorded.`);
+    setText(status, `${count(taken, "photo")} recorded.`);
     const file = new File([blob], `camera ${taken}.jpg`, { type: blob.type });
     sent = Promise.all([sent, addPhotos(classId, [file], { quiet: true })]);
   }
@@ -50,7 +50,7 @@ export function recorder(classId, name, closed) {
     taken = 0;
     hold.classList.add("recording");
     take();
-    timer = setInterval(take, EVERY);
+    timer = setInterval(take, INTERVAL);
   }
   async function end() {
     if (timer === null) return;
@@ -72,12 +72,12 @@ export function recorder(classId, name, closed) {
     try {
       hold.setPointerCapture(event.pointerId);
     } catch {
-      // a pointer that is already gone cannot be held
+      // the pointer was released already
     }
     begin();
   });
-  for (const over of ["pointerup", "pointercancel", "lostpointercapture", "blur"])
-    hold.addEventListener(over, end);
+  for (const type of ["pointerup", "pointercancel", "lostpointercapture", "blur"])
+    hold.addEventListener(type, end);
   hold.addEventListener("contextmenu", (event) => event.preventDefault()); // a long press on a phone
   hold.addEventListener("keydown", (event) => {
     if (event.key !== " " && event.key !== "Enter") return;
@@ -85,7 +85,7 @@ export function recorder(classId, name, closed) {
     begin();
   });
   hold.addEventListener("keyup", end);
-  // Screen readers press without pointer or key: one photo.
+  // Screen readers click without a pointer or key: take one photo.
   hold.addEventListener("click", (event) => {
     if (
       event.detail === 0 &&

@@ -1,15 +1,15 @@
-// A training's events as they come. EventSource cannot carry a token, so the stream is read here;
-// when it breaks it goes on after the last event it has seen.
+// The server-sent events of a training. EventSource cannot send a token, so the response is parsed here;
+// after a lost connection it continues after the last event that was received.
 
 import * as api from "./api.js";
-import { back } from "./connection.js";
+import { untilConnected } from "./connection.js";
 
-/** Cuts a text stream into events; `feed` returns those that are complete. */
+/** Returns a function that takes pieces of text and returns the events that are complete. */
 export function parser() {
-  let rest = "";
+  let incomplete = "";
   return (text) => {
-    const blocks = (rest + text).replaceAll("\r\n", "\n").split("\n\n");
-    rest = blocks.pop();
+    const blocks = (incomplete + text).replaceAll("\r\n", "\n").split("\n\n");
+    incomplete = blocks.pop();
     return blocks.map(parse).filter((event) => event !== null);
   };
 }
@@ -32,8 +32,8 @@ function parse(block) {
   };
 }
 
-/** Calls `told` for every event of a training until its end, whatever happens to the connection. */
-export async function follow(id, told, signal) {
+/** Calls `onEvent` for every event of a training until its end; reconnects when the connection is lost. */
+export async function follow(id, onEvent, signal) {
   let last = 0;
   while (!signal.aborted) {
     try {
@@ -45,17 +45,16 @@ export async function follow(id, told, signal) {
         if (done) break;
         for (const event of feed(value)) {
           if (event.number !== null && event.number <= last) continue;
-          last = event.number ?? last; // an end that is told once more has no number
-          told(event);
+          last = event.number ?? last; // a repeated end event has no number
+          onEvent(event);
           if (event.kind === "end") return;
         }
       }
-    } catch (problem) {
+    } catch (error) {
       if (signal.aborted) return;
-      if (problem instanceof api.ServiceError && problem.status !== 0 && problem.status !== 503)
-        throw problem;
+      if (error instanceof api.ServiceError && error.status !== 0 && error.status !== 503) throw error;
     }
     await new Promise((resolve) => setTimeout(resolve, 1000));
-    await back();
+    await untilConnected();
   }
 }
