@@ -16,7 +16,7 @@ import torch
 
 from filmtransfer import FewShotClassifier
 from filmtransfer.cli import main
-from filmtransfer.export.folded import folded
+from filmtransfer.export.folded import folded_graph
 from filmtransfer.export.parity import run_folded, run_shared
 from filmtransfer.export.shared import shared_backbone, user_file
 from filmtransfer.export.web import write_web
@@ -121,7 +121,7 @@ def test_http(trained, tmp_path):
 
 
 def test_onnx(trained, pixels):
-    trained.check(run_folded(folded(trained.classifier))(pixels)["probabilities"])
+    trained.check(run_folded(folded_graph(trained.classifier))(pixels)["probabilities"])
     shared = run_shared(shared_backbone(trained.classifier), user_file(trained.classifier))
     trained.check(shared(pixels)["probabilities"])
 
