@@ -1,4 +1,4 @@
-"""The page in a real browser says what Python says, asks nobody else, and can be used by everyone."""
+"""The page in a browser: it predicts as Python does, requests nothing from elsewhere, and is accessible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from filmtransfer.data import PixelSpec, to_square
 from filmtransfer.export.web import find_runtime, write_web
 from tests.chromium import chromium, serve_folder
 from tests.conftest import picture
-from tests.export.making import classifier, lite0
+from tests.export.small_classifiers import classifier, lite0
 
 pytestmark = pytest.mark.browser(seconds=20)
 AXE = Path(sys.prefix) / "share" / "axe.min.js"
@@ -46,17 +46,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any, P
 def page(browser: Browser, site: Any) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 390, "height": 844}, bypass_csp=True)
     opened = context.new_page()
-    opened.heard = []  # type: ignore[attr-defined]
-    opened.on("console", lambda m: opened.heard.append(f"{m.type}: {m.text}"))  # type: ignore[attr-defined]
-    opened.on("pageerror", lambda e: opened.heard.append(f"error: {e}"))  # type: ignore[attr-defined]
-    opened.on("request", lambda r: opened.heard.append(r.url))  # type: ignore[attr-defined]
+    opened.messages = []  # type: ignore[attr-defined]
+    opened.on("console", lambda m: opened.messages.append(f"{m.type}: {m.text}"))  # type: ignore[attr-defined]
+    opened.on("pageerror", lambda e: opened.messages.append(f"error: {e}"))  # type: ignore[attr-defined]
+    opened.on("request", lambda r: opened.messages.append(r.url))  # type: ignore[attr-defined]
     opened.goto(site[0])
     opened.wait_for_selector("html[data-ready]", timeout=120_000)
     yield opened
     context.close()
 
 
-def test_the_page_names_the_same_classes_as_python(page, site):
+def test_the_page_predicts_as_python_does(page, site):
     _, clf, folder = site
     paths = sorted([*folder.glob("*.png"), *folder.glob("*.jpg")])
     page.set_input_files("#files", [str(path) for path in paths])
@@ -65,13 +65,13 @@ def test_the_page_names_the_same_classes_as_python(page, site):
     expected = clf.predict_proba(paths)
     for card, path, row in zip(cards, paths, expected, strict=True):
         assert card.get_attribute("data-class") == clf.classes_[row.argmax()]
-        found = np.array(json.loads(card.get_attribute("data-probabilities")))
-        assert np.abs(found - row).max() < (
+        probabilities = np.array(json.loads(card.get_attribute("data-probabilities")))
+        assert np.abs(probabilities - row).max() < (
             1e-5 if path.suffix == ".png" else 0.02
         )  # decoders of JPEG differ
 
 
-def test_the_camera_gives_an_answer(page):
+def test_a_photo_of_the_camera_is_classified(page):
     before = len(page.query_selector_all("#results > li"))
     page.click("#camera")
     page.wait_for_function("document.getElementById('video').videoWidth > 0", timeout=30_000)
@@ -79,7 +79,7 @@ def test_the_camera_gives_an_answer(page):
     page.wait_for_selector(f"#results > li:nth-child({before + 1})", timeout=60_000)
 
 
-def test_a_file_that_is_no_image_is_said_so(page, site):
+def test_a_file_that_is_no_image_is_an_error(page, site):
     bad = site[2] / "notes.txt"
     bad.write_text("not an image")
     page.set_input_files("#files", str(bad))
@@ -87,40 +87,40 @@ def test_a_file_that_is_no_image_is_said_so(page, site):
     assert "notes.txt" in page.text_content("#status")
 
 
-def test_everyone_can_use_it(page):
+def test_the_page_is_accessible(page):
     assert AXE.is_file(), "axe-core is missing: 'make test' fetches it to .venv/share/axe.min.js"
     page.add_script_tag(content=AXE.read_text())
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        found = page.evaluate("axe.run()")["violations"]
-        assert not found, [(v["id"], v["nodes"][0]["html"]) for v in found]
+        violations = page.evaluate("axe.run()")["violations"]
+        assert not violations, [(v["id"], v["nodes"][0]["html"]) for v in violations]
     width = page.evaluate("document.documentElement.scrollWidth")
     assert width <= 390
 
 
-def test_nothing_is_asked_of_others_and_nothing_complains(page, site):
-    urls = [line for line in page.heard if line.startswith(("http", "ws"))]
+def test_the_page_requests_nothing_from_elsewhere_and_logs_no_error(page, site):
+    urls = [line for line in page.messages if line.startswith(("http", "ws"))]
     assert urls
     assert all(url.startswith(site[0]) for url in urls), urls
-    assert not [line for line in page.heard if line.startswith(("error", "warning"))], page.heard
+    assert not [line for line in page.messages if line.startswith(("error", "warning"))], page.messages
 
 
-def test_under_its_own_rules_it_runs_too(browser, site):
-    """With the Content-Security-Policy in force, which the tests above set aside for axe."""
+def test_the_page_runs_under_its_content_security_policy(browser, site):
+    """The tests above bypass the policy for axe."""
     context = browser.new_context()
     opened = context.new_page()
-    said: list[str] = []
-    opened.on("console", lambda message: said.append(message.text))
+    messages: list[str] = []
+    opened.on("console", lambda message: messages.append(message.text))
     opened.goto(site[0])
     opened.wait_for_selector("html[data-ready]", timeout=120_000)
     opened.set_input_files("#files", str(site[2] / "0.png"))
     opened.wait_for_selector("#results > li", timeout=60_000)
     context.close()
-    assert not said
+    assert not messages
 
 
 @pytest.mark.parametrize("interpolation", ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"])
-def test_the_browser_scales_as_pillow_does(page, interpolation):
+def test_the_browser_resizes_as_pillow_does(page, interpolation):
     """Bit for bit, larger and smaller, squashed and cropped."""
     rng = np.random.default_rng(0)
     for (height, width), size, fit in (
@@ -131,7 +131,7 @@ def test_the_browser_scales_as_pillow_does(page, interpolation):
         rgb = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
         spec = PixelSpec(size, (0, 0, 0), (1, 1, 1), interpolation, fit)  # type: ignore[arg-type]
         rgba = np.dstack([rgb, np.full((height, width), 255, np.uint8)])
-        found = page.evaluate(
+        pixels = page.evaluate(
             "([data, width, height, spec]) => Array.from(toSquare({data, width, height}, spec))",
             [
                 rgba.flatten().tolist(),
@@ -141,9 +141,9 @@ def test_the_browser_scales_as_pillow_does(page, interpolation):
             ],
         )
         expected = to_square(Image.fromarray(rgb), spec).numpy()
-        assert (np.array(found, dtype=np.uint8) == expected.flatten()).all()
+        assert (np.array(pixels, dtype=np.uint8) == expected.flatten()).all()
 
 
-def test_a_folder_without_the_runtime_is_refused(tmp_path):
+def test_a_folder_without_onnxruntime_web_is_refused(tmp_path):
     with pytest.raises(UpdateFileError, match="does not contain onnxruntime-web"):
         find_runtime(tmp_path)

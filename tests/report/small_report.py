@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from filmtransfer.data.pixels import PixelSpec
-from filmtransfer.heads import Head, make_head
+from filmtransfer.heads import Head, ProtoNets, make_head
 from filmtransfer.model import Predictor, Update
 from filmtransfer.report.report_data import (
     PhotoPredictions,
@@ -23,9 +23,11 @@ from filmtransfer.report.report_data import (
 from filmtransfer.training.assess.leave_one_out import leave_one_out
 
 D = 16
+LABELS = torch.arange(4).repeat_interleave(8)
 
 
 def jpeg(seed: int) -> bytes:
+    """Return a small picture of two colours."""
     rng = np.random.default_rng(seed)
     buffer = io.BytesIO()
     pixels = np.full((24, 32, 3), rng.integers(0, 255, 3), dtype=np.uint8)
@@ -35,19 +37,30 @@ def jpeg(seed: int) -> bytes:
 
 
 def features(labels: torch.Tensor, spread: float = 0.35, seed: int = 0, width: int = D) -> torch.Tensor:
+    """Return normally distributed features of each class."""
     generator = torch.Generator().manual_seed(seed)
     means = torch.randn(int(labels.max()) + 1, width, generator=generator)
     return means[labels] + spread * torch.randn(len(labels), width, generator=generator)
 
 
 def photos(labels: torch.Tensor, z: torch.Tensor, pictures: bool = True) -> ReportPhotos:
+    """Return photos with these features, named folder/000.jpg and so on."""
     count = len(labels)
     thumbnails = [jpeg(i) if pictures else b"" for i in range(count)]
     names = [f"folder/{i:03}.jpg" for i in range(count)]
     return ReportPhotos(names, labels, z, thumbnails, [f"{i:032x}" for i in range(count)])
 
 
+def predictions(probabilities: list[list[float]], labels: list[int]) -> PhotoPredictions:
+    """Return predictions with the given probabilities."""
+    classes = len(probabilities[0])
+    predictor = Predictor(ProtoNets(), (), list(range(classes)), torch.zeros(classes))
+    logits = torch.tensor(probabilities).log()
+    return PhotoPredictions(torch.arange(len(labels)), torch.tensor(labels), logits, predictor)
+
+
 def update_of(head: Head, names: list[str], **more: Any) -> Update:
+    """Return an update with a configured head and FiLM parameters of three layers."""
     assert head.counts is not None
     weights = head.log_weights()
     known: dict[str, Any] = {

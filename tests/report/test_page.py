@@ -22,9 +22,8 @@ from filmtransfer.report.pictures import (
     thumbnail,
 )
 from tests.conftest import picture
-from tests.report.small_report import features, jpeg, report_data
+from tests.report.small_report import LABELS, features, jpeg, report_data
 
-LABELS = torch.arange(4).repeat_interleave(8)
 EVIL = ['<script>alert("1")</script>', "a\" onload='x' b", "</style></svg>&amp;", "\x00\ud800\u202eevil"]
 
 

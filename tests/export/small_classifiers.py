@@ -1,4 +1,4 @@
-"""Small classifiers to export: real lite0 weights, or a narrow network of each family with random ones."""
+"""Small classifiers to export: real lite0 weights, or a small network of each family with random ones."""
 
 from __future__ import annotations
 
@@ -25,13 +25,29 @@ SIDE = 64
 CLASSES = ["cup", "keys", "plant"]
 
 
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "resnetv2": ("resnetv2_50x1_bit", {"layers": (1, 1), "channels": (128, 256), "stem_chs": 32}),
+    "efficientnet": ("mobilenetv2_050", {}),
+    "efficientnetv2": ("tf_efficientnetv2_b0", {"channel_multiplier": 0.5, "depth_multiplier": 0.3}),
+    "convnext": ("convnext_atto", {"depths": (1, 1, 1, 1), "dims": (8, 16, 24, 32)}),
+    "vision_transformer": (
+        "vit_tiny_patch16_224",
+        {"depth": 2, "embed_dim": 24, "num_heads": 3, "dynamic_img_size": True},
+    ),
+    "resnet": ("resnet18", {"layers": (1, 1, 1, 1)}),
+    "mobilenetv3": ("mobilenetv3_small_050", {}),
+    "regnet": ("regnety_002", {}),
+}
+
+
 @cache
 def lite0(fold: bool = True) -> Backbone:
+    """Return efficientnet_lite0 with its real weights."""
     return load_backbone("efficientnet_lite0", fold=fold)
 
 
 def small(architecture: str, **settings: Any) -> Backbone:
-    """A network of timm's with fewer blocks, whose features differ between images."""
+    """Return a timm network with fewer blocks, whose features differ between images."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model: nn.Module = (
@@ -40,13 +56,19 @@ def small(architecture: str, **settings: Any) -> Backbone:
             else timm.create_model(architecture, num_classes=0, **settings)
         )
     record = BackboneRecord(architecture, architecture, "none")
-    seen = normalise(probe_images(SIDE, 24, seed=2), pixel_spec(record, model))
-    return assemble(record, liven(model, seen, generator=torch.Generator().manual_seed(0)))
+    images = normalise(probe_images(SIDE, 24, seed=2), pixel_spec(record, model))
+    return assemble(record, liven(model, images, generator=torch.Generator().manual_seed(0)))
+
+
+def small_family(family: str) -> Backbone:
+    """Return a small network of a family."""
+    architecture, settings = FAMILIES[family]
+    return small(architecture, **settings)
 
 
 def _bit(**settings: Any) -> nn.Module:
-    """BiT with what makes it BiT: standardised weights, GroupNorm first, zeros around its max-pool."""
-    made: nn.Module = ResNetV2(
+    """Return a small BiT: standardised weights, GroupNorm first, zeros around its max-pool."""
+    network: nn.Module = ResNetV2(
         num_classes=0,
         preact=True,
         stem_type="fixed",
@@ -54,7 +76,7 @@ def _bit(**settings: Any) -> nn.Module:
         norm_layer=GroupNormAct,
         **settings,
     )
-    return made
+    return network
 
 
 def classifier(
@@ -65,26 +87,25 @@ def classifier(
     rows: int = 12,
     prior: Any = "uniform",
     seed: int = 0,
-    move: float = 0.1,
+    change: float = 0.1,
     **options: Any,
 ) -> FewShotClassifier:
-    """Everything learned stands somewhere else than at its start."""
+    """Return a classifier whose trainable parameters all differ from their initial values."""
     model = AdaptedModel(backbone, make_head(head, **options), SIDE, body=body)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.backbone_parameters().values():
-            parameter.add_(move * torch.randn(parameter.shape, generator=generator))
+            parameter.add_(change * torch.randn(parameter.shape, generator=generator))
     model.configure(probe_images(model.pixels.size, rows, seed=seed + 1), torch.arange(rows) % len(CLASSES))
-    learns = model.body
     update = Update.of(
         model,
         CLASSES,
         settings={
             "prior": prior,
-            "train": learns.train,
-            "adapter": learns.adapter,
-            "film_from": learns.film_from,
-            "adapter_options": dict(learns.options),
+            "train": model.body.train,
+            "adapter": model.body.adapter,
+            "film_from": model.body.film_from,
+            "adapter_options": dict(model.body.options),
         },
         results={},
         seed=seed,

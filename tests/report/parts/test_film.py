@@ -1,0 +1,34 @@
+"""FiLM by layer."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from filmtransfer.report.parts import (
+    film,
+)
+from tests.report.small_report import LABELS, features, report_data
+
+
+def test_film_is_drawn_layer_by_layer():
+    about = report_data(LABELS, features(LABELS))
+    body = film.section(about).body
+    assert body.count('class="box') == 2 * 3
+    assert "36 FiLM parameters" in body
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"results": {"steps": 0}, "parameters": {}}, "Nothing: the backbone is unchanged"),
+        ({"results": {"steps": 9, "share": 0.0}}, "it made predictions for held-out photos worse"),
+        ({"settings": {"adapter": "lora"}, "parameters": {"a": torch.ones(7)}}, "7 parameters of lora"),
+        (
+            {"settings": {"train": "all"}, "parameters": {"a": torch.ones(7)}},
+            "all 7 parameters of the backbone",
+        ),
+    ],
+)
+def test_without_film_a_sentence_says_why(change, expected):
+    assert expected in film.section(report_data(LABELS, features(LABELS), **change)).body

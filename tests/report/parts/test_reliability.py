@@ -1,0 +1,23 @@
+"""The reliability diagram."""
+
+from __future__ import annotations
+
+from filmtransfer.report.parts import (
+    reliability,
+)
+from tests.report.small_report import LABELS, features, report_data
+
+
+def test_reliability_counts_every_photo():
+    about = report_data(LABELS, features(LABELS, 1.0), temperature=2.0)
+    assert about.headline is not None
+    for probabilities in (about.headline.probabilities, about.headline.uncalibrated):
+        for number in (5, 10):
+            found = reliability.confidence_bins(probabilities, about.headline.labels, number)
+            assert sum(b.total for b in found if b) == len(about.headline)
+            correct = int((probabilities.argmax(1) == about.headline.labels).sum())
+            assert sum(b.correct for b in found if b) == correct
+    section = reliability.section(about)
+    assert section is not None
+    assert "less confident (T = 2.00" in section.body
+    assert "hollow" in section.body
