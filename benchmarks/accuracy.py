@@ -90,7 +90,7 @@ def read(settings: dict[str, int]) -> list[dict[str, Any]]:
 
 def one(where: Task, seed: int, old: dict[str, Any] | None) -> dict[str, Any]:
     """All methods on one task; of an old row with another fast preset, those that it does not touch are kept."""
-    settings = preset("fast").on(load_backbone("efficientnet_lite0"))
+    settings = preset("fast").resolve(load_backbone("efficientnet_lite0"))
     row: dict[str, Any] = {"set": where.name, "seed": seed, "seconds": {}, "fast": preset("fast").to_dict()}
 
     def model_with(head: str, fold: bool = True) -> AdaptedModel:

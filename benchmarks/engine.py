@@ -480,7 +480,7 @@ def run_accuracy(data: str, name: str, seed: int) -> dict[str, Any]:
     prepare()
     where = task(Path(data), name, 10, seed, 500)
     backbone = load_backbone("efficientnet_lite0")
-    fast = preset("fast").on(backbone)
+    fast = preset("fast").resolve(backbone)
     model = AdaptedModel(
         backbone, make_head("lda"), fast.image_size, body=Body(film_from=fast.film_from or 0)
     )

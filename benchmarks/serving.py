@@ -36,7 +36,6 @@ from torch import Tensor
 from filmtransfer import film
 from filmtransfer.backbones import Backbone, load_backbone
 from filmtransfer.backbones.frozen import fold_frozen_norms
-from filmtransfer.heads import log_prior
 from filmtransfer.model import Update
 from filmtransfer.model.body import load_parameters, share_weights
 from filmtransfer.serve.engine.batcher import Batcher
@@ -115,10 +114,9 @@ class InTurn:
     def __call__(self, content: bytes, pixels: Tensor) -> list[dict[str, float]]:
         update = Update.from_bytes(content)
         load_parameters(self.model.network, update.parameters)
-        self.model.head.restore(update.head_tensors, torch.tensor(update.counts))
-        prior = log_prior(update.settings["prior"], torch.tensor(update.counts))
-        logits = (self.model.logits(pixels).double() + prior) / update.temperature
-        return [dict(zip(update.classes, row, strict=True)) for row in torch.softmax(logits, 1).tolist()]
+        predictor = update.predictor(update.restore_head(torch.empty(0)))
+        rows = predictor.predict(self.model.features(pixels)).probabilities.tolist()
+        return [dict(zip(map(str, update.classes), row, strict=True)) for row in rows]
 
 
 def throughput(users: Users, asked: list[bytes], _: float) -> dict[str, Any]:
