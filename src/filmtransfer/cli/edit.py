@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,8 @@ from .printing import Device, Json, Printer
 
 if TYPE_CHECKING:
     from ..estimator import FewShotClassifier
+    from ..model.metadata import JsonTable
+    from ..model.support import Label
 
 app = typer.Typer(
     help="Change classes and photos of an update file without training it again.",
@@ -147,7 +149,7 @@ def _edit(
     )
 
 
-def _describe(edit: dict[str, Any]) -> str:
+def _describe(edit: JsonTable) -> str:
     """Return a sentence about an edit."""
     photos = count(edit.get("photos", 0), "photo")
     return {
@@ -159,6 +161,6 @@ def _describe(edit: dict[str, Any]) -> str:
     }[edit["what"]]
 
 
-def _class_named(clf: FewShotClassifier, text: str) -> Any:
+def _class_named(clf: FewShotClassifier, text: str) -> Label:
     """Return the class with this name; a class of the update may be a number."""
     return next((name for name in clf.update_.classes if str(name) == text), text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,7 @@ from .printing import Json, Printer
 if TYPE_CHECKING:
     from ..backbones import BackboneFacts
     from ..model import Update
+    from ..model.metadata import JsonTable
 
 
 def show(
@@ -53,40 +54,42 @@ def show(
         printer.document({"backbone": backbone, "classes": classes, "methods": table, "stages": stages})
 
 
-def counts_table(backbone: str, classes: int) -> list[dict[str, Any]]:
+def counts_table(backbone: str, classes: int) -> list[JsonTable]:
     """Return the paper's table 'Shared and updateable parameters' for any backbone and C."""
     from ..backbones import backbone_facts
     from ..heads import LDA, QDA, ProtoNets
 
-    known = backbone_facts(backbone)
-    full = known.parameters + classes * known.features  # BiT: every weight, and a head of C·D
-    rows = [{"method": "full fine-tuning (BiT)", "shared": 0, "updateable": full, "rmus": 1.0}]
+    facts = backbone_facts(backbone)
+    full = facts.parameters + classes * facts.features  # BiT: every weight, and a head of C·D
+    rows: list[JsonTable] = [
+        {"method": "full fine-tuning (BiT)", "shared": 0, "updateable": full, "rmus": 1.0}
+    ]
     for name, head in (("FiT-QDA", QDA), ("FiT-LDA", LDA), ("FiT-ProtoNets", ProtoNets)):
-        updateable = known.film_parameters + head.updateable(classes, known.features)
+        updateable = facts.film_parameters + head.updateable(classes, facts.features)
         rows.append(
-            {"method": name, "shared": known.parameters, "updateable": updateable, "rmus": updateable / full}
+            {"method": name, "shared": facts.parameters, "updateable": updateable, "rmus": updateable / full}
         )
     return rows
 
 
-def stages_table(backbone: str) -> list[dict[str, Any]]:
+def stages_table(backbone: str) -> list[JsonTable]:
     """Return the stages that FiLM can begin at, and the FiLM parameters from there on."""
     from ..backbones import backbone_facts
 
-    known = backbone_facts(backbone)
+    facts = backbone_facts(backbone)
     return [
         {
             "stage": i,
             "name": stage.name,
-            "sites": sum(known.stage_of(site) == i for site in known.site_names),
-            "film_from": known.film_parameters_from(i),
+            "sites": sum(facts.stage_of(site) == i for site in facts.site_names),
+            "film_from": facts.film_parameters_from(i),
         }
-        for i, stage in enumerate(known.stages)
-        if any(known.stage_of(site) >= i for site in known.site_names)
+        for i, stage in enumerate(facts.stages)
+        if any(facts.stage_of(site) >= i for site in facts.site_names)
     ]
 
 
-def _print_counts(printer: Printer, table: list[dict[str, Any]]) -> None:
+def _print_counts(printer: Printer, table: list[JsonTable]) -> None:
     printer.table(
         ["method", "shared", "updateable", "relative update size"],
         [[r["method"], f"{r['shared']:,}", f"{r['updateable']:,}", f"{r['rmus']:.4f}"] for r in table],
@@ -124,7 +127,7 @@ def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool) ->
     printer.document(document)
 
 
-def _document(file: Path, update: Update, backbone: BackboneFacts) -> dict[str, Any]:
+def _document(file: Path, update: Update, backbone: BackboneFacts) -> JsonTable:
     """Return the JSON document; parameter counts also have their former keys, which end in _numbers."""
     body = update.body()
     trained = sum(t.numel() for t in update.parameters.values())
@@ -163,7 +166,7 @@ def _document(file: Path, update: Update, backbone: BackboneFacts) -> dict[str, 
     }
 
 
-def _print_update(printer: Printer, update: Update, document: dict[str, Any]) -> None:
+def _print_update(printer: Printer, update: Update, document: JsonTable) -> None:
     from ..heads import HEADS
 
     body = update.body()
@@ -196,7 +199,7 @@ def _print_update(printer: Printer, update: Update, document: dict[str, Any]) ->
     printer.table(["class", "images"], list(document["classes"].items()), right=(1,))
 
 
-def _photos(printer: Printer, update: Update) -> list[dict[str, Any]]:
+def _photos(printer: Printer, update: Update) -> list[JsonTable]:
     """Print and return the photos that can be forgotten by name, and whether fine-tuning has seen them."""
     from ..training.edit import kept_support
 

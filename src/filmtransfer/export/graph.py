@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from ..data.pixels import PixelSpec, normalise
 from ..errors import InputError, MissingExtraError
+from ..model.metadata import JsonTable
 from .head import HeadGraph
 
 KEY = "filmtransfer"
@@ -99,7 +100,7 @@ def _keep_pads(onnx: Any, model: Any) -> None:
         model.graph.initializer.remove(unused)
 
 
-def read_metadata(content: bytes) -> dict[str, Any]:
+def read_metadata(content: bytes) -> JsonTable:
     """Return the metadata that ``trace`` wrote; empty if the graph is not ours."""
     onnx = import_onnx()
     try:
