@@ -25,17 +25,17 @@ def test_a_federation_from_beginning_to_end(tmp_path, capsys):
     out = tmp_path / "out"
     assert main([*SMALL, "--out", str(out), "--bounds", "1", "--json"]) == 0
     captured = capsys.readouterr()
-    found = json.loads(captured.out)
-    assert [line["round"] for line in found["rounds"]] == [0, 1, 2, 3]
+    document = json.loads(captured.out)
+    assert [line["round"] for line in document["rounds"]] == [0, 1, 2, 3]
     assert "Round 3 of 3: 3 clients" in captured.err
-    assert found["lower"]["accuracy"] > 0
-    assert found["upper"]["personalized"] > 0
-    assert json.loads((out / "summary.json").read_text())["updateable"] == found["updateable"]
+    assert document["lower"]["accuracy"] > 0
+    assert document["upper"]["personalized"] > 0
+    assert json.loads((out / "summary.json").read_text())["updateable"] == document["updateable"]
     assert len((out / "rounds.jsonl").read_text().splitlines()) == 4
     assert (out / "communication.png").read_bytes().startswith(b"\x89PNG")
     loaded = FewShotClassifier.load(out / "global.safetensors")
     assert len(loaded.classes_) == 12
-    assert main([*SMALL, "--out", str(out)]) == 0  # nothing is left to do, and it says how it ended
+    assert main([*SMALL, "--out", str(out)]) == 0  # nothing is left to do, and the result is printed again
     assert "after 3 rounds" in capsys.readouterr().out
 
 
@@ -43,10 +43,10 @@ def test_a_federation_from_beginning_to_end(tmp_path, capsys):
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
 def test_killed_at_a_random_moment_it_ends_with_the_same_bits(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    words = [*SMALL, "--rounds", "4", "--compression", "int8"]
-    assert main([*words, "--out", str(whole)]) == 0
+    arguments = [*SMALL, "--rounds", "4", "--compression", "int8"]
+    assert main([*arguments, "--out", str(whole)]) == 0
     process = subprocess.Popen(
-        [sys.executable, "-m", "filmtransfer", *words, "--out", str(killed)],
+        [sys.executable, "-m", "filmtransfer", *arguments, "--out", str(killed)],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     lines = killed / "rounds.jsonl"
@@ -55,19 +55,19 @@ def test_killed_at_a_random_moment_it_ends_with_the_same_bits(tmp_path):
     )
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    assert main([*words, "--out", str(killed)]) == 0
+    assert main([*arguments, "--out", str(killed)]) == 0
     one, other = (np.load(folder / "checkpoint.npz")["psi"] for folder in (whole, killed))
     assert np.array_equal(one, other)
     assert lines.read_text() == (whole / "rounds.jsonl").read_text()
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "line"),
+    ("arguments", "code", "message"),
     [
         (["--head", "qda"], 2, "The head cannot be 'qda'"),
         (["--algorithm", "krum", "--secure"], 2, "which secure aggregation hides"),
-        (["--clients-per-round", "9"], 2, "There are 4 clients, and a round takes 9"),
-        (["--ways", "2"], 2, "leave some of the 12 classes to nobody"),
+        (["--clients-per-round", "9"], 2, "There are 4 clients, and a round needs 9"),
+        (["--ways", "2"], 2, "do not cover all 12 classes"),
         (["--shots", "41"], 3, "There are 40 images of airplane"),
         (["--dataset", "nothing", "--data-root", "/nowhere"], 3, "There is no"),
         (["--folders", "/nowhere"], 3, "There is no"),
@@ -79,11 +79,11 @@ def test_killed_at_a_random_moment_it_ends_with_the_same_bits(tmp_path):
         (["--backbone", "nothing"], 2, "nothing"),
     ],
 )  # fmt: skip
-def test_every_mistake_has_its_line_and_its_code(words, code, line, tmp_path, capsys):
-    assert main([*SMALL, "--out", str(tmp_path / "out"), *words]) == code
-    said = capsys.readouterr().err
-    assert line in said
-    assert "Traceback" not in said
+def test_every_error_has_a_message_and_an_exit_code(arguments, code, message, tmp_path, capsys):
+    assert main([*SMALL, "--out", str(tmp_path / "out"), *arguments]) == code
+    output = capsys.readouterr().err
+    assert message in output
+    assert "Traceback" not in output
 
 
 def test_a_folder_of_another_federation_is_refused(tmp_path, capsys):
@@ -92,8 +92,8 @@ def test_a_folder_of_another_federation_is_refused(tmp_path, capsys):
     assert "differs in head" in capsys.readouterr().err
 
 
-def test_the_budget_is_told(tmp_path, capsys):
-    words = [
+def test_the_privacy_budget_is_reported(tmp_path, capsys):
+    arguments = [
         *SMALL,
         "--epsilon",
         "3",
@@ -102,9 +102,9 @@ def test_the_budget_is_told(tmp_path, capsys):
         "--set",
         "rounds=9",
     ]
-    words[words.index("--rounds") + 1] = "9"
-    assert main([*words, "--out", str(tmp_path)]) == 0
-    said = capsys.readouterr().out
-    assert "No further round: ε =" in said
-    assert " at δ 0.01." in said, "after every round"
-    assert "ε = 2" in said or "ε = 1" in said
+    arguments[arguments.index("--rounds") + 1] = "9"
+    assert main([*arguments, "--out", str(tmp_path)]) == 0
+    output = capsys.readouterr().out
+    assert "No further round: ε =" in output
+    assert " at δ 0.01." in output, "after every round"
+    assert "ε = 2" in output or "ε = 1" in output

@@ -1,4 +1,4 @@
-"""A federation of real processes on loopback: server and clients as a user starts them, and as they come to grief."""
+"""A federation of real processes on loopback: server and clients as a user starts them, and their failures."""
 
 from __future__ import annotations
 
@@ -26,45 +26,45 @@ from filmtransfer.cli import main
 from filmtransfer.errors import InputError
 from filmtransfer.federated.certificates import make_server_certificate
 from filmtransfer.federated.deployment.environment import SECRET_HEADER
-from filmtransfer.federated.deployment.executor import refuse_strangers
-from filmtransfer.federated.deployment.fab import bundle
-from filmtransfer.federated.deployment.superlink import Guard
+from filmtransfer.federated.deployment.executor import check_fab
+from filmtransfer.federated.deployment.fab import build_fab
+from filmtransfer.federated.deployment.superlink import AccessControl
 from filmtransfer.federated.keys import make_client_key, make_keys
 from filmtransfer.processes import free_port
 from tests.conftest import picture
 
-PATIENCE = 300.0  # seconds until a test says that something does not happen; nothing is timed
+TIMEOUT = 300.0  # seconds until a test fails; no duration is measured
 CLASSES = ("disc", "bars", "plain")
 
 
 class Federation:
     """The processes of one test, in one folder; none of them outlives it."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.port = free_port()
         self.running: dict[str, subprocess.Popen[bytes]] = {}
-        make_keys(place / "keys", clients=("anna", "bob", "carla"))
+        make_keys(folder / "keys", clients=("anna", "bob", "carla"))
         for name, classes, shots in (
             ("anna", CLASSES, 3), ("bob", ("disc", "bars"), 5), ("carla", ("bars", "plain"), 2), ("test", CLASSES, 2)
         ):  # fmt: skip
             for label in classes:
-                folder = place / "images" / name / label
-                folder.mkdir(parents=True)
+                images = folder / "images" / name / label
+                images.mkdir(parents=True)
                 for i in range(shots):
                     kind = CLASSES.index(label)
-                    picture(kind, 1000 * kind + 100 * len(name) + i, size=32).save(folder / f"{i}.png")
+                    picture(kind, 1000 * kind + 100 * len(name) + i, size=32).save(images / f"{i}.png")
 
-    def start(self, name: str, *words: str) -> subprocess.Popen[bytes]:
-        with (self.place / f"{name}.out").open("ab") as out, (self.place / f"{name}.err").open("ab") as err:
+    def start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{name}.out").open("ab") as out, (self.folder / f"{name}.err").open("ab") as err:
             self.running[name] = subprocess.Popen(
-                [sys.executable, "-m", "filmtransfer", "federate", *words],
-                stdout=out, stderr=err, stdin=subprocess.DEVNULL, cwd=self.place, start_new_session=True,
+                [sys.executable, "-m", "filmtransfer", "federate", *arguments],
+                stdout=out, stderr=err, stdin=subprocess.DEVNULL, cwd=self.folder, start_new_session=True,
             )  # fmt: skip
         return self.running[name]
 
     def start_server(self) -> subprocess.Popen[bytes]:
-        plan = ("image_size=32", "steps=1", "evaluate_every=0", f"timeout={3 * PATIENCE}")
+        plan = ("image_size=32", "steps=1", "evaluate_every=0", f"timeout={3 * TIMEOUT}")
         return self.start(
             "server", "server", "--keys", "keys", "--folder", "state", "--host", "127.0.0.1",
             "--port", str(self.port), "--rounds", "4", "--clients-per-round", "3", "--min-clients", "2",
@@ -78,50 +78,49 @@ class Federation:
         )  # fmt: skip
 
     def ask(self, path: str) -> int:
-        trusted = ssl.create_default_context(cafile=str(self.place / "keys" / "ca.crt"))
+        trusted = ssl.create_default_context(cafile=str(self.folder / "keys" / "ca.crt"))
         return httpx.get(f"https://127.0.0.1:{self.port}{path}", verify=trusted, trust_env=False).status_code
 
-    def said(self, name: str) -> str:
+    def output(self, name: str) -> str:
         return "".join(
-            (self.place / f"{name}.{end}").read_text()
+            (self.folder / f"{name}.{end}").read_text()
             for end in ("out", "err")
-            if (self.place / f"{name}.{end}").exists()
+            if (self.folder / f"{name}.{end}").exists()
         )
 
     def rounds(self) -> dict[int, dict]:
-        lines = self.place / "state" / "rounds.jsonl"
+        lines = self.folder / "state" / "rounds.jsonl"
         if not lines.exists():
             return {}
-        found = [json.loads(line) for line in lines.read_text().splitlines()]
-        return {line["round"]: line for line in found if line["round"]}
+        records = [json.loads(line) for line in lines.read_text().splitlines()]
+        return {record["round"]: record for record in records if record["round"]}
 
     def until(self, what: str, happens: Callable[[], object]) -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not happens():
             if time.monotonic() > deadline:
-                pytest.fail(f"Not in {PATIENCE:.0f} s: {what}\n{self.logs()}")
+                pytest.fail(f"Not in {TIMEOUT:.0f} s: {what}\n{self.logs()}")
             for name, process in self.running.items():
                 if name == "server" and process.poll() not in (None, 0, -signal.SIGKILL):
                     pytest.fail(f"The server ended before: {what}\n{self.logs()}")
             time.sleep(0.05)
 
     def logs(self) -> str:
-        files = [*self.place.glob("*.err"), *self.place.glob("*.out"), *self.place.glob("state*/*.log")]
-        return "\n".join(f"== {f.relative_to(self.place)}\n{f.read_text()[-3000:]}" for f in files)
+        files = [*self.folder.glob("*.err"), *self.folder.glob("*.out"), *self.folder.glob("state*/*.log")]
+        return "\n".join(f"== {f.relative_to(self.folder)}\n{f.read_text()[-3000:]}" for f in files)
 
     def freeze(self, name: str) -> tuple[int, int]:
-        """Halt a client's worker between two messages, so that it is certainly caught by the next one.
+        """Stop a client's worker between two messages, so that it cannot handle the next one.
 
         Returns the worker's process id and how many rounds the client has worked on.
         """
         fork = f"--state state-{name} "
-        log = self.place / f"state-{name}" / "supernode.log"
+        log = self.folder / f"state-{name}" / "supernode.log"
         client = self.running[name].pid
         frozen: list[int] = []
 
-        def caught() -> bool:
-            found = dict(processes(fork))
-            executor = next((pid for pid, parent in found.items() if parent == client), None)
+        def stopped() -> bool:
+            executor = next((pid for pid, parent in processes(fork) if parent == client), None)
             if executor is None:
                 return False
             os.kill(executor, signal.SIGSTOP)
@@ -133,15 +132,15 @@ class Federation:
             os.kill(executor, signal.SIGCONT)
             return False
 
-        self.until(f"{name} is idle", caught)
+        self.until(f"{name} is idle", stopped)
         return frozen[0], frozen[1]
 
     def alive(self) -> list[int]:
-        """Whatever carries our folder or port in its words."""
-        words = (str(self.place), f"--port {self.port} ", f"127.0.0.1:{self.port} ")
-        return [pid for word in words for pid, _ in processes(word)]
+        """Return the processes with our folder or port in their arguments."""
+        patterns = (str(self.folder), f"--port {self.port} ", f"127.0.0.1:{self.port} ")
+        return [pid for pattern in patterns for pid, _ in processes(pattern)]
 
-    def end(self) -> None:
+    def stop(self) -> None:
         for pid in self.alive():
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -151,43 +150,45 @@ class Federation:
             process.wait()
 
 
-def processes(word: str) -> list[tuple[int, int]]:
-    """Living processes of federations with this in their words: id, parent's id."""
+def processes(pattern: str) -> list[tuple[int, int]]:
+    """Return ids and parent ids of the running processes with this in their arguments."""
     listed = subprocess.run(
         ["ps", "-ww", "-eo", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True
     )
-    found = []
+    running = []
     for line in listed.stdout.splitlines():
-        pid, parent, state, words = line.split(None, 3)
-        if "filmtransfer" in words and word in f"{words} " and not state.startswith("Z"):
-            found.append((int(pid), int(parent)))
-    return found
+        pid, parent, state, arguments = line.split(None, 3)
+        if "filmtransfer" in arguments and pattern in f"{arguments} " and not state.startswith("Z"):
+            running.append((int(pid), int(parent)))
+    return running
 
 
 @pytest.fixture
 def federation(tmp_path) -> Iterator[Federation]:
-    made = Federation(tmp_path)
+    processes = Federation(tmp_path)
     try:
-        yield made
+        yield processes
     finally:
-        made.end()
+        processes.stop()
 
 
 @pytest.mark.process(seconds=60)
-def test_three_clients_one_killed_the_server_killed_a_stranger_refused(federation):
-    """One federation that lives through all of it, since its processes take their time to start."""
-    make_client_key(federation.place / "keys", "dave")
-    (federation.place / "keys" / "nodes" / "dave.pub").unlink()  # the server does not know him
+def test_three_clients_one_killed_the_server_killed_and_an_unknown_client_refused(federation):
+    """One federation with all of these events, since its processes take long to start."""
+    make_client_key(federation.folder / "keys", "dave")
+    (federation.folder / "keys" / "nodes" / "dave.pub").unlink()  # the server does not know the key
 
     for name in ("anna", "bob", "carla"):
         federation.start_client(name)
     federation.start_server()
 
-    # Somebody unknown comes, too; he is refused while the others work.
-    federation.until("the server is open", lambda: "The server is open" in federation.said("server"))
+    # An unknown client connects, too, and is refused while the others work.
+    federation.until(
+        "the server is listening", lambda: "The server is listening" in federation.output("server")
+    )
     assert federation.ask("/health") == 200
-    assert federation.ask("/v1/control/list-nodes") == 404  # its control is not for everybody on this machine
-    stranger = federation.start_client("dave", images="anna")
+    assert federation.ask("/v1/control/list-nodes") == 404  # the control API needs the secret
+    unknown = federation.start_client("dave", images="anna")
 
     # Unequal clients with different classes share a round.
     everyone = ["anna", "bob", "carla"]
@@ -199,59 +200,59 @@ def test_three_clients_one_killed_the_server_killed_a_stranger_refused(federatio
     assert not first["refused"]
     assert first["examples"] == 3 * 3 + 2 * 5 + 2 * 2
 
-    # One client is killed while it works: the round completes without it, and names it.
+    # One client is killed while it works: the round completes without it and reports it as missing.
     executor, trained = federation.freeze("carla")
-    federation.until("carla gets a round", lambda: federation.said("carla").count("Training.") > trained)
-    assert stranger.wait(PATIENCE) == 4
-    assert "The server refuses dave: it does not know this key" in federation.said("dave")
+    federation.until("carla gets a round", lambda: federation.output("carla").count("Training.") > trained)
+    assert unknown.wait(TIMEOUT) == 4
+    assert "The server refuses dave: it does not know this key" in federation.output("dave")
     for pid in (federation.running["carla"].pid, executor):
         os.kill(pid, signal.SIGKILL)
     federation.until("a round without carla", lambda: any(r["missing"] for r in federation.rounds().values()))
-    cut = next(line for line in federation.rounds().values() if line["missing"])
-    assert list(cut["missing"]) == ["carla"]
-    assert cut["examples"] == 3 * 3 + 2 * 5
+    incomplete = next(record for record in federation.rounds().values() if record["missing"])
+    assert list(incomplete["missing"]) == ["carla"]
+    assert incomplete["examples"] == 3 * 3 + 2 * 5
 
-    # The server is killed: its processes end with it, and started again it goes on, with the clients that are there.
+    # The server is killed: its processes end with it; started again it resumes, with the connected clients.
     before = federation.rounds()
     federation.running["server"].kill()
     federation.running["server"].wait()
     federation.until("all of the server has ended", lambda: not processes(f"--port {federation.port} "))
-    federation.until("all of carla has ended", lambda: not processes(f"{federation.place}/state-carla"))
-    (federation.place / "server.out").unlink()
+    federation.until("all of carla has ended", lambda: not processes(f"{federation.folder}/state-carla"))
+    (federation.folder / "server.out").unlink()
     again = federation.start_server()
-    assert again.wait(PATIENCE) == 0, federation.logs()
+    assert again.wait(TIMEOUT) == 0, federation.logs()
     after = federation.rounds()
     assert sorted(after) == [1, 2, 3, 4]
-    assert all(after[number] == line for number, line in before.items())
-    assert "Going on after round" in federation.said("server")
+    assert all(after[number] == record for number, record in before.items())
+    assert "Resuming after round" in federation.output("server")
 
-    # What was learned is there, on all sides.
-    result = json.loads((federation.place / "server.out").read_text())
+    # Server and clients have their classifiers.
+    result = json.loads((federation.folder / "server.out").read_text())
     assert result["rounds"] == 4
     assert result["classes"] == sorted(CLASSES)
     assert result["clients"] == ["anna", "bob"], federation.logs()
-    learned = FewShotClassifier.load(federation.place / "state" / "global.safetensors")
-    assert list(learned.classes_) == sorted(CLASSES)
-    personal = FewShotClassifier.load(federation.place / "state-bob" / "personal.safetensors")
+    trained = FewShotClassifier.load(federation.folder / "state" / "global.safetensors")
+    assert list(trained.classes_) == sorted(CLASSES)
+    personal = FewShotClassifier.load(federation.folder / "state-bob" / "personal.safetensors")
     assert list(personal.classes_) == ["bars", "disc"]
 
-    # The clients wait for it to come back; told to end, they do, with all they have started.
+    # The clients wait for the server; terminated, they end with all their processes.
     federation.until(
-        "bob misses the server", lambda: "does not answer" in federation.said("bob").rsplit("Keeping", 1)[1]
+        "bob misses the server", lambda: "does not answer" in federation.output("bob").rsplit("Saving", 1)[1]
     )
     for name in ("anna", "bob"):
         federation.running[name].terminate()
-        assert federation.running[name].wait(PATIENCE) == 130
-        assert "Traceback" not in federation.said(name)
+        assert federation.running[name].wait(TIMEOUT) == 130
+        assert "Traceback" not in federation.output(name)
     assert not federation.alive()
 
 
-# Certificates that no client may trust.
+# Certificates that are not trusted.
 
 
 @contextmanager
 def tls_server(folder: Path) -> Iterator[int]:
-    """Shows a certificate to whoever comes, as SuperLink would."""
+    """Serve a certificate, as SuperLink does."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.crt", folder / "server.key")
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -279,10 +280,10 @@ def keys(tmp_path) -> Path:
     return tmp_path / "keys"
 
 
-def join(capsys, keys: Path, data: Path, port: int, *words: str) -> tuple[int, str]:
+def run_client(capsys, keys: Path, data: Path, port: int, *arguments: str) -> tuple[int, str]:
     code = main(
         ["federate", "client", "--data", str(data), "--keys", str(keys / "clients" / "anna"), "--name", "anna",
-         "--server", f"127.0.0.1:{port}", "--state", str(data.parent / "state"), *words]
+         "--server", f"127.0.0.1:{port}", "--state", str(data.parent / "state"), *arguments]
     )  # fmt: skip
     captured = capsys.readouterr()
     assert "Traceback" not in captured.err
@@ -293,7 +294,7 @@ def test_a_wrong_authority_is_refused(keys, tmp_path, photo_folder, capsys):
     other = tmp_path / "other"
     make_keys(other)
     with tls_server(other) as port:
-        code, err = join(capsys, keys, photo_folder(), port)
+        code, err = run_client(capsys, keys, photo_folder(), port)
     assert code == 4
     assert "not signed by the authority" in err
 
@@ -302,7 +303,7 @@ def test_an_expired_certificate_is_refused_by_the_client(keys, photo_folder, cap
     now = datetime.now(UTC)
     make_server_certificate(keys, not_before=now - timedelta(days=3), not_after=now - timedelta(days=1))
     with tls_server(keys) as port:
-        code, err = join(capsys, keys, photo_folder(), port)
+        code, err = run_client(capsys, keys, photo_folder(), port)
     assert code == 4
     assert "has expired" in err
     assert "--renew" in err
@@ -312,7 +313,7 @@ def test_a_certificate_for_another_host_is_refused(keys, photo_folder, capsys, m
     monkeypatch.setattr("filmtransfer.federated.certificates.LOCAL_HOSTS", ("elsewhere.example",))
     make_server_certificate(keys)
     with tls_server(keys) as port:
-        code, err = join(capsys, keys, photo_folder(), port)
+        code, err = run_client(capsys, keys, photo_folder(), port)
     assert code == 4
     assert "for another name" in err
 
@@ -327,53 +328,53 @@ def test_a_server_without_tls_is_refused(keys, photo_folder, capsys):
                 plain.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
         threading.Thread(target=greet, daemon=True).start()
-        code, err = join(capsys, keys, photo_folder(), listening.getsockname()[1])
+        code, err = run_client(capsys, keys, photo_folder(), listening.getsockname()[1])
     assert code == 4
-    assert "does not speak TLS" in err
+    assert "does not use TLS" in err
 
 
-def test_a_server_that_is_not_there_is_waited_for(keys, photo_folder, capsys):
-    code, err = join(capsys, keys, photo_folder(), free_port(), "--wait", "0.2", "--json")
+def test_a_client_waits_for_its_server(keys, photo_folder, capsys):
+    code, err = run_client(capsys, keys, photo_folder(), free_port(), "--wait", "0.2", "--json")
     assert code == 5
     assert "Waiting for a server" in err
     assert "There is no server" in err
 
 
-# What a user gets wrong is said before anything starts.
+# Errors of the user are reported before anything is started.
 
 
-def test_a_client_looks_at_its_images_first(keys, tmp_path, photo_folder, capsys):
+def test_a_client_checks_its_images_first(keys, tmp_path, photo_folder, capsys):
     (tmp_path / "empty").mkdir()
-    for folder, words in (
+    for folder, message in (
         (tmp_path / "nowhere", "There is no folder"),
         (tmp_path / "empty", "No images"),
         (photo_folder("one", ("disc",)), "one class only"),
     ):
-        code, err = join(capsys, keys, folder, 1)
+        code, err = run_client(capsys, keys, folder, 1)
         assert code == 3
-        assert words in err
+        assert message in err
 
 
 @pytest.mark.parametrize("address", ["nowhere", "host:", "host:0", "host:99999", "https://host:1"])
-def test_an_address_is_a_host_and_a_port(keys, photo_folder, capsys, address):
-    code, err = join(capsys, keys, photo_folder(), 1, "--server", address)
+def test_an_address_needs_a_host_and_a_port(keys, photo_folder, capsys, address):
+    code, err = run_client(capsys, keys, photo_folder(), 1, "--server", address)
     assert code == 2
     assert "HOST:PORT" in err
 
 
-def test_a_client_without_keys_is_told_what_to_ask_for(photo_folder, capsys):
-    words = ["federate", "client", "--data", str(photo_folder()), "--name", "anna", "--server"]
-    assert main([*words, "127.0.0.1:1"]) == 2
+def test_a_client_without_keys_is_refused(photo_folder, capsys):
+    arguments = ["federate", "client", "--data", str(photo_folder()), "--name", "anna", "--server"]
+    assert main([*arguments, "127.0.0.1:1"]) == 2
     assert "fit federate keys" in capsys.readouterr().err
-    assert main([*words, "server.example:1", "--insecure"]) == 2
+    assert main([*arguments, "server.example:1", "--insecure"]) == 2
     assert "another one" in capsys.readouterr().err
-    assert main([*words, "127.0.0.1:1", "--keys", "nowhere"]) == 4
+    assert main([*arguments, "127.0.0.1:1", "--keys", "nowhere"]) == 4
     assert "ca.crt" in capsys.readouterr().err
 
 
-def serve(capsys, tmp_path: Path, *words: str) -> tuple[int, str]:
+def run_server(capsys, tmp_path: Path, *arguments: str) -> tuple[int, str]:
     code = main(
-        ["federate", "server", "--folder", str(tmp_path / "state"), "--port", str(free_port()), *words]
+        ["federate", "server", "--folder", str(tmp_path / "state"), "--port", str(free_port()), *arguments]
     )
     captured = capsys.readouterr()
     assert "Traceback" not in captured.err
@@ -381,49 +382,49 @@ def serve(capsys, tmp_path: Path, *words: str) -> tuple[int, str]:
     return code, captured.err
 
 
-def test_a_server_looks_at_its_keys_first(keys, tmp_path, capsys):
-    assert serve(capsys, tmp_path)[0] == 2
-    code, err = serve(capsys, tmp_path, "--keys", str(tmp_path / "nowhere"))
+def test_a_server_checks_its_keys_first(keys, tmp_path, capsys):
+    assert run_server(capsys, tmp_path)[0] == 2
+    code, err = run_server(capsys, tmp_path, "--keys", str(tmp_path / "nowhere"))
     assert code == 4
     assert "fit federate keys" in err
-    code, err = serve(capsys, tmp_path, "--keys", str(keys), "--host", "192.168.7.7")
+    code, err = run_server(capsys, tmp_path, "--keys", str(keys), "--host", "192.168.7.7")
     assert code == 2
     assert "--host 192.168.7.7 --renew" in err
     now = datetime.now(UTC)
     make_server_certificate(keys, not_before=now - timedelta(days=3), not_after=now - timedelta(days=1))
-    code, err = serve(capsys, tmp_path, "--keys", str(keys))
+    code, err = run_server(capsys, tmp_path, "--keys", str(keys))
     assert code == 4
     assert "expired" in err
 
 
-def test_a_server_without_clients_is_no_server(tmp_path, capsys):
+def test_a_server_without_clients_is_refused(tmp_path, capsys):
     make_keys(tmp_path / "keys")
-    code, err = serve(capsys, tmp_path, "--keys", str(tmp_path / "keys"))
+    code, err = run_server(capsys, tmp_path, "--keys", str(tmp_path / "keys"))
     assert code == 3
-    assert "knows no clients" in err
+    assert "has no clients" in err
 
 
 def test_without_keys_only_within_this_machine(tmp_path, capsys):
-    code, err = serve(capsys, tmp_path, "--insecure", "--host", "0.0.0.0")
+    code, err = run_server(capsys, tmp_path, "--insecure", "--host", "0.0.0.0")
     assert code == 2
     assert "127.0.0.1" in err
 
 
-def test_a_taken_port_is_named(keys, tmp_path, capsys, monkeypatch):
+def test_a_used_port_is_named(keys, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("filmtransfer.processes.RELEASE_SECONDS", 0.0)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        code, err = serve(capsys, tmp_path, "--keys", str(keys), "--host", "127.0.0.1", "--port", port)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = str(listening.getsockname()[1])
+        code, err = run_server(capsys, tmp_path, "--keys", str(keys), "--host", "127.0.0.1", "--port", port)
     assert code == 5
     assert f"Port {port}" in err
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [("--rounds", "-1"), ("--set", "stepz=1"), ("--set", "steps"), ("--preset", "x"), ("--poll", "0")],
 )
-def test_a_plan_is_looked_at_first(keys, tmp_path, capsys, words):
-    assert serve(capsys, tmp_path, "--keys", str(keys), *words)[0] == 2
+def test_a_server_checks_its_plan_first(keys, tmp_path, capsys, arguments):
+    assert run_server(capsys, tmp_path, "--keys", str(keys), *arguments)[0] == 2
 
 
 def test_without_flower_the_pip_line_is_printed(tmp_path, capsys, monkeypatch):
@@ -432,11 +433,11 @@ def test_without_flower_the_pip_line_is_printed(tmp_path, capsys, monkeypatch):
     assert "pip install 'filmtransfer[federated]'" in capsys.readouterr().err
 
 
-# The doors of the server.
+# Access control.
 
 
 @pytest.mark.parametrize(
-    ("path", "client", "secret", "open_"),
+    ("path", "client", "secret", "allowed"),
     [
         ("/v1/fleet/activate-node", "203.0.113.9", None, True),
         ("/health", "203.0.113.9", None, True),
@@ -450,13 +451,13 @@ def test_without_flower_the_pip_line_is_printed(tmp_path, capsys, monkeypatch):
         ("/docs", "127.0.0.1", b"right", False),
     ],
 )  # fmt: skip
-def test_only_the_fleet_is_open_to_the_network(path, client, secret, open_):
+def test_only_the_fleet_is_open_to_the_network(path, client, secret, allowed):
     headers = [] if secret is None else [(SECRET_HEADER.encode(), secret.hex().encode())]
     scope = {"path": path, "client": (client, 1), "server": ("192.0.2.1", 9092), "headers": headers}
-    assert Guard(None, b"right").allows(scope) == open_
+    assert AccessControl(None, b"right").allows(scope) == allowed
 
 
-def test_a_client_runs_no_app_but_this_packages():
-    refuse_strangers(bundle())
+def test_a_client_runs_only_the_app_of_this_package():
+    check_fab(build_fab())
     with pytest.raises(InputError, match="another app"):
-        refuse_strangers(bundle() + b" ")
+        check_fab(build_fab() + b" ")

@@ -1,4 +1,4 @@
-"""Keys: made once, never overwritten by mistake, private ones readable by nobody else, and what is wrong is said."""
+"""Keys: created once, never overwritten by mistake, private keys readable only by their owner."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def folder(tmp_path):
 
 
 def test_a_server_certificate_is_for_the_given_hosts_and_always_for_this_machine(folder):
-    found = check_server_keys(folder)
-    assert set(found.hosts) == {"server.example", "192.168.1.5", "localhost", "127.0.0.1", "::1"}
-    assert timedelta(days=364) < found.not_after - datetime.now(UTC) < timedelta(days=366)
+    certificate = check_server_keys(folder)
+    assert set(certificate.hosts) == {"server.example", "192.168.1.5", "localhost", "127.0.0.1", "::1"}
+    assert timedelta(days=364) < certificate.not_after - datetime.now(UTC) < timedelta(days=366)
 
 
 def test_private_keys_are_their_owners_alone(folder):
@@ -95,19 +95,19 @@ def test_openssl_accepts_the_chain(folder):
 
 def test_run_again_it_adds_clients_and_keeps_the_rest(folder):
     before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    made = make_keys(folder, clients=["carla"])
-    assert (made.authority, made.server, made.clients) == (False, False, ("carla",))
+    created = make_keys(folder, clients=["carla"])
+    assert (created.authority, created.server, created.clients) == (False, False, ("carla",))
     assert all(path.read_bytes() == content for path, content in before.items())
     assert sorted(public_keys(folder)) == ["anna", "bob", "carla"]
 
 
 def test_renewing_keeps_the_names_and_the_authority(folder):
     before, authority = (folder / "server.crt").read_bytes(), (folder / "ca.crt").read_bytes()
-    made = make_keys(folder, ["new.example"], renew=True, days=10)
-    assert made.server
-    found = check_server_keys(folder)
-    assert {"server.example", "new.example"} <= set(found.hosts)
-    assert found.not_after - datetime.now(UTC) < timedelta(days=11)
+    created = make_keys(folder, ["new.example"], renew=True, days=10)
+    assert created.server
+    certificate = check_server_keys(folder)
+    assert {"server.example", "new.example"} <= set(certificate.hosts)
+    assert certificate.not_after - datetime.now(UTC) < timedelta(days=11)
     assert (folder / "server.crt").read_bytes() != before
     assert (folder / "ca.crt").read_bytes() == authority
 
@@ -200,12 +200,12 @@ def test_hosts_are_hosts(tmp_path, host):
 # The command.
 
 
-def test_the_command_says_what_to_give_to_whom(tmp_path, capsys):
+def test_the_command_names_the_files_of_each_client(tmp_path, capsys):
     code, out, _ = run(
         capsys, str(tmp_path / "k"), "--host", "x.example", "--client", "anna", "--client", "bob"
     )
     assert code == 0
-    assert f"Give anna, over a safe way, the two files in {tmp_path / 'k' / 'clients' / 'anna'}" in out
+    assert f"Send anna the two files in {tmp_path / 'k' / 'clients' / 'anna'}" in out
     assert "Clients that may take part: anna, bob." in out
     code, out, _ = run(capsys, str(tmp_path / "k"), "--client", "carla", "--json")
     document = json.loads(out)
@@ -215,13 +215,13 @@ def test_the_command_says_what_to_give_to_whom(tmp_path, capsys):
 
 
 def test_the_command_ends_with_a_clear_line(tmp_path, capsys):
-    place = str(tmp_path / "k")
-    run(capsys, place, "--client", "anna")
-    code, _, err = run(capsys, place, "--client", "anna")
+    path = str(tmp_path / "k")
+    run(capsys, path, "--client", "anna")
+    code, _, err = run(capsys, path, "--client", "anna")
     assert code == 4
     assert "anna already has a key" in err
     assert "--force" in err
-    code, _, err = run(capsys, place, "--host", "new.example")
+    code, _, err = run(capsys, path, "--host", "new.example")
     assert code == 4
     assert "--renew" in err
-    assert run(capsys, place, "--renew", "--days", "0")[0] == 2
+    assert run(capsys, path, "--renew", "--days", "0")[0] == 2

@@ -1,4 +1,4 @@
-"""Dealing a set out to clients: who gets what, and that nothing is lost, doubled or left to chance twice."""
+"""Partitions of a data set: every client gets its classes and images, without loss or repetition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from filmtransfer.errors import InputError, UsageError
-from filmtransfer.federated.partition import Partition, by_folder, dirichlet, few_shot, same_classes
+from filmtransfer.federated.partition import Partition, by_folder, dirichlet, few_shot, merge_class_names
 from tests.conftest import picture
 
 SEEDS = st.integers(0, 2**31)
@@ -44,40 +44,40 @@ def balanced(classes: int, each: int) -> np.ndarray:
     return np.tile(np.arange(classes), each)
 
 
-# The paper's.
+# The paper's partition.
 
 
 @settings(deadline=None, max_examples=150)
 @given(tasks())
 def test_every_client_has_its_ways_and_shots_and_every_class_is_covered(task):
-    found = few_shot(**task)
-    assert len(found) == len(found.clients) == task["clients"]
-    for client, own in enumerate(found.clients):
+    partition = few_shot(**task)
+    assert len(partition) == len(partition.clients) == task["clients"]
+    for client, own in enumerate(partition.clients):
         assert len(np.unique(own)) == len(own) == task["ways"] * task["shots"], "no image twice"
-        assert found.counts(client) == dict.fromkeys(found.classes(client), task["shots"])
-        assert len(found.classes(client)) == task["ways"]
-    assert found.covered() == np.unique(task["labels"]).tolist()
+        assert partition.counts(client) == dict.fromkeys(partition.classes(client), task["shots"])
+        assert len(partition.classes(client)) == task["ways"]
+    assert partition.covered() == np.unique(task["labels"]).tolist()
 
 
 @settings(deadline=None, max_examples=150)
 @given(tasks())
-def test_classes_are_dealt_evenly(task):
-    found = few_shot(**task)
-    holders = Counter(c for client in range(len(found)) for c in found.classes(client))
+def test_classes_are_assigned_evenly(task):
+    partition = few_shot(**task)
+    holders = Counter(c for client in range(len(partition)) for c in partition.classes(client))
     assert max(holders.values()) - min(holders.values()) <= 1
 
 
 @settings(deadline=None, max_examples=150)
 @given(tasks())
 def test_images_are_not_shared_while_they_last(task):
-    found = few_shot(**task)
-    times = Counter(np.concatenate(found.clients).tolist())
-    for c in found.covered():
+    partition = few_shot(**task)
+    times = Counter(np.concatenate(partition.clients).tolist())
+    for c in partition.covered():
         members = np.flatnonzero(task["labels"] == c)
-        wanted = task["shots"] * sum(c in found.classes(client) for client in range(len(found)))
+        expected = task["shots"] * sum(c in partition.classes(client) for client in range(len(partition)))
         used = [times[int(i)] for i in members]
-        assert sum(used) == wanted
-        if wanted <= len(members):
+        assert sum(used) == expected
+        if expected <= len(members):
             assert max(used) == 1
         else:
             assert min(used) >= 1, "none is reused before all are used"
@@ -111,10 +111,12 @@ def test_one_seed_one_partition():
 @pytest.mark.parametrize(("clients", "holders"), [(10, 1), (50, 5), (100, 10), (500, 50)])
 def test_the_papers_cifar100(clients, holders):
     """500 images a class: with 500 clients of 10 shots each image is used exactly once."""
-    found = few_shot(balanced(100, 500), clients=clients, ways=10, shots=10, seed=0)
-    assert Counter(c for i in range(clients) for c in found.classes(i)) == dict.fromkeys(range(100), holders)
-    assert len(found.used()) == clients * 100
-    assert found.describe() == (
+    partition = few_shot(balanced(100, 500), clients=clients, ways=10, shots=10, seed=0)
+    assert Counter(c for i in range(clients) for c in partition.classes(i)) == dict.fromkeys(
+        range(100), holders
+    )
+    assert len(partition.used()) == clients * 100
+    assert partition.describe() == (
         f"{clients} clients, 10 classes and 100 images each; 100 of 100 classes; "
         f"{clients * 100} images in all, each with one client"
     )
@@ -122,25 +124,25 @@ def test_the_papers_cifar100(clients, holders):
 
 def test_images_are_reused_when_there_are_too_few():
     """Quickdraw's small subset: 50 images a class, 500 clients."""
-    found = few_shot(balanced(345, 50), clients=500, ways=35, shots=10, seed=0)
-    times = Counter(np.concatenate(found.clients).tolist())
+    partition = few_shot(balanced(345, 50), clients=500, ways=35, shots=10, seed=0)
+    times = Counter(np.concatenate(partition.clients).tolist())
     assert {*times} == {*range(345 * 50)}
     assert max(times.values()) - min(times.values()) <= 2
-    assert "175000 images in all, 17250 of them different" in found.describe()
+    assert "175000 images in all, 17250 of them different" in partition.describe()
 
 
 def test_the_order_of_the_images_of_a_class_is_random():
-    found = few_shot(balanced(2, 100), clients=1, ways=2, shots=10, seed=3)
-    assert np.sort(found.clients[0]).max() > 60
+    partition = few_shot(balanced(2, 100), clients=1, ways=2, shots=10, seed=3)
+    assert np.sort(partition.clients[0]).max() > 60
 
 
 @pytest.mark.parametrize(
-    ("chosen", "kind", "says"),
+    ("chosen", "kind", "message"),
     [
         (
             {"clients": 3},
             UsageError,
-            r"3 clients with 2 classes .* 10 classes to nobody.* 5 clients or 4 ways",
+            r"3 clients with 2 classes .* cover all 10 classes.* 5 clients or 4 ways",
         ),
         ({"ways": 11}, UsageError, "11 of 10 classes.* at most 10"),
         ({"shots": 5}, InputError, "4 images of class 0, .* 5"),
@@ -154,26 +156,26 @@ def test_the_order_of_the_images_of_a_class_is_random():
         ({"labels": [0.5, 1.5]}, InputError, "no labels"),
     ],
 )
-def test_what_cannot_be_dealt_is_said(chosen, kind, says):
+def test_impossible_partitions_are_refused(chosen, kind, message):
     task = {"labels": balanced(10, 4), "clients": 5, "ways": 2, "shots": 1, "seed": 0, **chosen}
-    with pytest.raises(kind, match=says):
+    with pytest.raises(kind, match=message):
         few_shot(task.pop("labels"), **task)
 
 
 def test_not_every_class_has_to_be_covered():
-    found = few_shot(balanced(10, 4), clients=3, ways=2, shots=1, seed=0, cover=False)
-    assert len(found.covered()) == 6, "but as many as there can be"
-    assert "6 of 10 classes" in found.describe()
+    partition = few_shot(balanced(10, 4), clients=3, ways=2, shots=1, seed=0, cover=False)
+    assert len(partition.covered()) == 6, "but as many as possible"
+    assert "6 of 10 classes" in partition.describe()
 
 
-def test_a_small_class_that_nobody_has_is_no_matter():
+def test_a_small_class_without_a_client_is_allowed():
     labels = np.array([0, 0, 0, 1, 2, 2, 2])
     for seed in range(20):
         try:
-            found = few_shot(labels, clients=1, ways=1, shots=3, seed=seed, cover=False)
+            partition = few_shot(labels, clients=1, ways=1, shots=3, seed=seed, cover=False)
         except InputError:
             continue
-        assert found.covered() in ([0], [2])
+        assert partition.covered() in ([0], [2])
 
 
 # Label skew.
@@ -192,19 +194,19 @@ def test_dirichlet_gives_every_image_to_one_client(labels, clients, alpha, seed,
         with pytest.raises(UsageError, match=f"{len(labels)} images are not enough"):
             dirichlet(labels, clients=clients, alpha=alpha, seed=seed, least=least)
         return
-    found = dirichlet(labels, clients=clients, alpha=alpha, seed=seed, least=least)
-    assert sorted(np.concatenate(found.clients).tolist()) == list(range(len(labels)))
-    assert len(found) == clients
-    assert min(map(len, found.clients)) >= least
-    assert lists(found) == lists(dirichlet(labels, clients=clients, alpha=alpha, seed=seed, least=least))
+    partition = dirichlet(labels, clients=clients, alpha=alpha, seed=seed, least=least)
+    assert sorted(np.concatenate(partition.clients).tolist()) == list(range(len(labels)))
+    assert len(partition) == clients
+    assert min(map(len, partition.clients)) >= least
+    assert lists(partition) == lists(dirichlet(labels, clients=clients, alpha=alpha, seed=seed, least=least))
 
 
-def test_alpha_says_how_uneven():
+def test_alpha_determines_the_imbalance():
     labels = balanced(10, 200)
 
     def classes_each(alpha: float) -> float:
-        found = dirichlet(labels, clients=20, alpha=alpha, seed=0)
-        return float(np.mean([len(found.classes(c)) for c in range(20)]))
+        partition = dirichlet(labels, clients=20, alpha=alpha, seed=0)
+        return float(np.mean([len(partition.classes(c)) for c in range(20)]))
 
     assert classes_each(0.01) < 3 < classes_each(0.1) < 8 < classes_each(100.0)
     sizes = [len(own) for own in dirichlet(labels, clients=20, alpha=1e6, seed=0).clients]
@@ -215,21 +217,21 @@ def test_alpha_says_how_uneven():
 
 
 @pytest.mark.parametrize("alpha", [1e-300, 1e-30, 1e300])
-def test_alphas_beyond_computing(alpha):
-    found = dirichlet(balanced(4, 50), clients=5, alpha=alpha, seed=0)
-    assert sorted(np.concatenate(found.clients).tolist()) == list(range(200))
-    classes = [len(found.classes(c)) for c in range(5)]
+def test_extreme_alphas(alpha):
+    partition = dirichlet(balanced(4, 50), clients=5, alpha=alpha, seed=0)
+    assert sorted(np.concatenate(partition.clients).tolist()) == list(range(200))
+    classes = [len(partition.classes(c)) for c in range(5)]
     assert (max(classes) == 4) if alpha > 1 else (sum(classes) <= 4 + 5), "each class with one client"
 
 
-def test_dirichlet_may_leave_a_client_with_nothing_if_told_so():
-    found = dirichlet(balanced(2, 3), clients=30, alpha=1.0, seed=0, least=0)
-    assert min(map(len, found.clients)) == 0
-    assert found.describe().startswith("30 clients, 0 to ")
+def test_dirichlet_may_leave_a_client_without_images_if_allowed():
+    partition = dirichlet(balanced(2, 3), clients=30, alpha=1.0, seed=0, least=0)
+    assert min(map(len, partition.clients)) == 0
+    assert partition.describe().startswith("30 clients, 0 to ")
 
 
 @pytest.mark.parametrize(
-    ("chosen", "says"),
+    ("chosen", "message"),
     [
         ({"alpha": 0}, "alpha cannot be 0"),
         ({"alpha": math.nan}, "alpha cannot be nan"),
@@ -238,8 +240,8 @@ def test_dirichlet_may_leave_a_client_with_nothing_if_told_so():
         ({"least": -1}, "least cannot be -1"),
     ],
 )
-def test_dirichlet_says_what_is_wrong(chosen, says):
-    with pytest.raises(UsageError, match=says):
+def test_invalid_dirichlet_settings_are_refused(chosen, message):
+    with pytest.raises(UsageError, match=message):
         dirichlet(balanced(3, 3), **{"clients": 2, "alpha": 1.0, "seed": 0, **chosen})
 
 
@@ -260,18 +262,18 @@ def test_a_folder_per_client(tmp_path):
     root = make(tmp_path, zoe={"cat": 2, "dog": 1}, anna={"cat": 1, "elk": 3}, bob={"cat": 2})
     (root / ".hidden").mkdir()
     (root / "notes.txt").write_text("not a client")
-    found = by_folder(root)
-    assert list(found) == ["anna", "bob", "zoe"]
-    assert {name: (images.classes, len(images)) for name, images in found.items()} == {
+    clients = by_folder(root)
+    assert list(clients) == ["anna", "bob", "zoe"]
+    assert {name: (images.classes, len(images)) for name, images in clients.items()} == {
         "anna": (["cat", "elk"], 4),
         "bob": (["cat"], 2),
         "zoe": (["cat", "dog"], 3),
     }
-    assert not found["zoe"].warnings
-    assert any("one class, cat" in note for note in found["bob"].warnings)
+    assert not clients["zoe"].warnings
+    assert any("one class, cat" in note for note in clients["bob"].warnings)
 
 
-def test_folders_that_are_no_clients(tmp_path):
+def test_folders_that_are_not_clients(tmp_path):
     with pytest.raises(InputError, match="There is no folder"):
         by_folder(tmp_path / "none")
     with pytest.raises(InputError, match="no client folders"):
@@ -293,8 +295,8 @@ def test_clients_that_spell_a_class_differently(tmp_path):
 
 
 def test_the_union_of_class_names():
-    assert same_classes({"a": ["dog", "cat"], "b": ["elk", "cat"], "c": []}) == ["cat", "dog", "elk"]
-    assert same_classes({}) == []
+    assert merge_class_names({"a": ["dog", "cat"], "b": ["elk", "cat"], "c": []}) == ["cat", "dog", "elk"]
+    assert merge_class_names({}) == []
 
 
 @pytest.mark.parametrize(
@@ -308,28 +310,33 @@ def test_the_union_of_class_names():
         ("guinea pig", "guinea  pig", "'guinea pig' and 'guinea  pig'"),
     ],
 )
-def test_names_that_only_look_different(one, other, shown):
+def test_names_that_differ_only_in_spelling(one, other, shown):
     with pytest.raises(InputError, match=f"anna and bob have .*: {shown}"):
-        same_classes({"anna": [one, "dog"], "bob": ["dog", other]})
+        merge_class_names({"anna": [one, "dog"], "bob": ["dog", other]})
     with pytest.raises(InputError, match="anna has classes"):
-        same_classes({"anna": [one, other]})
+        merge_class_names({"anna": [one, other]})
 
 
 def test_names_that_are_different():
-    assert same_classes({"a": ["x2", "résumé"], "b": ["x²", "resume"]}) == ["resume", "résumé", "x2", "x²"]
+    assert merge_class_names({"a": ["x2", "résumé"], "b": ["x²", "resume"]}) == [
+        "resume",
+        "résumé",
+        "x2",
+        "x²",
+    ]
 
 
 @pytest.mark.parametrize("name", ["", "  ", 3, None])
 def test_a_class_without_a_name(name):
     with pytest.raises(InputError, match="anna has a class called"):
-        same_classes({"anna": [name]})
+        merge_class_names({"anna": [name]})
 
 
 @given(st.dictionaries(st.text(max_size=3), st.lists(st.text(max_size=3)), max_size=4))
-def test_names_are_united_or_refused(names):
+def test_names_are_merged_or_refused(names):
     try:
-        found = same_classes(names)
+        merged = merge_class_names(names)
     except InputError:
         return
-    assert found == sorted({name for own in names.values() for name in own})
-    assert len({unicodedata.normalize("NFC", name.casefold()) for name in found}) == len(found)
+    assert merged == sorted({name for own in names.values() for name in own})
+    assert len({unicodedata.normalize("NFC", name.casefold()) for name in merged}) == len(merged)

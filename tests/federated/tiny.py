@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ PLAN = Plan().with_choices(
     rounds=2, clients_per_round=3, steps=2, split="auto", image_size=32, film_from=5, support_size=20, max_query=20,
     learning_rate=0.01, evaluate_every=0,
 )  # fmt: skip
-SCENE = SimulationConfig("sample", clients=4, ways=3, shots=3, test_images=60)
+ALL = replace(PLAN, rounds=1, clients_per_round=4)
+CONFIG = SimulationConfig("sample", clients=4, ways=3, shots=3, test_images=60)
 
 
 def read_images(dataset: str, root: str) -> tuple[LabelledImages, LabelledImages]:
@@ -32,37 +34,37 @@ def read_images(dataset: str, root: str) -> tuple[LabelledImages, LabelledImages
 
 
 @lru_cache(maxsize=4)
-def population(plan: Plan = PLAN, scene: SimulationConfig = SCENE) -> ClientPopulation:
-    """Kept between tests: only ψ moves in it."""
-    return ClientPopulation(scene, plan, read_images)
+def population(plan: Plan = PLAN, config: SimulationConfig = CONFIG) -> ClientPopulation:
+    """Return the clients of a plan; tests share them, as only ψ changes."""
+    return ClientPopulation(config, plan, read_images)
 
 
-def unequal(found: ClientPopulation) -> ClientPopulation:
-    """The same clients with different numbers of images: 2, 1 and none left out of each class, in turn."""
+def unequal(clients: ClientPopulation) -> ClientPopulation:
+    """Remove images, so that the clients have different numbers of them."""
     parts = []
-    for index, own in enumerate(found.partition.clients):
-        labels = found.partition.labels[own]
+    for index, own in enumerate(clients.partition.clients):
+        labels = clients.partition.labels[own]
         keep = np.concatenate([own[labels == c][: 3 - index % 2] for c in np.unique(labels)])
         parts.append(keep[: len(keep) - (1 if index == 0 else 0)])
-    found.partition.clients[:] = parts
-    return found
+    clients.partition.clients[:] = parts
+    return clients
 
 
-def server(
-    found: ClientPopulation,
+def make_server(
+    clients: ClientPopulation,
     folder: Path | None = None,
     client: Callable[[int], Client] | None = None,
     state: bool = False,
-    **more: Any,
+    **options: Any,
 ) -> FederatedServer:
-    """The server of a simulated federation, in this process; ``client`` may stand in for the honest ones."""
-    plan = found.plan
-    found.state = folder / "clients" if folder and state else None
+    """Return the server of a simulated federation; ``client`` may return faulty clients instead."""
+    plan = clients.plan
+    clients.state = folder / "clients" if folder and state else None
     return FederatedServer(
-        InProcessGrid(len(found), client or found.client),
+        InProcessGrid(len(clients), client or clients.client),
         plan,
-        lambda classes: make_model(plan, classes, backbone=found.model.backbone),
+        lambda classes: make_model(plan, classes, backbone=clients.model.backbone),
         folder=folder,
-        evaluate=found.evaluate,
-        **more,
+        evaluate_fn=clients.evaluate,
+        **options,
     )

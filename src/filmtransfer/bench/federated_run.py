@@ -6,91 +6,100 @@ import time
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
 from ..data import LabelledImages
 from ..data.sample import sample_drawings
 from ..errors import invalid_choice
-from ..federated.bounds import lower, upper
+from ..federated.bounds import lower_bound, upper_bound
 from ..federated.checkpoint import Checkpoint
 from ..federated.client_population import ClientPopulation, SimulationConfig
 from ..federated.plan import from_settings
 from ..federated.simulation import simulate
 from .datasets import load_dataset
-from .federations import BOUNDS
+from .federations import BOUNDS, bound_of, bound_steps
 
 SAMPLE = "sample"  # the drawings that come with the package
-SENT = ("parameters", "bytes")
+
+
+class CurvePoint(TypedDict, total=False):
+    """Accuracy after a round, and the total communication until then."""
+
+    round: int
+    accuracy: float
+    personalized: float
+    parameters: int
+    bytes: int
 
 
 def read_images(dataset: str, root: str) -> tuple[LabelledImages, LabelledImages]:
     """Return the training and the test images of a data set."""
     if dataset == SAMPLE:
         return sample_drawings(40, 0)
-    found = load_dataset(dataset, root)
+    data = load_dataset(dataset, root)
     train, test = (
-        LabelledImages(part.sources, part.labels.tolist(), list(found.classes))  # type: ignore[arg-type]
-        for part in (found.train, found.test)
+        LabelledImages(part.sources, part.labels.tolist(), list(data.classes))  # type: ignore[arg-type]
+        for part in (data.train, data.test)
     )
     return train, test
 
 
-def run(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
-    """One run of a benchmark: a federation, or one of its bounds."""
-    bound = str(settings.get("bound", "federated"))
+def run(settings: Mapping[str, object], root: Path) -> dict[str, object]:
+    """Run a federation or one of its bounds, and return its results."""
+    bound = bound_of(settings)
     if bound not in BOUNDS:
         raise invalid_choice("The bound", bound, BOUNDS)
     names = {field.name for field in fields(SimulationConfig)}
-    scene = SimulationConfig(**{**{k: v for k, v in settings.items() if k in names}, "root": str(root)})
+    chosen: dict[str, object] = {name: value for name, value in settings.items() if name in names}
+    config = SimulationConfig(**{**chosen, "root": str(root)})  # type: ignore[arg-type]
     plan = from_settings(settings)
-    began = time.monotonic()
+    start = time.monotonic()
     if bound != "federated":
-        population = ClientPopulation(scene, plan, read_images)
-        steps = int(settings.get("bound_steps", plan.training.steps))
-        if bound == "lower":
-            found = lower(population, steps)
-        else:
-            found = upper(population, int(settings.get("bound_steps_upper", steps)))
-        return found | _about(population, began)
-    outcome = simulate(scene, plan, read_images)
-    rounds = outcome.state.rounds
-    last = next(line for line in reversed([outcome.state.began, *rounds]) if "accuracy" in line)
-    curve = curve_of(outcome.state)
-    sent = {
-        what: sum(int(line[f"{what}_{way}"]) for line in rounds for way in ("down", "up")) for what in SENT
-    }
+        population = ClientPopulation(config, plan, read_images)
+        steps = bound_steps(settings)
+        train = lower_bound if bound == "lower" else upper_bound
+        return {
+            **train(population, plan.training.steps or 0 if steps is None else steps),
+            **_summary(population, start),
+        }
+    result = simulate(config, plan, read_images)
+    rounds = result.state.rounds
+    last = next(record for record in reversed([result.state.initial, *rounds]) if "accuracy" in record)
+    parameters = sum(record["parameters_down"] + record["parameters_up"] for record in rounds)
     return {
-        **{k: last[k] for k in ("accuracy", "personalized", "clients_accuracy") if k in last},
-        "curve": curve,
-        "parameters_per_round": sent["parameters"] // max(len(rounds), 1),
-        "parameters": sent["parameters"],
-        "bytes_up": sum(int(line["bytes_up"]) for line in rounds),
-        "bytes_down": sum(int(line["bytes_down"]) for line in rounds),
-        **_about(outcome.population, began),
+        **{name: last.get(name) for name in ("accuracy", "personalized", "clients_accuracy") if name in last},
+        "curve": communication_curve(result.state),
+        "parameters_per_round": parameters // max(len(rounds), 1),
+        "parameters": parameters,
+        "bytes_up": sum(record["bytes_up"] for record in rounds),
+        "bytes_down": sum(record["bytes_down"] for record in rounds),
+        **_summary(result.population, start),
     }
 
 
-def curve_of(state: Checkpoint) -> list[dict[str, Any]]:
-    """Accuracy by round, with what had been sent until then, both ways."""
-    curve: list[dict[str, Any]] = []
-    sent = dict.fromkeys(SENT, 0)
-    for line in [state.began, *state.rounds]:
-        for what in SENT:
-            sent[what] += int(line.get(f"{what}_down", 0)) + int(line.get(f"{what}_up", 0))
-        if "accuracy" in line:
-            measured: dict[str, Any] = {k: line[k] for k in ("accuracy", "personalized") if k in line}
-            curve.append({"round": line["round"], **measured, **sent})
+def communication_curve(state: Checkpoint) -> list[CurvePoint]:
+    """Return the accuracy by round with the total communication until then, in both directions."""
+    curve: list[CurvePoint] = []
+    parameters = sent = 0
+    for record in [state.initial, *state.rounds]:
+        parameters += record.get("parameters_down", 0) + record.get("parameters_up", 0)
+        sent += record.get("bytes_down", 0) + record.get("bytes_up", 0)
+        if "accuracy" in record:
+            point: CurvePoint = {"round": record["round"], "accuracy": record["accuracy"]}
+            if "personalized" in record:
+                point["personalized"] = record["personalized"]
+            curve.append({**point, "parameters": parameters, "bytes": sent})
     return curve
 
 
-def _about(population: ClientPopulation, began: float) -> dict[str, Any]:
+def _summary(population: ClientPopulation, start: float) -> dict[str, object]:
     return {
         "updateable": int(np.size(population.start)),
         "images": int(sum(len(own) for own in population.partition.clients)),
         "test_images": len(population.test_labels),
-        "seconds": round(time.monotonic() - began, 1),
+        "seconds": round(time.monotonic() - start, 1),
         "partition": population.partition.describe(),
         "notes": [],
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,8 +15,12 @@ from . import federate_deploy
 from .printing import Json, Printer, Threads
 from .settings import read_settings
 
+if TYPE_CHECKING:
+    from ..federated.checkpoint import Checkpoint
+    from ..federated.records import RoundRecord
+
 app = typer.Typer(
-    help="Learn together without sending images: only FiLM's numbers and sums travel.",
+    help="Federated learning: train together without sending images; only FiLM parameters and sums are sent.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -30,68 +34,72 @@ def simulate(
     out: Annotated[
         Path,
         typer.Option(
-            "--out", "-o", help="Folder for rounds, classifier and figure; started again on it, it goes on."
+            "--out",
+            "-o",
+            help="Folder for rounds, classifier and figure; an interrupted federation is resumed.",
         ),
     ] = Path("federation"),
     dataset: Annotated[
-        str, typer.Option(help="A set of --data-root, or 'sample', which comes along.")
+        str, typer.Option(help="A data set of --data-root, or 'sample', which is included.")
     ] = "sample",
-    root: Annotated[Path, typer.Option("--data-root", help="The folder that holds the image sets.")] = Path(
-        "data"
-    ),
+    root: Annotated[Path, typer.Option("--data-root", help="The folder of the data sets.")] = Path("data"),
     folders: Annotated[
         Path | None,
-        typer.Option(
-            help="Images of your own instead: FOLDERS/train/CLIENT/CLASS/… and FOLDERS/test/CLASS/…"
-        ),
+        typer.Option(help="Your own images instead: FOLDERS/train/CLIENT/CLASS/… and FOLDERS/test/CLASS/…"),
     ] = None,
-    clients: Annotated[int, typer.Option(help="How many clients.")] = 10,
+    clients: Annotated[int, typer.Option(help="Number of clients.")] = 10,
     ways: Annotated[int, typer.Option(help="Classes of each client.")] = 5,
     shots: Annotated[int, typer.Option(help="Images of each of its classes.")] = 5,
     dirichlet: Annotated[
         float | None,
-        typer.Option(help="Deal out all images by a Dirichlet law with this α, instead of ways and shots."),
+        typer.Option(
+            help="Partition all images by a Dirichlet distribution with this α, instead of ways and shots."
+        ),
     ] = None,
     classes: Annotated[
-        int, typer.Option(help="Use so many classes of the set, drawn at random; 0: all.")
+        int, typer.Option(help="Number of classes of the data set, drawn at random; 0: all.")
     ] = 0,
-    test_images: Annotated[int, typer.Option(help="Try it on so many test images; 0: all.")] = 0,
+    test_images: Annotated[int, typer.Option(help="Number of test images, drawn at random; 0: all.")] = 0,
     preset: Annotated[
         str, typer.Option(help="small, or one of the paper's: cifar100, quickdraw, released, bit.")
     ] = "small",
-    rounds: Annotated[int | None, typer.Option(help="How many rounds.")] = None,
-    clients_per_round: Annotated[int | None, typer.Option(help="How many clients in each.")] = None,
-    head: Annotated[str | None, typer.Option(help="protonets or lda.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Number of rounds.")] = None,
+    clients_per_round: Annotated[int | None, typer.Option(help="Number of clients of each round.")] = None,
+    head: Annotated[
+        str | None, typer.Option(help="Head of the classifier, such as protonets or lda.")
+    ] = None,
     algorithm: Annotated[
         str | None, typer.Option(help="fedavg, fedprox, trimmed_mean, median, krum or multikrum.")
     ] = None,
     compression: Annotated[str | None, typer.Option(help="none, float16 or int8.")] = None,
     secure: Annotated[
-        bool, typer.Option("--secure", help="Secure aggregation: only sums can be read.")
+        bool, typer.Option("--secure", help="Secure aggregation: the server can read only sums.")
     ] = False,
     epsilon: Annotated[
         float | None,
-        typer.Option(help="Differential privacy with this budget; more by --set 'privacy={noise=2.0}'."),
+        typer.Option(
+            help="Differential privacy with this budget ε; other settings as in --set 'privacy={noise=2.0}'."
+        ),
     ] = None,
     backbone: Annotated[str | None, typer.Option(help="Pretrained backbone; see 'fit backbones'.")] = None,
     weights: Annotated[Path | None, typer.Option(help="Weights file for the backbone.")] = None,
-    seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other setting of the plan, as in --set steps=5.")
+        list[str] | None, typer.Option("--set", help="Another setting of the plan, as in --set steps=5.")
     ] = None,
     engine: Annotated[
         str, typer.Option(help="inprocess, or flower: Flower's simulation on Ray.")
     ] = "inprocess",
     bounds: Annotated[
-        int | None, typer.Option(help="Also train the lower and the upper bound, with so many steps.")
+        int | None, typer.Option(help="Also train the lower and the upper bound, with this number of steps.")
     ] = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Simulate a federation on this machine: rounds, costs, and the accuracy of both kinds of classifier."""
-    federate_deploy.need_flower()
+    """Simulate a federation on this machine: rounds, communication, and global and personalized accuracy."""
+    federate_deploy.require_flower()
     from ..bench.federated_run import read_images
-    from ..federated.bounds import lower, upper
+    from ..federated.bounds import lower_bound, upper_bound
     from ..federated.client_population import SimulationConfig
     from ..federated.global_classifier import global_update
     from ..federated.plan import named
@@ -102,101 +110,103 @@ def simulate(
     printer = Printer(as_json)
     chosen = read_settings(settings, "steps=5")
     if epsilon is not None:
-        said = chosen.get("privacy", {})
-        if not isinstance(said, dict):
-            raise UsageError(f"privacy cannot be {said!r}.", "As in --set 'privacy={noise=2.0, clip=0.5}'.")
-        chosen["privacy"] = {**said, "epsilon": epsilon}
+        privacy = chosen.get("privacy", {})
+        if not isinstance(privacy, dict):
+            raise UsageError(
+                f"privacy cannot be {privacy!r}.", "As in --set 'privacy={noise=2.0, clip=0.5}'."
+            )
+        chosen["privacy"] = {**privacy, "epsilon": epsilon}
     plan = named(preset).with_choices(
         **{
             **chosen, "rounds": rounds, "clients_per_round": clients_per_round, "head": head, "algorithm": algorithm,
             "compression": compression, "secure": secure or None, "backbone": backbone, "seed": seed,
         }
     )  # fmt: skip
-    scene = SimulationConfig(
+    config = SimulationConfig(
         dataset=str(folders) if folders else dataset, root=str(folders or root), clients=clients, ways=ways, shots=shots,
         partition="folders" if folders else "few_shot" if dirichlet is None else "dirichlet",
         alpha=0.5 if dirichlet is None else dirichlet, classes=classes, test_images=test_images, seed=seed, weights=str(weights or ""),
     )  # fmt: skip
     prepare(threads)
     out.mkdir(parents=True, exist_ok=True)
-
-    def watch(line: dict[str, Any]) -> None:
-        printer.say(federate_deploy.round_line(line, plan.rounds))
-
-    outcome = run_simulation(
-        scene, plan, read_images, folder=out, engine=engine, say=printer.say, watch=watch
-    )
-    state, population = outcome.state, outcome.population
+    simulation = run_simulation(
+        config, plan, read_images, folder=out, engine=engine, log=printer.say,
+        on_round=lambda record: printer.say(federate_deploy.describe_round(record, plan.rounds)),
+    )  # fmt: skip
+    state, population = simulation.state, simulation.population
     printer.say(population.partition.describe() + ".")
-    result: dict[str, Any] = {
-        "plan": plan.to_dict(), "scene": asdict(scene), "rounds": [state.began, *state.rounds], "folder": str(out),
+    summary: dict[str, object] = {
+        "plan": plan.to_dict(), "scene": asdict(config), "rounds": [state.initial, *state.rounds], "folder": str(out),
         "updateable": len(state.psi),
     }  # fmt: skip
-    if engine == "inprocess" and plan.head != "linear":
-        update = global_update(outcome.server.model, plan, state.psi, *outcome.server.statistics(state.psi))
-        result["bytes"] = update.save(out / "global.safetensors")
-        kept = outcome.server.talk.traffic["statistics"]
+    if engine == "inprocess" and plan.trained_by == "episodes":
+        statistics = simulation.server.collect_statistics(state.psi)
+        update = global_update(simulation.server.model, plan, state.psi, *statistics)
+        path = out / "global.safetensors"
+        summary["bytes"] = stored = update.save(path)
+        sent = simulation.server.transport.traffic["statistics"].up.bytes
         printer.say(
-            f"The classifier over all {len(update.classes)} classes: {out / 'global.safetensors'} ({file_size(result['bytes'])}); "
-            f"its sums were {file_size(kept.up.bytes)} once."
+            f"The classifier over all {len(update.classes)} classes: {path} ({file_size(stored)}); "
+            f"its summed statistics took {file_size(sent)}, once."
         )
+    evaluations: dict[str, RoundRecord] = {}
     if bounds is not None:
-        result["lower"], result["upper"] = lower(population, bounds), upper(population, bounds)
-    _table(printer, state, result)
-    _figure(printer, scene, plan, state, result, out)
-    write_atomically(out / "summary.json", json.dumps(result, indent=2, sort_keys=True).encode())
-    printer.document(result)
+        evaluations = {"lower": lower_bound(population, bounds), "upper": upper_bound(population, bounds)}
+    _print_table(printer, state, evaluations)
+    _draw_figure(printer, {**plan.to_dict(), **asdict(config)}, state, evaluations, out)
+    summary |= evaluations
+    write_atomically(out / "summary.json", json.dumps(summary, indent=2, sort_keys=True).encode())
+    printer.document(summary)
 
 
-def _table(printer: Printer, state: Any, result: dict[str, Any]) -> None:
-    """Accuracy by setting, between the bounds where these were asked for; and what it cost."""
-    rows = [("before the first round", state.began)]
-    measured = [line for line in state.rounds if "accuracy" in line]
-    if measured:
-        rows.append((f"after {state.done} rounds", measured[-1]))
-    rows += [(f"{word} bound", result[word]) for word in ("lower", "upper") if word in result]
+def _print_table(printer: Printer, state: Checkpoint, bounds: dict[str, RoundRecord]) -> None:
+    """Print the accuracy before and after training and of the bounds, and the communication."""
+    rows: list[tuple[str, RoundRecord]] = [("before the first round", state.initial)]
+    evaluated = [record for record in state.rounds if "accuracy" in record]
+    if evaluated:
+        rows.append((f"after {state.done} rounds", evaluated[-1]))
+    rows += [(f"{name} bound", evaluation) for name, evaluation in bounds.items()]
     printer.table(
         ["", "global", "personalized"],
         [
-            [name, *(percent(line[k]) if k in line else "–" for k in ("accuracy", "personalized"))]
-            for name, line in rows
+            [
+                name,
+                percent(result["accuracy"]) if "accuracy" in result else "–",
+                percent(result["personalized"]) if "personalized" in result else "–",
+            ]
+            for name, result in rows
         ],
         right=(1, 2),
     )
-    down, up = (sum(line[f"bytes_{way}"] for line in state.rounds) for way in ("down", "up"))
-    numbers = sum(line["parameters_down"] + line["parameters_up"] for line in state.rounds)
-    printer.say(f"Sent: {numbers:,} numbers; {file_size(down)} to the clients, {file_size(up)} back.")
+    down, up = (sum(record[name] for record in state.rounds) for name in ("bytes_down", "bytes_up"))
+    parameters = sum(record["parameters_down"] + record["parameters_up"] for record in state.rounds)
+    printer.say(f"Sent: {parameters:,} parameters; {file_size(down)} to the clients, {file_size(up)} back.")
 
 
-def _figure(printer: Printer, scene: Any, plan: Any, state: Any, result: dict[str, Any], out: Path) -> None:
-    """Accuracy against what was sent, with the bounds."""
+def _draw_figure(
+    printer: Printer,
+    settings: dict[str, object],
+    state: Checkpoint,
+    bounds: dict[str, RoundRecord],
+    out: Path,
+) -> None:
+    """Draw the accuracy against the communication, with the bounds."""
     from ..bench.federated_figures import communication
-    from ..bench.federated_run import curve_of
+    from ..bench.federated_run import communication_curve
     from ..errors import MissingExtraError
     from ..files import write_atomically
 
-    settings = {
-        **plan.to_dict(),
-        **asdict(scene),
-        "protocol": "federated",
-        "method": "FiT",
-        "bound": "federated",
-    }
-    rows = (
-        [{"settings": settings, "result": {"curve": curve_of(state), **state.rounds[-1]}}]
-        if state.rounds
-        else []
-    )
-    rows += [
-        {"settings": {**settings, "bound": word}, "result": result[word]}
-        for word in ("lower", "upper")
-        if word in result
+    settings |= {"protocol": "federated", "method": "FiT", "bound": "federated"}
+    rows: list[dict[str, object]] = [
+        {"settings": settings, "result": {"curve": communication_curve(state), **record}}
+        for record in state.rounds[-1:]
     ]
+    rows += [{"settings": {**settings, "bound": name}, "result": bound} for name, bound in bounds.items()]
     try:
-        drawn = communication(rows) if rows else None
+        image = communication(rows) if rows else None
     except MissingExtraError as error:
         printer.note(str(error))
         return
-    if drawn:
-        write_atomically(out / "communication.png", drawn)
+    if image:
+        write_atomically(out / "communication.png", image)
         printer.say(f"Figure: {out / 'communication.png'}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,67 +13,70 @@ from ..formatting import percent
 from .printing import Json, Printer
 from .settings import read_settings
 
+if TYPE_CHECKING:
+    from ..federated.records import RoundRecord
+
 app = typer.Typer(
-    help="A federation of real machines.",
+    help="A federation of several machines.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 Poll = Annotated[
-    float, typer.Option(help="Seconds between two looks for news; fewer are brisker and busier.")
+    float, typer.Option(help="Seconds between two requests for new messages; shorter is faster and busier.")
 ]
 Insecure = Annotated[
     bool,
-    typer.Option("--insecure", help="No encryption and no keys; only within this machine, to try it out."),
+    typer.Option("--insecure", help="No encryption and no keys; only within one machine, for tests."),
 ]
 
 
 @app.command("keys")
 def keys(
-    folder: Annotated[Path, typer.Argument(help="Where the keys of the federation are kept.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of the federation's keys.")],
     client: Annotated[
-        list[str] | None, typer.Option(help="Make a key for this client. May be repeated.")
+        list[str] | None, typer.Option(help="Create a key for this client. May be repeated.")
     ] = None,
     host: Annotated[
         list[str] | None,
-        typer.Option(help="A name or address that clients reach the server by. May be repeated."),
+        typer.Option(help="A host name or address of the server. May be repeated."),
     ] = None,
     days: Annotated[
-        int | None, typer.Option(help="How long the server's certificate is valid (365).")
+        int | None, typer.Option(help="Days for which the server's certificate is valid (365).")
     ] = None,
-    renew: Annotated[bool, typer.Option("--renew", help="Make a new certificate for the server.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the keys of the clients named.")] = False,
+    renew: Annotated[bool, typer.Option("--renew", help="Create a new certificate for the server.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the keys of the given clients.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make certificates and keys; run it again to add clients or to renew the server's certificate."""
-    need_flower()
+    """Create certificates and keys; run it again to add clients or to renew the server's certificate."""
+    require_flower()
     from ..federated.certificates import read_certificate
     from ..federated.keys import make_keys, public_keys
 
     printer = Printer(as_json)
-    made = make_keys(folder, host or (), client or (), days=days, renew=renew, force=force)
+    created = make_keys(folder, host or (), client or (), days=days, renew=renew, force=force)
     certificate = read_certificate(folder / "server.crt")
-    if made.authority:
-        printer.say(f"{folder}/ca.key is the authority of this federation: keep it to yourself.")
+    if created.authority:
+        printer.say(f"{folder}/ca.key is the private key of this federation's authority: keep it secret.")
     printer.say(
         f"The server's certificate is for {', '.join(certificate.hosts)}, until {certificate.not_after:%Y-%m-%d}."
     )
-    for name in made.clients:
+    for name in created.clients:
         printer.say(
-            f"Give {name}, over a safe way, the two files in {folder / 'clients' / name}, and nothing else."
+            f"Send {name} the two files in {folder / 'clients' / name} over a secure channel, and nothing else."
         )
-    if made.clients:
+    if created.clients:
         printer.say("Then delete them here: the server needs only the public keys, in nodes/.")
     known = sorted(public_keys(folder))
     printer.say(f"Clients that may take part: {', '.join(known) if known else 'none yet'}.")
     printer.document(
         {
             "folder": str(folder),
-            "authority": made.authority,
-            "server": made.server,
+            "authority": created.authority,
+            "server": created.server,
             "hosts": certificate.hosts,
             "not_after": certificate.not_after.isoformat(),
-            "made": {name: str(folder / "clients" / name) for name in made.clients},
+            "made": {name: str(folder / "clients" / name) for name in created.clients},
             "clients": known,
         }
     )
@@ -81,40 +84,46 @@ def keys(
 
 @app.command("server")
 def server(
-    folder: Annotated[Path, typer.Option(help="The federation's state; started again on it, it goes on.")],
+    folder: Annotated[
+        Path, typer.Option(help="Folder of the federation; an interrupted federation is resumed.")
+    ],
     keys: Annotated[Path | None, typer.Option(help="The folder of 'fit federate keys'.")] = None,
     host: Annotated[
-        str | None, typer.Option(help="Address to listen on; by default all of this machine.")
+        str | None, typer.Option(help="Address to listen on; by default all addresses of this machine.")
     ] = None,
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 9092,
     preset: Annotated[str, typer.Option(help="small, or one of the paper's: cifar100, quickdraw.")] = "small",
-    rounds: Annotated[int | None, typer.Option(help="How many rounds.")] = None,
-    clients_per_round: Annotated[int | None, typer.Option(help="How many clients in each.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Number of rounds.")] = None,
+    clients_per_round: Annotated[int | None, typer.Option(help="Number of clients of each round.")] = None,
     min_clients: Annotated[
-        int | None, typer.Option(help="Answers that a round needs; it is also how many are waited for.")
+        int | None, typer.Option(help="Replies that a round needs, and clients that the server waits for.")
     ] = None,
-    head: Annotated[str | None, typer.Option(help="protonets or lda.")] = None,
+    head: Annotated[
+        str | None, typer.Option(help="Head of the classifier, such as protonets or lda.")
+    ] = None,
     backbone: Annotated[str | None, typer.Option(help="Pretrained backbone; see 'fit backbones'.")] = None,
     weights: Annotated[Path | None, typer.Option(help="Weights file for the backbone.")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other setting of the plan, as in --set steps=5.")
+        list[str] | None, typer.Option("--set", help="Another setting of the plan, as in --set steps=5.")
     ] = None,
-    test: Annotated[Path | None, typer.Option(help="Images to try the final classifier on.")] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Images on which to evaluate the final classifier.")
+    ] = None,
     poll: Poll = 3.0,
     insecure: Insecure = False,
     as_json: Json = False,
 ) -> None:
     """Run a federation: wait for clients, train with them, write the classifier over all classes."""
-    need_flower()
+    require_flower()
     from ..data import LabelledImages
-    from ..federated.deployment.server import Endpoint, serve
+    from ..federated.deployment.server import Endpoint, run_server
     from ..federated.plan import named
 
     printer = Printer(as_json)
     if (keys is None) != insecure:
         raise UsageError(
-            "A server needs --keys FOLDER, or --insecure to try it out on one machine.",
-            "Make keys with: fit federate keys FOLDER --host NAME --client NAME",
+            "A server needs --keys FOLDER, or --insecure for tests on one machine.",
+            "Create keys with: fit federate keys FOLDER --host NAME --client NAME",
         )
     chosen = {
         "rounds": rounds, "clients_per_round": clients_per_round, "min_clients": min_clients,
@@ -125,14 +134,11 @@ def server(
     )
     if test is not None:
         LabelledImages.from_path(test)
-    door = Endpoint(host or ("127.0.0.1" if insecure else "0.0.0.0"), port, keys)
-
-    def tell(line: dict[str, Any]) -> None:
-        printer.say(round_line(line, plan.rounds))
-
-    result = serve(
-        plan, folder, door, test=test, weights=weights, poll=_seconds(poll), say=printer.say, watch=tell
-    )
+    endpoint = Endpoint(host or ("127.0.0.1" if insecure else "0.0.0.0"), port, keys)
+    result = run_server(
+        plan, folder, endpoint, test=test, weights=weights, poll=_check_poll(poll), log=printer.say,
+        on_round=lambda record: printer.say(describe_round(record, plan.rounds)),
+    )  # fmt: skip
     printer.say(
         f"{result['rounds']} rounds, {len(result['classes'])} classes: {folder / 'global.safetensors'}"
         + (f", accuracy {percent(result['accuracy'])}." if "accuracy" in result else ".")
@@ -144,82 +150,89 @@ def server(
 def client(
     data: Annotated[Path, typer.Option(help="A folder with one subfolder per class, or a CSV: path,label.")],
     server: Annotated[str, typer.Option(help="The server's address, HOST:PORT.")],
-    name: Annotated[str, typer.Option(help="What this client is called.")],
+    name: Annotated[str, typer.Option(help="Name of this client.")],
     keys: Annotated[
-        Path | None, typer.Option(help="The folder with ca.crt and node.key that you were given.")
+        Path | None, typer.Option(help="The folder with ca.crt and node.key from the server's owner.")
     ] = None,
     ca: Annotated[Path | None, typer.Option(help="The federation's certificate, instead of --keys.")] = None,
     key: Annotated[Path | None, typer.Option(help="Your private key, instead of --keys.")] = None,
     state: Annotated[
-        Path | None, typer.Option(help="Where this client keeps its own; by default federate-NAME.")
+        Path | None, typer.Option(help="Folder of this client's state; by default federate-NAME.")
     ] = None,
-    test: Annotated[Path | None, typer.Option(help="Images to try the personal classifier on.")] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Images on which to evaluate the personalized classifier.")
+    ] = None,
     weights: Annotated[Path | None, typer.Option(help="Weights file for the backbone.")] = None,
     wait: Annotated[
         float | None,
-        typer.Option(help="Seconds to wait for a server that is not there; by default for ever."),
+        typer.Option(help="Seconds to wait for a server that cannot be reached; by default without limit."),
     ] = None,
     poll: Poll = 3.0,
     insecure: Insecure = False,
     as_json: Json = False,
 ) -> None:
-    """Take part in a federation with a folder of images, which stay here.
+    """Take part in a federation with a folder of images, which stay on this machine.
 
     It ends when the federation is over, or with Ctrl-C.
     """
-    need_flower()
-    from ..federated.deployment.client import ClientIdentity, join
+    require_flower()
+    from ..federated.deployment.client import ClientIdentity, run_client
 
     printer = Printer(as_json)
     if keys is not None:
         ca, key = ca or keys / "ca.crt", key or keys / "node.key"
     if insecure and (ca or key):
-        raise UsageError("--insecure does without keys.", "Leave out one of the two.")
+        raise UsageError("--insecure uses no keys.", "Omit one of the two options.")
     if not insecure and (ca is None or key is None):
         raise UsageError(
             "A client needs --keys FOLDER (or --ca FILE and --key FILE).",
-            "The server's owner makes them: fit federate keys FOLDER --client NAME",
+            "The server's owner creates them: fit federate keys FOLDER --client NAME",
         )
-    membership = ClientIdentity(name, server, ca and ca.resolve(), key and key.resolve())
-    place = state or Path(f"federate-{name}")
-    join(data, membership, place, test=test, weights=weights, wait=wait, poll=_seconds(poll), say=printer.say)
-    kept = place / "personal.safetensors"
+    identity = ClientIdentity(name, server, ca and ca.resolve(), key and key.resolve())
+    state = state or Path(f"federate-{name}")
+    run_client(
+        data, identity, state, test=test, weights=weights, wait=wait, poll=_check_poll(poll), log=printer.say
+    )
+    update = state / "personal.safetensors"
     printer.document(
         {
             "name": name,
             "server": server,
-            "state": str(place),
-            "personal": str(kept) if kept.exists() else None,
+            "state": str(state),
+            "personal": str(update) if update.exists() else None,
         }
     )
 
 
-def round_line(line: dict[str, Any], rounds: int) -> str:
-    """A round as people want to hear of it."""
-    parts = (
-        [f"{len(set(line['clients']) - set(line['missing']) - set(line['refused']))} clients"]
-        if line["round"]
-        else []
-    )
-    for word in ("missing", "refused"):
-        if line.get(word):
-            parts.append(f"{word}: {', '.join(sorted(line[word]))}")
-    if isinstance(line.get("loss"), float):
-        parts.append(f"loss {line['loss']:.3f}")
-    for word in ("global", "accuracy", "personalized"):
-        if isinstance(line.get(word), float):
-            parts.append(f"{word} {percent(line[word])}")
-    if isinstance(line.get("epsilon"), float):
-        parts.append(f"ε {line['epsilon']:.2f} at δ {line['delta']:g}")
-    return f"Round {line['round']} of {rounds}: {', '.join(parts) or 'begun'}."
+def describe_round(record: RoundRecord, rounds: int) -> str:
+    """Return a round as one line of text."""
+    parts = []
+    if record["round"]:
+        contributed = set(record["clients"]) - set(record["missing"]) - set(record["refused"])
+        parts.append(f"{len(contributed)} clients")
+        parts += [
+            f"{what}: {', '.join(sorted(clients))}"
+            for what, clients in (("missing", record["missing"]), ("refused", record["refused"]))
+            if clients
+        ]
+    if "loss" in record:
+        parts.append(f"loss {record['loss']:.3f}")
+    if "accuracy" in record:
+        parts.append(f"accuracy {percent(record['accuracy'])}")
+    if "personalized" in record:
+        parts.append(f"personalized {percent(record['personalized'])}")
+    if "epsilon" in record:
+        parts.append(f"ε {record['epsilon']:.2f} at δ {record['delta']:g}")
+    return f"Round {record['round']} of {rounds}: {', '.join(parts) or 'started'}."
 
 
-def _seconds(poll: float) -> float:
+def _check_poll(poll: float) -> float:
     if not 0.05 <= poll <= 60:
         raise UsageError(f"poll cannot be {poll}.", "It is a number of seconds from 0.05 to 60.")
     return poll
 
 
-def need_flower() -> None:
+def require_flower() -> None:
+    """Raise an error if the extra of ``fit federate`` is not installed."""
     if importlib.util.find_spec("flwr") is None:
         raise MissingExtraError("fit federate", "federated")

@@ -1,7 +1,7 @@
-"""Federated learning on Flower: ψ and summed statistics travel, images never do.
+"""Federated learning on Flower: ψ and summed statistics are sent, images never are.
 
-Flower reads the words below when it is imported: it sends no telemetry, looks for no newer version of itself
-and installs nothing, unless somebody has said otherwise.
+Flower reads the environment variables below when it is imported: no telemetry, no check for updates and no
+installation of packages, unless the user has set them otherwise.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""From the clients' numbers to the next ψ, by Flower's strategies.
+"""Aggregation of the clients' updates by Flower's strategies.
 
-What is given to a strategy are steps ψ_k − ψ in float64: they are small beside ψ, and Krum compares them by differences of
-squares. A reply that no honest client sends is refused before: not finite, of another length, or a number
-that moved farther than fine-tuning moves any. What is subtler than that is what the robust strategies are for;
-they outvote it, and ``outvoted`` names who lies far from what came out.
+The strategies receive the updates ψ_k − ψ in float64: they are small beside ψ, and Krum compares them by differences of
+squares. Implausible replies are refused before: not finite, of another length, or with a parameter that changed more
+than fine-tuning ever changes one. The robust strategies handle what is less obvious; ``outliers`` names the clients
+whose update is far from the result.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from flwr.app import Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg, FedMedian, FedTrimmedAvg, Krum, MultiKrum
 
 from ..errors import InputError
-from .messages import record
+from .messages import make_array_record
 from .plan import Plan
 
-FARTHEST = 100.0  # γ begins at 1, β at 0, log e near 0: nothing honest moves so far in a round
-FAR = 3.0  # times the median distance from the result: named as outvoted
+MAX_CHANGE = 100.0  # γ starts at 1, β at 0, log e near 0: training does not change them as much in a round
+OUTLIER_FACTOR = 3.0  # times the median distance from the result
 
 
-def check_step(step: np.ndarray) -> None:
-    """Refuse what cannot be a client's step."""
-    if not np.isfinite(step).all():
-        raise InputError(f"{int((~np.isfinite(step)).sum())} of its numbers are not finite.")
-    if step.size and (largest := float(np.abs(step).max())) > FARTHEST:
-        raise InputError(f"it moved a number by {largest:.3g}, which no fine-tuning does.")
+def check_update(update: np.ndarray) -> None:
+    """Raise an error if this cannot be the update of a client."""
+    if not np.isfinite(update).all():
+        raise InputError(f"{int((~np.isfinite(update)).sum())} of its parameters are not finite.")
+    if update.size and (largest := float(np.abs(update).max())) > MAX_CHANGE:
+        raise InputError(f"it changed a parameter by {largest:.3g}, which fine-tuning does not do.")
 
 
-def strategy(plan: Plan, clients: int) -> FedAvg:
-    """Flower's strategy of that name; FedProx differs from FedAvg on the clients only."""
+def make_strategy(plan: Plan, clients: int) -> FedAvg:
+    """Return Flower's strategy of the plan; FedProx differs from FedAvg only on the clients."""
     if plan.algorithm == "trimmed_mean":
         return FedTrimmedAvg(beta=plan.trim)
     if plan.algorithm == "median":
@@ -45,31 +45,31 @@ def strategy(plan: Plan, clients: int) -> FedAvg:
     return FedAvg()
 
 
-def aggregate(
-    plan: Plan, server_round: int, steps: Mapping[str, np.ndarray], examples: Mapping[str, int]
+def aggregate_train(
+    plan: Plan, server_round: int, updates: Mapping[str, np.ndarray], num_examples: Mapping[str, int]
 ) -> np.ndarray:
-    """The step of the federation from those of its clients, in the order of their names."""
+    """Return the federation's update from those of its clients, in the order of their names."""
     replies = [
         Message(
             RecordDict(
                 {
-                    "arrays": record({"psi": steps[name].astype(np.float64)}),
-                    "metrics": MetricRecord({"num-examples": examples[name]}),
+                    "arrays": make_array_record({"psi": updates[name].astype(np.float64)}),
+                    "metrics": MetricRecord({"num-examples": num_examples[name]}),
                 }
             ),
             dst_node_id=1,
             message_type="train",
         )
-        for name in sorted(steps)
+        for name in sorted(updates)
     ]
-    arrays, _ = strategy(plan, len(replies)).aggregate_train(server_round, replies)
+    arrays, _ = make_strategy(plan, len(replies)).aggregate_train(server_round, replies)
     assert arrays is not None
-    found: np.ndarray = arrays["psi"].numpy()
-    return found
+    aggregated: np.ndarray = arrays["psi"].numpy()
+    return aggregated
 
 
-def outvoted(steps: Mapping[str, np.ndarray], result: np.ndarray) -> list[str]:
-    """Clients whose step lies far from what came out, compared with the others."""
-    distance = {name: float(np.linalg.norm(step - result)) for name, step in steps.items()}
-    limit = FAR * float(np.median(list(distance.values())))
+def outliers(updates: Mapping[str, np.ndarray], aggregated: np.ndarray) -> list[str]:
+    """Return the clients whose update is much farther from the aggregated one than the others'."""
+    distance = {name: float(np.linalg.norm(update - aggregated)) for name, update in updates.items()}
+    limit = OUTLIER_FACTOR * float(np.median(list(distance.values())))
     return sorted(name for name, d in distance.items() if d > limit > 0)

@@ -1,4 +1,4 @@
-"""The federation as a Flower app: what SuperLink and SuperNodes run, and Flower's simulation too."""
+"""The federation as a Flower app, which SuperLink, SuperNodes and Flower's simulation run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import torch
 from flwr.app import Context, Message
@@ -23,148 +23,182 @@ from ..training.finetune.activations import Activations
 from . import messages
 from .client import Client, Examples, respond
 from .global_classifier import global_update
-from .parameters import make_model, read
+from .masking import STAGES
+from .parameters import get_parameters, make_model
 from .plan import Plan
+from .records import Log, RoundRecord
 from .server import FederatedServer
 
-SAID = "said.jsonl"  # beside rounds.jsonl: what the server has to say to people, line by line
-RESULT = "result.json"
+LOG_FILE = "messages.jsonl"  # beside rounds.jsonl: the server's messages for people
+RESULT_FILE = "result.json"
+UPDATE_FILE = "global.safetensors"
 CACHE_MB = 512
 
 
+class DeploymentResult(TypedDict, total=False):
+    """How a deployed federation ended: its result, or an error."""
+
+    rounds: int
+    classes: list[str]
+    bytes: int
+    clients: list[str]
+    traffic: dict[str, RoundRecord]
+    accuracy: float
+    error: str
+    hint: str
+    exit_code: int
+    folder: str
+    lines: list[RoundRecord]
+
+
 def make_client_app(client_for: Callable[[Context, Plan], Client]) -> ClientApp:
-    """Every kind of message goes to the client that the context tells of."""
+    """Return an app that passes every message to the client of its context."""
     app = ClientApp()
 
     def handle(message: Message, context: Context) -> Message:
         try:
-            client = client_for(context, messages.plan_of(message.content))
+            client = client_for(context, messages.read_plan(message.content))
         except FitError as error:
             name = str(context.node_config.get("name", context.node_id))
-            return Message(messages.reply(name, refused=str(error)), reply_to=message)
+            return Message(messages.make_reply(name, about={"refused": str(error)}), reply_to=message)
         content = respond(
             client, message.metadata.message_type, message.content, context.state, context.node_id
         )
         return Message(content, reply_to=message)
 
-    for kind in (messages.DESCRIBE, messages.STATISTICS, messages.FINISH):
-        app.query(kind.partition(".")[2])(handle)
-    for stage in ("keys", "shares", "masked", "unmask"):
+    for message_type in (messages.DESCRIBE, messages.STATISTICS, messages.FINISH):
+        app.query(message_type.partition(".")[2])(handle)
+    for stage in STAGES:
         app.query((messages.SECURE + stage).partition(".")[2])(handle)
-    app.train(messages.ROUND.partition(".")[2])(handle)
+    app.train(messages.TRAIN.partition(".")[2])(handle)
     app.evaluate(messages.EVALUATE.partition(".")[2])(handle)
     return app
 
 
-# In deployment: a folder of images for each client, told by the SuperNode's configuration.
+# In a deployment the SuperNode's configuration names the client's folder of images.
 
 
-def _client(context: Context, plan: Plan) -> Client:
+def _client_for(context: Context, plan: Plan) -> Client:
     config = context.node_config
-    return _open(
+    return _open_client(
         str(config.get("name", context.node_id)),
         str(config["data"]),
         str(config.get("test", "")),
         str(config.get("state", "")),
         str(config.get("weights", "")),
-        plan.to_json(),
+        plan,
     )
 
 
 @lru_cache(maxsize=2)
-def _open(name: str, data: str, test: str, state: str, weights: str, plan_text: str) -> Client:
-    """The client of a folder; kept, where Flower lets a process live for more than one message."""
-    plan = Plan.from_json(plan_text)
-    if plan.head == "linear":
-        raise InputError("BiT is federated in simulations only.", "Choose protonets or lda.")
+def _open_client(name: str, data: str, test: str, state: str, weights: str, plan: Plan) -> Client:
+    """Return the client of a folder; cached where Flower uses a process for more than one message."""
+    if plan.trained_by == "batches":
+        raise InputError(
+            f"The {plan.head} head is federated in simulations only.",
+            "Choose another head, such as protonets.",
+        )
     model = make_model(plan, weights=weights or None)
     examples = read_examples(LabelledImages.from_path(data), model)
-    tried = None
+    test_examples = None
     if test:
-        found = LabelledImages.from_path(test)
-        place = {name: c for c, name in enumerate(examples.classes)}
-        own = [i for i, label in enumerate(found.labels) if str(found.classes[label]) in place]
-        tried = read_examples(
+        images = LabelledImages.from_path(test)
+        index = {name: c for c, name in enumerate(examples.classes)}
+        known = [i for i, label in enumerate(images.labels) if str(images.classes[label]) in index]
+        test_examples = read_examples(
             LabelledImages(
-                [found.sources[i] for i in own],
-                [place[str(found.classes[found.labels[i]])] for i in own],
+                [images.sources[i] for i in known],
+                [index[str(images.classes[images.labels[i]])] for i in known],
                 list(examples.classes),
             ),
             model,
         )
-    return Client(name, model, examples, start=read(model), test=tried, state=Path(state) if state else None)
+    return Client(
+        name,
+        model,
+        examples,
+        start=get_parameters(model),
+        test=test_examples,
+        state=Path(state) if state else None,
+    )
 
 
 def read_examples(images: LabelledImages, model: AdaptedModel) -> Examples:
-    """What can be read of them; a class of which nothing can is an error."""
+    """Read the images, without those that cannot be decoded; every class must keep at least one."""
     squares, skipped = read_squares(images.sources, model.pixels, images.names())
     kept = [i for i, square in enumerate(squares) if square is not None]
     if not kept:
         first = f" (the first: {skipped[0].name}: {skipped[0].reason})" if skipped else ""
         raise InputError(f"None of the images can be read{first}.", "Replace them.")
     labels = torch.tensor([images.labels[i] for i in kept])
-    if lost := [str(name) for c, name in enumerate(images.classes) if not bool((labels == c).any())]:
-        raise InputError(f"No image of {', '.join(lost)} can be read.", "Replace them, or remove the class.")
+    if empty := [str(name) for c, name in enumerate(images.classes) if not bool((labels == c).any())]:
+        raise InputError(f"No image of {', '.join(empty)} can be read.", "Replace them, or remove the class.")
     pixels = torch.stack([square for square in squares if square is not None])
     return Examples(Activations(model, pixels, CACHE_MB), labels, [str(name) for name in images.classes])
 
 
-client_app = make_client_app(_client)
+client_app = make_client_app(_client_for)
 server_app = ServerApp()
 
 
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
-    """All rounds, the global classifier, and the clients' own; what there is to say goes to files."""
+    """Run the federation; its messages and its result are written to files."""
     logging.getLogger("flwr").setLevel(logging.WARNING)
     config = context.run_config
     plan, folder = Plan.from_json(str(config["plan"])), Path(str(config["folder"]))
+    test, weights = str(config.get("test", "")), str(config.get("weights", ""))
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / SAID).open("a", encoding="utf-8") as said:
+    with (folder / LOG_FILE).open("a", encoding="utf-8") as file:
 
-        def say(text: str) -> None:
-            said.write(json.dumps({"said": text}) + "\n")
-            said.flush()
+        def log(text: str) -> None:
+            file.write(json.dumps({"message": text}) + "\n")
+            file.flush()
 
-        result: dict[str, Any]
+        result: DeploymentResult
         try:
-            result = deploy(
-                grid, plan, folder, str(config.get("test", "")), str(config.get("weights", "")), say
-            )
+            result = run_federation(grid, plan, folder, test, weights, log)
         except FitError as error:
             result = {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}
-        write_atomically(folder / RESULT, json.dumps(result, sort_keys=True).encode())
+        write_atomically(folder / RESULT_FILE, json.dumps(result, sort_keys=True).encode())
 
 
-def deploy(
-    grid: Grid, plan: Plan, folder: Path, test: str, weights: str, say: Callable[[str], None]
-) -> dict[str, Any]:
+def run_federation(
+    grid: Grid, plan: Plan, folder: Path, test: str, weights: str, log: Log
+) -> DeploymentResult:
+    """Run all rounds, save the global classifier, and let the clients save theirs."""
     server = FederatedServer(
-        grid, plan, lambda classes: make_model(plan, classes, weights=weights or None), folder=folder, say=say, wait=1e9
-    )  # fmt: skip
+        grid,
+        plan,
+        lambda classes: make_model(plan, classes, weights=weights or None),
+        folder=folder,
+        log=log,
+        max_wait=1e9,
+    )
     state = server.run()
-    update = global_update(server.model, plan, state.psi, *server.statistics(state.psi))
-    size = update.save(folder / "global.safetensors")
-    kept = server.finish(state.psi)
-    result: dict[str, Any] = {
-        "rounds": state.done, "classes": update.classes, "bytes": size, "clients": sorted(kept),
-        "traffic": {name: traffic.line() for name, traffic in server.talk.traffic.items()},
+    update = global_update(server.model, plan, state.psi, *server.collect_statistics(state.psi))
+    size = update.save(folder / UPDATE_FILE)
+    saved = server.finish(state.psi)
+    result: DeploymentResult = {
+        "rounds": state.done, "classes": [str(name) for name in update.classes], "bytes": size, "clients": sorted(saved),
+        "traffic": {purpose: traffic.to_dict() for purpose, traffic in server.transport.traffic.items()},
     }  # fmt: skip
     if test:
-        result |= _try(
-            FewShotClassifier.load(folder / "global.safetensors", backbone=server.model.backbone), test
-        )
+        classifier = FewShotClassifier.load(folder / UPDATE_FILE, backbone=server.model.backbone)
+        accuracy = _test_accuracy(classifier, test)
+        if accuracy is not None:
+            result["accuracy"] = accuracy
     return result
 
 
-def _try(classifier: FewShotClassifier, test: str) -> dict[str, float]:
-    """Accuracy on the test images of classes that the federation has."""
-    tried = LabelledImages.from_path(test)
-    names = [str(tried.classes[label]) for label in tried.labels]
+def _test_accuracy(classifier: FewShotClassifier, test: str) -> float | None:
+    """Return the accuracy on the test images of the federation's classes; None if there are none."""
+    images = LabelledImages.from_path(test)
+    names = [str(images.classes[label]) for label in images.labels]
     known = [i for i, name in enumerate(names) if name in set(classifier.classes_)]
     if not known:
-        return {}
-    found = classifier.classify([tried.sources[i] for i in known])
-    predicted = classifier.classes_[found.probabilities.argmax(1)]
-    right = [guess == names[known[i]] for guess, i in zip(predicted, found.readable, strict=True)]
-    return {"accuracy": sum(right) / len(right)}
+        return None
+    result = classifier.classify([images.sources[i] for i in known])
+    predicted = classifier.classes_[result.probabilities.argmax(1)]
+    correct = [guess == names[known[i]] for guess, i in zip(predicted, result.readable, strict=True)]
+    return float(sum(correct) / len(correct))

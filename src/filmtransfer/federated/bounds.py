@@ -1,46 +1,36 @@
-"""The paper's bounds: clients that never speak to each other, and a centre that has all images.
+"""The paper's bounds of federated learning: clients that train alone, and central training on all images.
 
-Lower: each client fine-tunes alone; its own classifier is the personal bound, and the ψ averaged once the global one.
-Upper: fine-tuning on everything; the personal bound is the global classifier with the client's classes only.
+Lower bound: each client fine-tunes alone; its own classifier is the personalized bound, and ψ averaged once gives the
+global one. Upper bound: fine-tuning on all images; the personalized bound is the global classifier restricted to the
+client's classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-import torch
 
 from ..errors import UsageError
 from ..seeding import make_generator
 from ..training.finetune.episodic import finetune
 from .client_population import ClientPopulation
-from .parameters import read, write
+from .parameters import get_parameters, set_parameters
+from .records import RoundRecord
 
-Watch = Callable[[int, int], None]
 
-
-def lower(population: ClientPopulation, steps: int, watch: Watch = lambda *_: None) -> dict[str, Any]:
-    """Independent local training; ψ averaged once, weighted by examples."""
-    _only_gaussian(population)
+def lower_bound(population: ClientPopulation, steps: int) -> RoundRecord:
+    """Train each client alone, and average ψ once, weighted by examples."""
+    _check_episodes(population)
     personal, total, weight = [], np.zeros(len(population.start)), 0
     for index in range(len(population)):
-        write(population.model, population.start)
+        set_parameters(population.model, population.start)
         client = population.client(index)
         plan = population.plan.with_choices(steps=steps, decay_every=0, algorithm="fedavg")
         if len(client.examples.classes) > 1:
             client.train(plan, 1)
-        total += len(client.examples) * read(population.model)
+        total += len(client.examples) * get_parameters(population.model)
         weight += len(client.examples)
-        own = torch.isin(population.test_labels, torch.unique(population.labels[population.rows(index)]))
-        tried = population.test.pick(torch.nonzero(own).flatten())
-        population.model.build_head(client.features(), client.examples.labels)
-        predicted = population.model.head.logits(tried.features()).argmax(1)
-        place = {population.classes.index(name): c for c, name in enumerate(client.examples.classes)}
-        truth = torch.tensor([place[c] for c in population.test_labels[own].tolist()])
-        personal.append(float((predicted == truth).double().mean()))
-        watch(index + 1, len(population))
+        test = population.test.pick(population.test_rows(index))
+        personal.append(population.personalized_accuracy(index, client.features(), test.features()))
     averaged = (total / weight).astype(population.start.dtype)
     return {
         "accuracy": population.evaluate(averaged)["accuracy"],
@@ -49,24 +39,23 @@ def lower(population: ClientPopulation, steps: int, watch: Watch = lambda *_: No
     }
 
 
-def upper(population: ClientPopulation, steps: int) -> dict[str, Any]:
-    """Central training on the images of all clients."""
-    _only_gaussian(population)
+def upper_bound(population: ClientPopulation, steps: int) -> RoundRecord:
+    """Train centrally on the images of all clients."""
+    _check_episodes(population)
     plan = population.plan
-    write(population.model, population.start)
-    settings = plan.training.override(steps=steps).resolve(population.model.backbone, len(population.labels))
+    set_parameters(population.model, population.start)
+    training = plan.training.override(steps=steps).resolve(population.model.backbone, len(population.labels))
     seed = make_generator(plan.seed, "centre").initial_seed()
     finetune(
         population.model,
         population.pool.pixels,
         population.labels,
-        settings,
+        training,
         seed=seed,
         embed=population.pool,
     )
-    pool, tried = population.pool.features(), population.test.features()
-    logits = population.global_logits(pool, tried)
-    personal = population.restricted(logits)
+    logits = population.global_logits(population.pool.features(), population.test.features())
+    personal = population.restricted_accuracy(logits)
     return {
         "accuracy": population.accuracy(logits),
         "personalized": float(np.mean(personal)),
@@ -74,6 +63,8 @@ def upper(population: ClientPopulation, steps: int) -> dict[str, Any]:
     }
 
 
-def _only_gaussian(population: ClientPopulation) -> None:
-    if population.plan.head == "linear":
-        raise UsageError("The bounds are those of FiT: a linear head has none here.", "Leave bound out.")
+def _check_episodes(population: ClientPopulation) -> None:
+    if population.plan.trained_by == "batches":
+        raise UsageError(
+            f"There are no bounds for the {population.plan.head} head.", "Choose a head trained by episodes."
+        )

@@ -1,7 +1,7 @@
-"""What a server needs to go on after it was killed: ψ, the rounds so far, and the plan they were made with.
+"""The checkpoint from which a server resumes: ψ, the records of the rounds so far, and their plan.
 
-One file, written whole after every round. ``rounds.jsonl`` beside it is for people and programs to follow; it is
-made anew from the checkpoint, so that the two never disagree.
+It is one file, replaced atomically after every round. ``rounds.jsonl`` beside it is for people and programs to follow;
+it is rewritten from the checkpoint, so that the two always agree.
 """
 
 from __future__ import annotations
@@ -11,73 +11,73 @@ import json
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..errors import UpdateFileError, UsageError
 from ..files import write_atomically
 from .plan import Plan
+from .records import RoundRecord
 
-FILE, LINES = "checkpoint.npz", "rounds.jsonl"
-MAY_CHANGE = (
-    "rounds",
-    "timeout",
-    "min_clients",
-    "evaluate_every",
-)  # of a plan, in the middle of a federation
+CHECKPOINT_FILE, ROUNDS_FILE = "checkpoint.npz", "rounds.jsonl"
+CHANGEABLE = ("rounds", "timeout", "min_clients", "evaluate_every")  # settings that a resumed plan may change
 
 
 @dataclass
 class Checkpoint:
-    """After ``len(rounds)`` rounds (``began`` is what was measured before the first)."""
+    """The state of a federation after ``done`` rounds."""
 
     psi: np.ndarray
     classes: list[str]
-    rounds: list[dict[str, Any]] = field(default_factory=list)
-    began: dict[str, Any] = field(default_factory=dict)
-    spent: str = ""  # the privacy accountant's, where there is one
+    rounds: list[RoundRecord] = field(default_factory=list)
+    initial: RoundRecord = field(default_factory=RoundRecord)  # the evaluation before the first round
+    accountant: str = ""  # of differential privacy, as JSON
 
     @property
     def done(self) -> int:
+        """The number of completed rounds."""
         return len(self.rounds)
 
     def save(self, folder: Path, plan: Plan) -> None:
+        """Write the checkpoint and ``rounds.jsonl`` into a folder."""
         about = {
             "plan": plan.to_dict(),
             "classes": self.classes,
             "rounds": self.rounds,
-            "began": self.began,
-            "spent": self.spent,
+            "began": self.initial,
+            "spent": self.accountant,
         }
         buffer = io.BytesIO()
         np.savez(buffer, psi=self.psi, about=np.array(json.dumps(about, sort_keys=True)))
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / FILE, buffer.getvalue())
-        lines = "".join(
-            json.dumps(line, sort_keys=True) + "\n" for line in [self.began, *self.rounds] if line
-        )
-        write_atomically(folder / LINES, lines.encode())
+        write_atomically(folder / CHECKPOINT_FILE, buffer.getvalue())
+        lines = [
+            json.dumps(record, sort_keys=True) + "\n" for record in [self.initial, *self.rounds] if record
+        ]
+        write_atomically(folder / ROUNDS_FILE, "".join(lines).encode())
 
     @classmethod
     def load(cls, folder: Path, plan: Plan) -> Checkpoint | None:
-        """What is there, if anything; refuses what was made with another plan."""
-        if not (folder / FILE).exists():
+        """Return the checkpoint of a folder, None if there is none; refuse one of another plan."""
+        path = folder / CHECKPOINT_FILE
+        if not path.exists():
             return None
         try:
-            with np.load(io.BytesIO((folder / FILE).read_bytes())) as stored:
+            with np.load(io.BytesIO(path.read_bytes())) as stored:
                 about = json.loads(str(stored["about"]))
-                found = cls(stored["psi"], about["classes"], about["rounds"], about["began"], about["spent"])
-            before = about["plan"]
+                checkpoint = cls(
+                    stored["psi"], about["classes"], about["rounds"], about["began"], about["spent"]
+                )
+            stored_plan = about["plan"]
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
             raise UpdateFileError(
-                f"{folder / FILE} is not a checkpoint of a federation.", "Use another folder."
+                f"{path} is not a checkpoint of a federation.", "Use another folder."
             ) from None
-        now = plan.to_dict()
-        changed = sorted(k for k in now if before.get(k) != now[k] and k not in MAY_CHANGE)
+        settings = plan.to_dict()
+        changed = sorted(k for k in settings if stored_plan.get(k) != settings[k] and k not in CHANGEABLE)
         if changed:
             raise UsageError(
                 f"{folder} holds a federation with another plan (it differs in {', '.join(changed)}).",
-                "Go on with the same plan, or use another folder.",
+                "Continue with the same plan, or use another folder.",
             )
-        return found
+        return checkpoint

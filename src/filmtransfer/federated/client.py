@@ -1,7 +1,7 @@
-"""What a client does with a message: fine-tune from the global ψ, sum statistics, try its own classifier.
+"""A client: fine-tune from the global ψ, sum statistics, evaluate and save the personalized classifier.
 
-Nothing of its images leaves but ψ after its steps and, when asked, n_c, Σz and Σzzᵀ. Everything random follows from the
-plan's seed, the client's name and the round, and each round has a new Adam: a round can be repeated to the last bit.
+Of its images it sends only ψ after its local steps and, on request, n_c, Σz and Σzzᵀ. All randomness is determined by
+the plan's seed, the client's name and the round, and each round has a new optimizer: a round can be repeated exactly.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -28,18 +27,22 @@ from ..training.baselines.batch import Constant, train_batches
 from ..training.finetune.activations import Activations
 from ..training.finetune.episodic import finetune
 from . import messages
-from .compression import decode, encode
-from .global_classifier import describe
+from .compression import compress, decompress
+from .global_classifier import make_update
 from .masking import handle_message
-from .parameters import layout_of, read, write
+from .messages import ConfigValue
+from .parameters import get_parameters, parameter_layout, set_parameters
 from .plan import Plan
 from .privacy import clip
 from .statistics import to_arrays
 
+RESIDUALS_FILE = "owed.npz"
+UPDATE_FILE = "personal.safetensors"
+
 
 @dataclass
 class Examples:
-    """Labelled images as the model takes them; labels index the classes."""
+    """Labelled images as activations of the model; labels index the classes."""
 
     embed: Activations
     labels: Tensor
@@ -50,7 +53,7 @@ class Examples:
 
 
 class Client:
-    """One client's images, and a model to work with (in a simulation one for all of them)."""
+    """A client's images, and a model to work with (in a simulation one for all clients)."""
 
     def __init__(
         self,
@@ -65,38 +68,42 @@ class Client:
         self.name = name
         self.model = model
         self.examples = examples
-        self.start = start  # the model's numbers before the first round
+        self.start = start  # the model's parameters before the first round
         self.test = test
-        self.state = state
-        self.sizes = layout_of(model).sizes
+        self.state = state  # the folder for what the client keeps between rounds
+        self.sizes = parameter_layout(model).sizes
 
-    def answer(self, kind: str, content: RecordDict, memory: RecordDict, node: int) -> RecordDict:
-        """The reply to a request; ``memory`` is what Flower keeps for this client between messages."""
-        plan, config = messages.plan_of(content), messages.config_of(content)
-        if kind == messages.DESCRIBE:
-            return messages.reply(self.name, **self.describe())
-        if kind == messages.ROUND:
-            arrays, metrics = self.round(plan, int(config["round"]), messages.arrays_of(content))
-            return messages.reply(self.name, arrays, metrics)
-        if kind == messages.STATISTICS:
-            self.receive(plan, messages.arrays_of(content))
-            found = self.statistics(list(config["classes"]), plan.head)
-            return messages.reply(self.name, to_arrays(found))
-        if kind == messages.EVALUATE:
-            self.receive(plan, messages.arrays_of(content))
-            return messages.reply(self.name, metrics=self.evaluate())
-        if kind == messages.FINISH:
-            self.receive(plan, messages.arrays_of(content))
-            return messages.reply(self.name, saved=self.keep(plan))
-        if kind.startswith(messages.SECURE):
-            stage = kind.removeprefix(messages.SECURE)
-            made = handle_message(stage, content, memory, self.compute, node)
-            made["about"] = messages.reply(self.name)["about"]
-            return made
-        raise InputError(f"{self.name} does not know what to do with {kind}.", "Is it of an older version?")
+    def handle(self, message_type: str, content: RecordDict, state: RecordDict, node: int) -> RecordDict:
+        """Return the reply to a request; ``state`` is what Flower keeps for this client between messages."""
+        plan = messages.read_plan(content)
+        if message_type == messages.DESCRIBE:
+            return messages.make_reply(self.name, about=self.describe())
+        if message_type == messages.TRAIN:
+            arrays, metrics = self.train_round(
+                plan, messages.read_round(content), messages.read_arrays(content)
+            )
+            return messages.make_reply(self.name, arrays, metrics)
+        if message_type == messages.STATISTICS:
+            self.receive(plan, messages.read_arrays(content))
+            classes = messages.read_strings(messages.read_config(content), "classes")
+            return messages.make_reply(self.name, to_arrays(self.statistics(classes, plan)))
+        if message_type == messages.EVALUATE:
+            self.receive(plan, messages.read_arrays(content))
+            return messages.make_reply(self.name, metrics=self.evaluate())
+        if message_type == messages.FINISH:
+            self.receive(plan, messages.read_arrays(content))
+            return messages.make_reply(self.name, about={"saved": self.save(plan)})
+        if message_type.startswith(messages.SECURE):
+            stage = message_type.removeprefix(messages.SECURE)
+            reply = handle_message(stage, content, state, self.compute, node)
+            reply["about"] = messages.make_reply(self.name)["about"]
+            return reply
+        raise InputError(
+            f"{self.name} does not know the message {message_type}.", "Use the same version as the server."
+        )
 
-    def describe(self) -> dict[str, Any]:
-        """Who this is and what it has: nothing about single images."""
+    def describe(self) -> dict[str, ConfigValue]:
+        """Return the client's classes, numbers of images and configuration: nothing about single images."""
         backbone = self.model.backbone
         return {
             "classes": self.examples.classes,
@@ -104,54 +111,54 @@ class Client:
             "backbone": backbone.name,
             "digest": backbone.digest,
             "pixels": json.dumps(asdict(self.model.pixels), sort_keys=True),
-            "layout": layout_of(self.model).digest,
+            "layout": parameter_layout(self.model).digest,
             "tests": 0 if self.test is None else len(self.test),
         }
 
     # Training
 
     def receive(self, plan: Plan, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        """ψ as the server meant it, and in the model."""
-        sent = decode(arrays, plan.compression, self.sizes)
+        """Decompress the received ψ, set it in the model and return it."""
+        received = decompress(arrays, plan.compression, self.sizes)
         if plan.compression != "none":
-            sent = self.start + sent
-        write(self.model, sent)
-        return sent
+            received = self.start + received
+        set_parameters(self.model, received)
+        return received
 
-    def round(
+    def train_round(
         self, plan: Plan, server_round: int, arrays: Mapping[str, np.ndarray]
     ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-        """ψ after this client's steps, and how many examples stand behind it."""
-        sent = self.receive(plan, arrays)
+        """Train from the received ψ; return ψ or its compressed update, and the metrics."""
+        received = self.receive(plan, arrays)
         metrics = self.train(plan, server_round)
-        learned = read(self.model)
+        trained = get_parameters(self.model)
         if plan.compression == "none":
-            return encode(learned, "none", self.sizes), metrics
-        step = learned - sent + self._owed(server_round)
-        packed = encode(step, plan.compression, self.sizes)
-        self._owe(server_round, step - decode(packed, plan.compression, self.sizes))
-        return packed, metrics
+            return compress(trained, "none", self.sizes), metrics
+        update = trained - received + self._previous_residual(server_round)
+        compressed = compress(update, plan.compression, self.sizes)
+        self._save_residual(server_round, update - decompress(compressed, plan.compression, self.sizes))
+        return compressed, metrics
 
     def train(self, plan: Plan, server_round: int) -> dict[str, float]:
-        """The client's steps from where the model is; with one class or one image a class there are none."""
-        settings = plan.training_config(server_round).resolve(self.model.backbone, len(self.examples))
+        """Run the local steps from the model's current parameters; refuse if episodes are not possible."""
+        training = plan.training_config(server_round).resolve(self.model.backbone, len(self.examples))
         seed = make_generator(plan.seed, "client", self.name, server_round).initial_seed()
-        pull = plan.mu if plan.algorithm == "fedprox" else 0.0
+        proximal_mu = plan.mu if plan.algorithm == "fedprox" else 0.0
         pixels, labels = self.examples.embed.pixels, self.examples.labels
-        if plan.head == "linear":
+        if plan.trained_by == "batches":
             rule = Constant(
-                settings.steps or 0, settings.learning_rate, settings.batch, settings.weight_decay
+                training.steps or 0, training.learning_rate, training.batch, training.weight_decay
             )
             weight, bias = self.model.head.configured()
             history = train_batches(
-                self.model, pixels, labels, rule,
-                seed=seed, micro_batch=settings.micro_batch, embed=self.examples.embed, begin=(weight, bias), pull=pull,
+                self.model, pixels, labels, rule, seed=seed, micro_batch=training.micro_batch,
+                embed=self.examples.embed, begin=(weight, bias), pull=proximal_mu,
             )  # fmt: skip
         elif len(torch.unique(labels)) < 2:
-            raise InputError(f"{self.name} has images of one class only: there is nothing to tell apart.")
+            raise InputError(f"{self.name} has images of one class only: training needs at least two.")
         else:
             history = finetune(
-                self.model, pixels, labels, settings, seed=seed, embed=self.examples.embed, pull=pull
+                self.model, pixels, labels, training, seed=seed, embed=self.examples.embed, pull=proximal_mu
             )
             if history.stopped == "one-shot":
                 raise InputError(f"{self.name} has one image of each class: an episode needs a second one.")
@@ -159,84 +166,84 @@ class Client:
         return {"num-examples": len(self.examples), "loss": loss, "steps": history.steps}
 
     def compute(self, work: RecordDict) -> dict[str, np.ndarray]:
-        """The vectors to be summed securely: ψ weighted by examples, a clipped step, or the statistics."""
-        plan, config = messages.plan_of(work), messages.config_of(work)
-        sent = self.receive(plan, messages.arrays_of(work))
+        """Return the arrays for secure aggregation: a weighted or clipped update, or the statistics."""
+        plan, config = messages.read_plan(work), messages.read_config(work)
+        received = self.receive(plan, messages.read_arrays(work))
         if "classes" in config:
-            return {
-                k: v.astype(np.float64)
-                for k, v in to_arrays(self.statistics(list(config["classes"]), plan.head)).items()
-            }
-        count = self.train(plan, int(config["round"]))["num-examples"]
-        step = read(self.model).astype(np.float64) - sent
+            statistics = self.statistics(messages.read_strings(config, "classes"), plan)
+            return {name: array.astype(np.float64) for name, array in to_arrays(statistics).items()}
+        count = self.train(plan, messages.read_round(work))["num-examples"]
+        update = get_parameters(self.model).astype(np.float64) - received
         if plan.privacy is None:
-            return {"psi": count * step, "weight": np.array([float(count)])}
-        return {"psi": clip(step, plan.privacy.clip)[0], "weight": np.ones(1)}
+            return {"psi": count * update, "weight": np.array([float(count)])}
+        return {"psi": clip(update, plan.privacy.clip)[0], "weight": np.ones(1)}
 
-    # Classifying
+    # Classification
 
     def features(self) -> Tensor:
-        found = self.examples.embed.features()
-        if bad := int((~torch.isfinite(found).all(1)).sum()):
-            raise InputError(f"The features of {bad} images of {self.name} are not finite.")
-        return found
+        """Return the features of the client's images under the model's current ψ."""
+        features = self.examples.embed.features()
+        if invalid := int((~torch.isfinite(features).all(1)).sum()):
+            raise InputError(f"The features of {invalid} images of {self.name} are not finite.")
+        return features
 
-    def statistics(self, classes: Sequence[str], head: str) -> Statistics:
-        """Sums over this client's images, by the federation's classes."""
-        place = {name: i for i, name in enumerate(classes)}
-        labels = torch.tensor([place[self.examples.classes[c]] for c in self.examples.labels.tolist()])
-        return Statistics.of(self.features(), labels, len(classes), "task" if head == "lda" else "none")
+    def statistics(self, classes: Sequence[str], plan: Plan) -> Statistics:
+        """Return the sums over this client's images, by the federation's classes."""
+        index = {name: i for i, name in enumerate(classes)}
+        labels = torch.tensor([index[self.examples.classes[c]] for c in self.examples.labels.tolist()])
+        return Statistics.of(self.features(), labels, len(classes), plan.scatter)
 
-    def build(self) -> None:
-        """The personal head: from this client's images, under the ψ that the model has."""
+    def build_head(self) -> None:
+        """Build the personalized head from this client's images under the model's current ψ."""
         self.model.build_head(self.features(), self.examples.labels)
 
     def evaluate(self) -> dict[str, float]:
-        """How well the personal classifier does on this client's test images."""
+        """Return the accuracy of the personalized classifier on this client's test images."""
         if self.test is None or not len(self.test):
             return {"num-examples": 0, "accuracy": 0.0}
-        self.build()
+        self.build_head()
         predicted = self.model.head.logits(self.test.embed.features()).argmax(1)
-        found = evaluate(predicted.cpu(), self.test.labels, len(self.examples.classes))
-        return {"num-examples": found.images, "accuracy": found.accuracy}
+        result = evaluate(predicted.cpu(), self.test.labels, len(self.examples.classes))
+        return {"num-examples": result.images, "accuracy": result.accuracy}
 
-    def keep(self, plan: Plan) -> str:
-        """Write the personal classifier as an update file beside the client's state."""
-        if self.state is None or plan.head == "linear":
+    def save(self, plan: Plan) -> str:
+        """Save the personalized classifier as an update file and return its name; empty if there is none."""
+        if self.state is None or plan.trained_by == "batches":
             return ""
-        self.build()
+        self.build_head()
         self.state.mkdir(parents=True, exist_ok=True)
-        describe(self.model, plan, self.examples.classes).save(self.state / "personal.safetensors")
-        return "personal.safetensors"
+        make_update(self.model, plan, self.examples.classes).save(self.state / UPDATE_FILE)
+        return UPDATE_FILE
 
-    # What rounding owes: kept by round, so that a round that is repeated finds what it found the first time.
+    # Residuals of error feedback, by round: a round that is repeated starts from the same residual.
 
-    def _owed(self, server_round: int) -> np.ndarray:
-        found = self._debts()
-        before = [r for r in found if r < server_round]
-        return found[max(before)] if before else np.zeros(sum(self.sizes), np.float32)
+    def _previous_residual(self, server_round: int) -> np.ndarray:
+        residuals = self._residuals()
+        before = [r for r in residuals if r < server_round]
+        return residuals[max(before)] if before else np.zeros(sum(self.sizes), np.float32)
 
-    def _owe(self, server_round: int, debt: np.ndarray) -> None:
+    def _save_residual(self, server_round: int, residual: np.ndarray) -> None:
         if self.state is None:
             return
-        kept = {r: d for r, d in self._debts().items() if r < server_round}
-        kept = {r: kept[r] for r in sorted(kept)[-1:]} | {server_round: debt}
+        kept = {r: values for r, values in self._residuals().items() if r < server_round}
+        kept = {r: kept[r] for r in sorted(kept)[-1:]} | {server_round: residual}
         buffer = io.BytesIO()
-        arrays: dict[str, Any] = {str(r): d for r, d in kept.items()}
-        np.savez(buffer, **arrays)
+        np.savez(buffer, **{str(r): values for r, values in kept.items()})  # type: ignore[arg-type]
         self.state.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.state / "owed.npz", buffer.getvalue())
+        write_atomically(self.state / RESIDUALS_FILE, buffer.getvalue())
 
-    def _debts(self) -> dict[int, np.ndarray]:
-        if self.state is None or not (self.state / "owed.npz").exists():
+    def _residuals(self) -> dict[int, np.ndarray]:
+        if self.state is None or not (self.state / RESIDUALS_FILE).exists():
             return {}
-        with np.load(self.state / "owed.npz") as stored:
+        with np.load(self.state / RESIDUALS_FILE) as stored:
             return {int(name): stored[name] for name in stored.files}
 
 
-def respond(client: Client, kind: str, content: RecordDict, memory: RecordDict, node: int) -> RecordDict:
-    """The client's reply; a mistake that it can explain is a reply too."""
+def respond(
+    client: Client, message_type: str, content: RecordDict, state: RecordDict, node: int
+) -> RecordDict:
+    """Return the client's reply; an error that it can explain becomes a refusal."""
     try:
-        return client.answer(kind, content, memory, node)
+        return client.handle(message_type, content, state, node)
     except FitError as error:
-        return messages.reply(client.name, refused=str(error))
+        return messages.make_reply(client.name, about={"refused": str(error)})

@@ -1,133 +1,137 @@
-"""Who takes part: clients describe themselves once, and those that could not work with the others are refused.
+"""The clients of a federation: each describes itself once, and incompatible clients are rejected.
 
-Everybody has the same backbone, pixels and layout of ψ, spells the classes alike, and has a name of its own.
+All clients must have the same backbone, pixel specification and parameter layout, consistent class names, and different
+names.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+
+from flwr.app import ConfigRecord
 
 from ..errors import FitError
 from ..model import AdaptedModel
 from . import messages
-from .parameters import layout_of
-from .partition import same_classes
+from .parameters import parameter_layout
+from .partition import merge_class_names
 from .plan import Plan
+from .records import Log
 from .transport import Transport
 
-PAUSE = 0.5  # seconds between two looks for clients
-SECONDS = 300.0  # to read its images and say who it is
+POLL_SECONDS = 0.5  # between two checks for new clients
+DESCRIBE_SECONDS = 300.0  # in which a client must read its images and describe itself
 
 
 class FederationError(FitError):
-    """The federation cannot go on; what was learned is on disk."""
+    """Report that the federation cannot continue; its checkpoint is on disk."""
 
 
 @dataclass(frozen=True)
 class ClientInfo:
-    """A client as it described itself."""
+    """What a client reported about itself."""
 
     name: str
     classes: list[str]
-    counts: list[int]
-    tests: int  # images to try its classifier on
+    num_test_examples: int
 
 
 class ClientManager:
-    """The clients by node."""
+    """The accepted and the rejected clients by node."""
 
     def __init__(
-        self, talk: Transport, plan: Plan, model: AdaptedModel, say: Callable[[str], None], wait: float
+        self, transport: Transport, plan: Plan, model: AdaptedModel, log: Log, max_wait: float
     ) -> None:
-        self.talk, self.plan, self.say, self.wait = talk, plan, say, wait
-        self.members: dict[int, ClientInfo] = {}
-        self.strangers: dict[int, str] = {}  # refused for good, and why
-        self.same = {
+        self.transport, self.plan, self.log, self.max_wait = transport, plan, log, max_wait
+        self.clients: dict[int, ClientInfo] = {}
+        self.rejected: dict[int, str] = {}  # permanently, with the reason
+        self.requirements = {
             "digest": model.backbone.digest,
             "pixels": json.dumps(asdict(model.pixels), sort_keys=True),
-            "layout": layout_of(model).digest,
+            "layout": parameter_layout(model).digest,
         }
 
     def __len__(self) -> int:
-        return len(self.members)
+        return len(self.clients)
 
-    def here(self) -> dict[str, int]:
-        """The members that are connected, by name."""
-        present = self.talk.present()
-        return {member.name: node for node, member in sorted(self.members.items()) if node in present}
+    def connected(self) -> dict[str, int]:
+        """Return the nodes of the accepted clients that are connected, by name."""
+        nodes = self.transport.connected_nodes()
+        return {client.name: node for node, client in sorted(self.clients.items()) if node in nodes}
 
     def classes(self) -> list[str]:
-        """Of all members that are connected."""
-        return same_classes({name: self.members[node].classes for name, node in self.here().items()})
+        """Return the classes of all connected clients."""
+        return merge_class_names(
+            {name: self.clients[node].classes for name, node in self.connected().items()}
+        )
 
-    def gather(self) -> None:
-        """Hear who new clients are; wait until there are enough for a round."""
-        deadline, told = time.monotonic() + self.wait, -1
+    def wait_for_clients(self) -> None:
+        """Register new clients; wait until there are enough for a round."""
+        deadline, reported = time.monotonic() + self.max_wait, -1
         while True:
-            new = self.talk.present() - self.members.keys() - self.strangers.keys()
+            new = self.transport.connected_nodes() - self.clients.keys() - self.rejected.keys()
             if new:
-                self.meet(sorted(new))
-            ready = len(self.here())
-            if ready >= self.plan.min_clients:
+                self.register(sorted(new))
+            available = len(self.connected())
+            if available >= self.plan.min_clients:
                 return
             if time.monotonic() > deadline:
-                refused = "".join(f" {why}" for why in sorted(set(self.strangers.values())))
+                rejected = "".join(f" {reason}" for reason in sorted(set(self.rejected.values())))
                 raise FederationError(
-                    f"{ready} clients are there, and a round needs {self.plan.min_clients}.{refused}",
-                    "Start more of them, or lower min_clients. What was learned is kept.",
+                    f"{available} clients are connected, and a round needs {self.plan.min_clients}.{rejected}",
+                    "Start more clients, or lower min_clients. The checkpoint is kept.",
                 )
-            if ready != told:
-                self.say(f"Waiting for clients: {ready} of at least {self.plan.min_clients} are there.")
-                told = ready
-            time.sleep(PAUSE)
+            if available != reported:
+                self.log(
+                    f"Waiting for clients: {available} of at least {self.plan.min_clients} are connected."
+                )
+                reported = available
+            time.sleep(POLL_SECONDS)
 
-    def meet(self, nodes: list[int]) -> None:
-        """Ask new clients who they are. Who does not answer is asked again before the next round."""
-        content = messages.request(self.plan)
-        patience = min(self.plan.timeout, SECONDS)
-        answers, _ = self.talk.exchange(
-            messages.DESCRIBE, dict.fromkeys(nodes, content), "describing", patience
+    def register(self, nodes: list[int]) -> None:
+        """Ask new clients to describe themselves; those that do not answer are asked again before the next round."""
+        replies, _ = self.transport.exchange(
+            messages.DESCRIBE,
+            dict.fromkeys(nodes, messages.make_request(self.plan)),
+            "describing",
+            min(self.plan.timeout, DESCRIBE_SECONDS),
         )
-        registered = self.talk.registered()
-        for node in sorted(answers):
-            about = messages.config_of(answers[node], "about")
+        registered = self.transport.registered_names()
+        for node in sorted(replies):
+            about = messages.read_about(replies[node])
             name = str(about.get("name", node))
-            why = self._stranger(name, about)
+            reason = self._reason_to_reject(name, about)
             if (owner := registered.get(node, name)) != name:
-                why = f"its key is that of {owner}. A client goes by the name that its key was made for."
-            if why:
-                self.strangers[node] = f"{name}: {why}"
-                self.say(f"{name} is refused: {why}")
+                reason = f"its key is that of {owner}. A client must use the name that its key was made for."
+            if reason:
+                self.rejected[node] = f"{name}: {reason}"
+                self.log(f"{name} is refused: {reason}")
             else:
-                self.members[node] = ClientInfo(
-                    name, list(about["classes"]), list(about["counts"]), int(about["tests"])
+                tests = about["tests"]
+                self.clients[node] = ClientInfo(
+                    name, messages.read_strings(about, "classes"), tests if isinstance(tests, int) else 0
                 )
 
-    def _stranger(self, name: str, about: dict[str, Any]) -> str:
-        """Why this client cannot take part, if it cannot."""
+    def _reason_to_reject(self, name: str, about: ConfigRecord) -> str:
+        """Return why this client cannot take part; empty if it can."""
         if "refused" in about:
             return str(about["refused"])
-        for what, mine in self.same.items():
-            if what == "layout" and self.plan.head == "linear":
-                continue  # it depends on the classes of all
-            if about.get(what) != mine:
-                theirs = str(about.get(what))
-                return (
-                    f"its {what} is {theirs}, the server's is {mine}. Both need the same backbone and plan."
-                )
-        present = self.talk.present()
-        for node, member in list(self.members.items()):
-            if member.name == name:
-                if node in present:
-                    return "another client of this name is here already. Each needs a name of its own."
-                del self.members[node]  # it was started again
+        for what, required in self.requirements.items():
+            if what == "layout" and self.plan.trained_by == "batches":
+                continue  # it depends on the classes of all clients
+            if (value := about.get(what)) != required:
+                return f"its {what} is {value!s}, the server's is {required}. Both need the same backbone and plan."
+        nodes = self.transport.connected_nodes()
+        for node, client in list(self.clients.items()):
+            if client.name == name:
+                if node in nodes:
+                    return "another client of this name is connected already. Each needs a different name."
+                del self.clients[node]  # the client was restarted
         try:
-            known = {m.name: m.classes for m in self.members.values()}
-            same_classes({**known, name: list(about["classes"])})
+            known = {client.name: client.classes for client in self.clients.values()}
+            merge_class_names({**known, name: messages.read_strings(about, "classes")})
         except FitError as error:
             return str(error)
         return ""

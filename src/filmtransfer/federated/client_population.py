@@ -1,7 +1,7 @@
-"""A simulated population: the clients of a partitioned set, on one model, and their accuracies seen from above.
+"""The simulated clients of a partitioned data set on one model, and the central evaluation of ψ.
 
-Every image is decoded once and its activations below FiLM are kept, whoever owns it. Nothing here takes part in the
-protocol: clients answer messages as anywhere, and what ``evaluate`` knows no server would.
+Every image is decoded once and its activations below FiLM are cached, whichever clients have it. The population takes no
+part in the protocol: clients handle messages as in a deployment, and ``evaluate`` uses images that no server would have.
 """
 
 from __future__ import annotations
@@ -9,27 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..data import LabelledImages, read_squares
+from ..data.pixels import ImageSource
 from ..errors import InputError, UsageError, invalid_choice
 from ..heads import Statistics
 from ..model import AdaptedModel
 from ..seeding import make_generator, permutation
 from ..training.finetune.activations import Activations
 from .client import Client, Examples
-from .parameters import make_model, read, write
-from .partition import Partition, by_folder, dirichlet, few_shot, same_classes
+from .parameters import get_parameters, make_model, set_parameters
+from .partition import Partition, by_folder, dirichlet, few_shot, merge_class_names
 from .plan import Plan
+from .records import RoundRecord
 
 PARTITIONS = ("few_shot", "dirichlet", "folders")
 CACHE_MB = 4096
 
-# Read the training and the test images of a data set, given its name and the folder of all data sets. The
+# Reads the training and the test images of a data set, given its name and the folder of all data sets. The
 # caller provides it: this package knows no data sets. Flower's simulation sends it to other processes, so it
 # must be picklable.
 ReadImages = Callable[[str, str], tuple[LabelledImages, LabelledImages]]
@@ -37,7 +38,7 @@ ReadImages = Callable[[str, str], tuple[LabelledImages, LabelledImages]]
 
 @dataclass(frozen=True)
 class SimulationConfig:
-    """Which images, and who has them."""
+    """Which images are used, and how they are partitioned among clients."""
 
     dataset: str
     root: str = ""
@@ -45,180 +46,200 @@ class SimulationConfig:
     ways: int = 10
     shots: int = 5
     partition: str = "few_shot"
-    alpha: float = 0.5  # of the Dirichlet partition: small is one-sided
-    classes: int = 0  # so many of the set's classes, drawn at random; 0: all
-    test_images: int = 0  # so many of the test images, drawn at random; 0: all
+    alpha: float = 0.5  # of the Dirichlet partition: a small one is imbalanced
+    classes: int = 0  # number of classes, drawn at random; 0: all
+    test_images: int = 0  # number of test images, drawn at random; 0: all
     seed: int = 0
     weights: str = ""  # a file for the backbone
 
 
+@dataclass(frozen=True)
+class PartitionedImages:
+    """The images of a simulation: ``names`` and ``partition`` are those of the clients."""
+
+    train: LabelledImages
+    test: LabelledImages
+    partition: Partition
+    names: list[str]
+
+
 class ClientPopulation:
-    """``client(i)`` for each of them; ``evaluate(ψ)`` for the two settings of the paper."""
+    """All clients of a simulation: ``client(i)`` returns one, ``evaluate(ψ)`` the paper's two accuracies."""
 
     def __init__(
-        self, scene: SimulationConfig, plan: Plan, read_images: ReadImages, state: Path | None = None
+        self, config: SimulationConfig, plan: Plan, read_images: ReadImages, state: Path | None = None
     ) -> None:
-        self.scene, self.plan, self.state = scene, plan, state
-        learn, tried, self.partition, self.names = _draw(scene, read_images)
-        self.classes = [str(name) for name in learn.classes]
-        self.model: AdaptedModel = make_model(plan, len(self.classes), weights=scene.weights or None)
-        self.start = read(self.model)
+        self.config, self.plan, self.state = config, plan, state
+        images = _partition_images(config, read_images)
+        self.partition, self.names = images.partition, images.names
+        self.classes = [str(name) for name in images.train.classes]
+        self.model: AdaptedModel = make_model(plan, len(self.classes), weights=config.weights or None)
+        self.start = get_parameters(self.model)
         used = self.partition.used()
-        self.place = np.full(len(learn), -1)
-        self.place[used] = np.arange(len(used))
-        self.pool = self._keep([learn.sources[i] for i in used])
-        self.labels = torch.tensor([learn.labels[i] for i in used])
-        self.test = self._keep(tried.sources)
-        self.test_labels = torch.tensor(tried.labels)
+        self.pool_index = np.full(len(images.train), -1)
+        self.pool_index[used] = np.arange(len(used))
+        self.pool = self._embed([images.train.sources[i] for i in used])
+        self.labels = torch.tensor([images.train.labels[i] for i in used])
+        self.test = self._embed(images.test.sources)
+        self.test_labels = torch.tensor(images.test.labels)
 
     def __len__(self) -> int:
         return len(self.partition)
 
     def rows(self, index: int) -> Tensor:
-        """Where a client's images are in the pool."""
-        return torch.from_numpy(self.place[self.partition.clients[index]])
+        """Return the indices of a client's images in the pool."""
+        return torch.from_numpy(self.pool_index[self.partition.clients[index]])
+
+    def test_rows(self, index: int) -> Tensor:
+        """Return the indices of the test images of a client's classes."""
+        own = torch.unique(self.labels[self.rows(index)])
+        return torch.nonzero(torch.isin(self.test_labels, own)).flatten()
 
     def client(self, index: int) -> Client:
+        """Return a client with its images, on the shared model."""
         rows = self.rows(index)
         own, labels = torch.unique(self.labels[rows], return_inverse=True)
-        if self.plan.head == "linear":  # one head for all: labels are the federation's
+        if self.plan.trained_by == "batches":  # one head for all clients: labels are the federation's
             own, labels = torch.arange(len(self.classes)), self.labels[rows]
         examples = Examples(self.pool.pick(rows), labels, [self.classes[c] for c in own.tolist()])
         state = self.state / self.names[index] if self.state else None
         return Client(self.names[index], self.model, examples, start=self.start, state=state)
 
-    def evaluate(self, psi: np.ndarray) -> dict[str, Any]:
-        """Accuracy of the global classifier, and of each client's own on its classes, under ψ."""
-        write(self.model, psi)
-        tried = self.test.features()
-        if self.plan.head == "linear":
-            return {"accuracy": self.accuracy(self.model.head.logits(tried))}
+    def evaluate(self, psi: np.ndarray) -> RoundRecord:
+        """Return the accuracy of the global classifier, and of each client's own on its classes, under ψ."""
+        set_parameters(self.model, psi)
+        test = self.test.features()
+        if self.plan.trained_by == "batches":
+            return {"accuracy": self.accuracy(self.model.head.logits(test))}
         pool = self.pool.features()
-        personal = [self.personal(index, pool, tried) for index in range(len(self))]
-        logits = self.global_logits(pool, tried)
+        personal = [
+            self.personalized_accuracy(i, pool[self.rows(i)], test[self.test_rows(i)])
+            for i in range(len(self))
+        ]
+        logits = self.global_logits(pool, test)
         return {
             "accuracy": self.accuracy(logits),
             "personalized": float(np.mean(personal)),
             "clients_accuracy": personal,
         }
 
-    def personal(self, index: int, pool: Tensor, tried: Tensor) -> float:
-        """A head from the client's own images, tried on the test images of its classes."""
-        rows = self.rows(index)
-        self.model.head.configure(pool[rows], self.labels[rows])
-        own = self.model.head.classes
-        asked = torch.isin(self.test_labels, own)
-        predicted = own[self.model.head.logits(tried[asked]).argmax(1)]
-        return float((predicted == self.test_labels[asked]).double().mean())
+    def personalized_accuracy(self, index: int, support: Tensor, test: Tensor) -> float:
+        """Return the accuracy of a client's own head, given the features of its images and of its test images."""
+        self.model.head.configure(support, self.labels[self.rows(index)])
+        predicted = self.model.head.classes[self.model.head.logits(test).argmax(1)]
+        return float((predicted == self.test_labels[self.test_rows(index)]).double().mean())
 
-    def global_logits(self, pool: Tensor, tried: Tensor) -> Tensor:
-        """The head over all classes, from the sums of the clients."""
+    def global_logits(self, pool: Tensor, test: Tensor) -> Tensor:
+        """Return the logits of the head over all classes, built from the sums of the clients."""
         total: Statistics | None = None
-        scatter = "task" if self.plan.head == "lda" else "none"
         for index in range(len(self)):
             rows = self.rows(index)
-            part = Statistics.of(pool[rows], self.labels[rows], len(self.classes), scatter)  # type: ignore[arg-type]
+            part = Statistics.of(pool[rows], self.labels[rows], len(self.classes), self.plan.scatter)
             total = part if total is None else total + part
         assert total is not None
         self.model.head.configure_from(total)
-        return self.model.head.logits(tried)
+        return self.model.head.logits(test)
 
-    def restricted(self, logits: Tensor) -> list[float]:
-        """The global classifier on each client's classes only (the paper's upper bound of the personal ones)."""
-        found = []
+    def restricted_accuracy(self, logits: Tensor) -> list[float]:
+        """Return the accuracy of the global classifier among each client's classes: the personalized upper bound."""
+        result = []
         for index in range(len(self)):
-            own = torch.unique(self.labels[self.rows(index)])
-            asked = torch.isin(self.test_labels, own)
-            predicted = own[logits[asked][:, own].argmax(1)]
-            found.append(float((predicted == self.test_labels[asked]).double().mean()))
-        return found
+            own, rows = torch.unique(self.labels[self.rows(index)]), self.test_rows(index)
+            predicted = own[logits[rows][:, own].argmax(1)]
+            result.append(float((predicted == self.test_labels[rows]).double().mean()))
+        return result
 
     def accuracy(self, logits: Tensor) -> float:
+        """Return the accuracy of logits of all test images."""
         return float((logits.argmax(1) == self.test_labels).double().mean())
 
-    def _keep(self, sources: Sequence[Any]) -> Activations:
-        pixels = decode_all(sources, self.model)
+    def _embed(self, sources: Sequence[ImageSource]) -> Activations:
+        squares, skipped = read_squares(
+            sources, self.model.pixels, [f"image {i}" for i in range(len(sources))]
+        )
+        if skipped:
+            raise InputError(
+                f"{len(skipped)} images cannot be used, the first: {skipped[0].name}: {skipped[0].reason}."
+            )
+        pixels = torch.stack([square for square in squares if square is not None])
         return Activations(self.model, pixels, CACHE_MB)
 
 
-def decode_all(sources: Sequence[Any], model: AdaptedModel) -> Tensor:
-    """Squares of all images; one that cannot be read is an error here."""
-    squares, skipped = read_squares(sources, model.pixels, [f"image {i}" for i in range(len(sources))])
-    if skipped:
-        raise InputError(
-            f"{len(skipped)} images cannot be used, the first: {skipped[0].name}: {skipped[0].reason}."
-        )
-    return torch.stack([square for square in squares if square is not None])
-
-
-def _draw(
-    scene: SimulationConfig, read_images: ReadImages
-) -> tuple[LabelledImages, LabelledImages, Partition, list[str]]:
-    """Images to learn from and to be tried on, and who has which; classes nobody has are left out."""
-    if scene.partition not in PARTITIONS:
-        raise invalid_choice("The partition", scene.partition, PARTITIONS)
-    if scene.partition == "folders":
-        return _folders(scene)
-    learn, tried = _set(scene, read_images)
-    labels = np.array(learn.labels)
-    if scene.partition == "dirichlet":
-        parts = dirichlet(labels, clients=scene.clients, alpha=scene.alpha, seed=scene.seed, least=2)
+def _partition_images(config: SimulationConfig, read_images: ReadImages) -> PartitionedImages:
+    """Read the training and the test images, and assign the training images to clients."""
+    if config.partition not in PARTITIONS:
+        raise invalid_choice("The partition", config.partition, PARTITIONS)
+    if config.partition == "folders":
+        return _read_folders(Path(config.root))
+    train, test = _select_images(config, *read_images(config.dataset, config.root))
+    labels = np.array(train.labels)
+    if config.partition == "dirichlet":
+        partition = dirichlet(labels, clients=config.clients, alpha=config.alpha, seed=config.seed, least=2)
     else:
-        parts = few_shot(
-            labels, clients=scene.clients, ways=scene.ways, shots=scene.shots, seed=scene.seed,
-            names=[str(name) for name in learn.classes],
+        partition = few_shot(
+            labels, clients=config.clients, ways=config.ways, shots=config.shots, seed=config.seed,
+            names=[str(name) for name in train.classes],
         )  # fmt: skip
-    width = len(str(scene.clients - 1))
-    return learn, tried, parts, [f"client-{i:0{width}d}" for i in range(scene.clients)]
+    width = len(str(config.clients - 1))
+    names = [f"client-{i:0{width}d}" for i in range(config.clients)]
+    return PartitionedImages(train, test, partition, names)
 
 
-def _set(scene: SimulationConfig, read_images: ReadImages) -> tuple[LabelledImages, LabelledImages]:
-    """Read the data set, restricted to the chosen classes and number of test images."""
-    learn, tried = read_images(scene.dataset, scene.root)
-    kept = sorted(range(len(learn.classes)))
-    if scene.classes:
-        if not 2 <= scene.classes <= len(kept):
+def _select_images(
+    config: SimulationConfig, train: LabelledImages, test: LabelledImages
+) -> tuple[LabelledImages, LabelledImages]:
+    """Return the images of the chosen number of classes, and the chosen number of test images."""
+    kept = list(range(len(train.classes)))
+    if config.classes:
+        if not 2 <= config.classes <= len(kept):
             raise UsageError(
-                f"{scene.dataset} has {len(kept)} classes; {scene.classes} cannot be taken.",
-                f"From 2 to {len(kept)}.",
+                f"{config.dataset} has {len(kept)} classes; {config.classes} cannot be used.",
+                f"Use 2 to {len(kept)}.",
             )
-        order = permutation(len(kept), make_generator(scene.seed, "federation's classes", scene.dataset))
-        kept = sorted(order[: scene.classes].tolist())
-    return _some(learn, kept, 0, scene), _some(tried, kept, scene.test_images, scene)
+        order = permutation(len(kept), make_generator(config.seed, "federation's classes", config.dataset))
+        kept = sorted(order[: config.classes].tolist())
+    return (
+        _subset(train, kept, 0, config.dataset),
+        _subset(test, kept, config.test_images, config.dataset),
+    )
 
 
-def _some(images: LabelledImages, kept: list[int], limit: int, scene: SimulationConfig) -> LabelledImages:
-    """The images of some classes, and no more than ``limit`` of them."""
-    place = {c: i for i, c in enumerate(kept)}
-    chosen = [i for i, label in enumerate(images.labels) if label in place]
+def _subset(images: LabelledImages, kept: list[int], limit: int, dataset: str) -> LabelledImages:
+    """Return the images of some classes, at most ``limit`` of them (0: all)."""
+    index = {c: i for i, c in enumerate(kept)}
+    chosen = [i for i, label in enumerate(images.labels) if label in index]
     if limit and limit < len(chosen):
-        order = permutation(len(chosen), make_generator(0, "test images", scene.dataset))[:limit]
+        order = permutation(len(chosen), make_generator(0, "test images", dataset))[:limit]
         chosen = sorted(chosen[int(i)] for i in order)
     return LabelledImages(
         [images.sources[i] for i in chosen],
-        [place[images.labels[i]] for i in chosen],
+        [index[images.labels[i]] for i in chosen],
         [images.classes[c] for c in kept],
     )
 
 
-def _folders(scene: SimulationConfig) -> tuple[LabelledImages, LabelledImages, Partition, list[str]]:
-    """A folder for each client in ``root/train``, and a folder for each class in ``root/test``."""
-    root = Path(scene.root)
-    found = by_folder(root / "train")
-    tried = LabelledImages.from_folder(root / "test")
-    classes = same_classes({name: [str(c) for c in own.classes] for name, own in found.items()})
-    place = {name: i for i, name in enumerate(classes)}
-    if unknown := sorted({str(c) for c in tried.classes} - place.keys()):
+def _read_folders(root: Path) -> PartitionedImages:
+    """Read one folder for each client in ``root/train``, and one folder for each class in ``root/test``."""
+    by_client = by_folder(root / "train")
+    test = LabelledImages.from_folder(root / "test")
+    classes = merge_class_names(
+        {name: [str(c) for c in images.classes] for name, images in by_client.items()}
+    )
+    index = {name: i for i, name in enumerate(classes)}
+    if unknown := sorted({str(c) for c in test.classes} - index.keys()):
         raise InputError(
             f"The test images are of {', '.join(unknown)}, which no client has.", "Remove them from test/."
         )
-    sources: list[Any] = []
+    sources: list[ImageSource] = []
     labels: list[int] = []
     clients = []
-    for own in found.values():
-        clients.append(np.arange(len(sources), len(sources) + len(own)))
-        sources += own.sources
-        labels += [place[str(own.classes[label])] for label in own.labels]
-    learn = LabelledImages(sources, labels, list(classes))
-    test = LabelledImages(tried.sources, [place[str(tried.classes[c])] for c in tried.labels], list(classes))
-    return learn, test, Partition(clients, np.array(labels)), list(found)
+    for images in by_client.values():
+        clients.append(np.arange(len(sources), len(sources) + len(images)))
+        sources += images.sources
+        labels += [index[str(images.classes[label])] for label in images.labels]
+    return PartitionedImages(
+        LabelledImages(sources, labels, list(classes)),
+        LabelledImages(test.sources, [index[str(test.classes[c])] for c in test.labels], list(classes)),
+        Partition(clients, np.array(labels)),
+        list(by_client),
+    )

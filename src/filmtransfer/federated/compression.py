@@ -1,8 +1,8 @@
-"""Fewer bytes for the same numbers: half precision, or one byte each with a scale per tensor.
+"""Compression of the parameter vector: half precision, or 8-bit quantization with one scale per tensor.
 
-What is compressed is a difference: from the common start on the way to a client, from what the client was sent
-on the way back. Rounding is not lost but owed (error feedback): the server keeps ψ itself whole, a client adds what
-its last rounding left out to its next step.
+Differences are compressed: from the initial parameters on the way to a client, from the received parameters on the way
+back. Rounding errors are corrected by error feedback: the server keeps ψ uncompressed, and a client adds the rounding
+error of its last update to its next one.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import numpy as np
 from ..errors import InputError
 
 Arrays = dict[str, np.ndarray]
+DTYPES = {"none": np.float32, "float16": np.float16, "int8": np.int8}
 
 
-def encode(vector: np.ndarray, how: str, sizes: list[int]) -> Arrays:
-    """The arrays to send for a vector made of tensors of these sizes."""
-    if how == "none":
-        return {"psi": vector.astype(np.float32)}
-    if how == "float16":
-        return {"psi": vector.astype(np.float16)}
+def compress(vector: np.ndarray, method: str, sizes: list[int]) -> Arrays:
+    """Return the arrays to send for a vector made of tensors of these sizes."""
+    if method != "int8":
+        return {"psi": vector.astype(DTYPES[method])}
     edges = np.cumsum(sizes)[:-1]
     largest = np.array([np.abs(part).max(initial=0) for part in np.split(vector, edges)], np.float32)
     scale = largest / 127
@@ -29,18 +28,18 @@ def encode(vector: np.ndarray, how: str, sizes: list[int]) -> Arrays:
     return {"psi": np.rint(vector / steps).clip(-127, 127).astype(np.int8), "scale": scale}
 
 
-def decode(arrays: Mapping[str, np.ndarray], how: str, sizes: list[int]) -> np.ndarray:
-    """The inverse of ``encode``, to rounding; refuses what is not of its form."""
-    wanted = {"none": np.float32, "float16": np.float16, "int8": np.int8}[how]
+def decompress(arrays: Mapping[str, np.ndarray], method: str, sizes: list[int]) -> np.ndarray:
+    """Return the vector of compressed arrays, up to rounding; raise an error if they do not have its form."""
+    dtype = DTYPES[method]
     psi = arrays.get("psi")
-    if psi is None or psi.ndim != 1 or psi.dtype != wanted:
-        raise InputError(f"What came is not a vector of {np.dtype(wanted).name}.")
+    if psi is None or psi.ndim != 1 or psi.dtype != dtype:
+        raise InputError(f"The message has no vector of {np.dtype(dtype).name}.")
     if psi.size != sum(sizes):
-        raise InputError(f"{psi.size} numbers came instead of {sum(sizes)}.")
-    if how != "int8":
+        raise InputError(f"The message has {psi.size} parameters instead of {sum(sizes)}.")
+    if method != "int8":
         return psi.astype(np.float32)
     scale = arrays.get("scale")
     if scale is None or scale.shape != (len(sizes),) or scale.dtype != np.float32:
         raise InputError(f"The scales of {len(sizes)} tensors are missing.")
-    found: np.ndarray = psi.astype(np.float32) * np.repeat(scale, sizes)
-    return found
+    vector: np.ndarray = psi.astype(np.float32) * np.repeat(scale, sizes)
+    return vector

@@ -1,4 +1,4 @@
-"""The global classifier of a federation: over all classes, from summed statistics, as an ordinary update."""
+"""The classifiers of a federation as ordinary updates: the global one from summed statistics, and personalized ones."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from ..estimator import versions
 from ..heads import Statistics
 from ..model import AdaptedModel, Update
 from .client_manager import FederationError
-from .parameters import write
+from .parameters import set_parameters
 from .plan import Plan
 
 
 def global_update(
     model: AdaptedModel, plan: Plan, psi: np.ndarray, statistics: Statistics, classes: list[str]
 ) -> Update:
-    """What ``fit predict`` can use; a class that nobody sent examples of is an error."""
-    lost = [name for c, name in enumerate(classes) if int(statistics.counts[c]) < 1]
-    if lost:
+    """Return the global classifier for ``fit predict``; every class must have examples."""
+    empty = [name for c, name in enumerate(classes) if int(statistics.counts[c]) < 1]
+    if empty:
         raise FederationError(
-            f"Nobody sent examples of {', '.join(lost)}.", "Start it again when those clients are there."
+            f"No client sent examples of {', '.join(empty)}.", "Start again when their clients are connected."
         )
-    write(model, psi)
+    set_parameters(model, psi)
     model.head.configure_from(statistics)
-    return describe(model, plan, classes)
+    return make_update(model, plan, classes)
 
 
-def describe(model: AdaptedModel, plan: Plan, classes: list[str]) -> Update:
-    """A configured model as an update."""
+def make_update(model: AdaptedModel, plan: Plan, classes: list[str]) -> Update:
+    """Return a model with a configured head as an update."""
     settings = plan.training_config().resolve(model.backbone).to_dict()
     return Update.of(
         model,

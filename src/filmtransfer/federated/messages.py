@@ -1,7 +1,7 @@
-"""What server and clients say to each other, as Flower's records; and what it weighs.
+"""The messages between server and clients as Flower records, and their communication cost.
 
 A request carries the plan, the round and, where it is needed, ψ. A reply carries the client's name. The cost of a
-message is counted from the message itself: the numbers in its arrays, and the bytes of the objects that Flower sends.
+message is measured on the message itself: the elements of its arrays, and the bytes of the objects that Flower sends.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -18,24 +17,27 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from ..errors import InputError
 from .plan import Plan
 
-logging.getLogger("flwr").setLevel(logging.WARNING)  # it tells of every aggregation
+logging.getLogger("flwr").setLevel(logging.WARNING)  # it logs every aggregation
 
 DESCRIBE = "query.describe"
-ROUND = "train.round"
+TRAIN = "train.round"
 STATISTICS = "query.statistics"
 EVALUATE = "evaluate.local"
 FINISH = "query.finish"
-SECURE = "query.secure_"  # and the stage
+SECURE = "query.secure_"  # followed by the stage
+
+ConfigValue = str | int | float | list[str] | list[int]
 
 
 @dataclass
 class Cost:
-    """Numbers and bytes, one way."""
+    """Parameters and bytes sent in one direction."""
 
     parameters: int = 0
     bytes: int = 0
 
     def add(self, message: Message) -> None:
+        """Add the cost of a message."""
         if not message.has_content():
             return
         for record in message.content.array_records.values():
@@ -43,57 +45,83 @@ class Cost:
         self.bytes += sum(len(part.deflate()) for part in get_all_nested_objects(message).values())
 
 
-def request(
-    plan: Plan, server_round: int = 0, arrays: Mapping[str, np.ndarray] | None = None, **more: Any
+def make_request(
+    plan: Plan, server_round: int = 0, arrays: Mapping[str, np.ndarray] | None = None, **more: ConfigValue
 ) -> RecordDict:
+    """Return the content of a request to a client."""
     content = RecordDict({"config": ConfigRecord({"plan": plan.to_json(), "round": server_round, **more})})
     if arrays is not None:
-        content["arrays"] = record(arrays)
+        content["arrays"] = make_array_record(arrays)
     return content
 
 
-def reply(
+def make_reply(
     name: str,
     arrays: Mapping[str, np.ndarray] | None = None,
     metrics: Mapping[str, float] | None = None,
-    **about: Any,
+    about: Mapping[str, ConfigValue] | None = None,
 ) -> RecordDict:
-    content = RecordDict({"about": ConfigRecord({"name": name, **about})})
+    """Return the content of a client's reply."""
+    content = RecordDict({"about": ConfigRecord({"name": name, **(about or {})})})
     if arrays is not None:
-        content["arrays"] = record(arrays)
+        content["arrays"] = make_array_record(arrays)
     if metrics is not None:
         content["metrics"] = MetricRecord(dict(metrics))
     return content
 
 
-def record(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
+def make_array_record(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
+    """Return arrays as a Flower record."""
     return ArrayRecord({name: Array(np.ascontiguousarray(array)) for name, array in arrays.items()})
 
 
-def arrays_of(content: RecordDict) -> dict[str, np.ndarray]:
-    """The arrays of a message; none if it has none, an error if they cannot be read."""
+def read_arrays(content: RecordDict) -> dict[str, np.ndarray]:
+    """Return the arrays of a message, none if it has none; raise an error if they cannot be read."""
     try:
         return {name: array.numpy() for name, array in content.array_records.get("arrays", {}).items()}
     except (ValueError, TypeError, EOFError) as error:
-        raise InputError(f"The arrays that came cannot be read ({str(error)[:80]}).") from None
+        raise InputError(f"The arrays of the message cannot be read ({str(error)[:80]}).") from None
 
 
-def number(content: RecordDict, name: str) -> float:
-    """A metric; an error if it is not there, NaN if it is no number."""
+def read_metric(content: RecordDict, name: str) -> float:
+    """Return a metric of a reply; raise an error if it is missing or not a number."""
     value = dict(content.metric_records.get("metrics") or {}).get(name)
     if not isinstance(value, (int, float)):
-        raise InputError(f"The reply does not say {name}.")
+        raise InputError(f"The reply has no {name}.")
     return float(value)
 
 
-def refusal(content: RecordDict) -> str:
-    """Why the client cannot do what it was asked, if it cannot."""
-    return str(config_of(content, "about").get("refused", ""))
+def read_refusal(content: RecordDict) -> str:
+    """Return why the client refused the request; empty if it did not."""
+    return str(read_about(content).get("refused", ""))
 
 
-def config_of(content: RecordDict, name: str = "config") -> dict[str, Any]:
-    return dict(content.config_records.get(name, {}))
+def read_config(content: RecordDict) -> ConfigRecord:
+    """Return the settings of a request."""
+    return content.config_records.get("config", ConfigRecord())
 
 
-def plan_of(content: RecordDict) -> Plan:
-    return Plan.from_json(config_of(content)["plan"])
+def read_about(content: RecordDict) -> ConfigRecord:
+    """Return what a reply says about the client."""
+    return content.config_records.get("about", ConfigRecord())
+
+
+def read_plan(content: RecordDict) -> Plan:
+    """Return the plan of a request."""
+    return Plan.from_json(str(read_config(content)["plan"]))
+
+
+def read_round(content: RecordDict) -> int:
+    """Return the round of a request."""
+    server_round = read_config(content).get("round")
+    if not isinstance(server_round, int):
+        raise InputError("The request has no round.")
+    return server_round
+
+
+def read_strings(record: ConfigRecord, name: str) -> list[str]:
+    """Return a list of strings of a record."""
+    values = record.get(name)
+    if not isinstance(values, list):
+        raise InputError(f"The message has no list of {name}.")
+    return [str(value) for value in values]

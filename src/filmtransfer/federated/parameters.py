@@ -1,8 +1,8 @@
-"""ψ as one vector: what of a model travels, in the model's own order.
+"""ψ as one vector: the parameters of a model that are trained and sent, in the model's own order.
 
-That is what is learned of the backbone (FiLM), then the head's covariance weights e if it has any; with a linear head
-every weight, and the head. One vector instead of a tensor per layer: names and shapes are known to both sides,
-and their digest says whether they are the same.
+These are the trainable parameters of the backbone (FiLM), then the head's own weights if it has any; with a head
+that is trained by batches every weight of the backbone, and the head. One vector instead of a tensor per layer: names and
+shapes are known to both sides, and their digest shows whether they agree.
 """
 
 from __future__ import annotations
@@ -17,83 +17,87 @@ from torch import Tensor
 
 from ..backbones import Backbone, load_backbone
 from ..errors import InputError
-from ..heads import make_head
+from ..heads import HEADS, make_head
+from ..heads.head import options_of
 from ..model import AdaptedModel, Hardware
 from .plan import Plan
 
 
 @dataclass(frozen=True)
 class ParameterLayout:
-    """The names and shapes behind the vector."""
+    """The names and shapes of the tensors in the vector."""
 
     shapes: dict[str, tuple[int, ...]]
 
     @property
     def sizes(self) -> list[int]:
+        """The number of elements of each tensor."""
         return [int(np.prod(shape)) for shape in self.shapes.values()]
 
     @property
     def length(self) -> int:
+        """The length of the vector."""
         return sum(self.sizes)
 
     @property
     def digest(self) -> str:
+        """A hash of names and shapes."""
         return hashlib.sha256(json.dumps(list(self.shapes.items())).encode()).hexdigest()
 
 
 def make_model(
     plan: Plan, classes: int = 0, *, weights: str | None = None, backbone: Backbone | None = None
 ) -> AdaptedModel:
-    """The model that a plan speaks of, as it is before the first round; a linear head needs its classes."""
-    settings = plan.training
-    body = settings.body()
+    """Return the model of a plan before the first round; a head trained by batches needs ``classes``."""
+    training = plan.training
     if backbone is None:
-        backbone = load_backbone(plan.backbone, weights, fold=body.folds)
-    settings = settings.resolve(backbone)
-    head = make_head(plan.head, **({"temperature": plan.temperature} if plan.head == "protonets" else {}))
+        backbone = load_backbone(plan.backbone, weights, fold=training.body().folds)
+    training = training.resolve(backbone)
+    options: dict[str, object] = {"temperature": plan.temperature}
+    known = options_of(HEADS[plan.head])
     model = AdaptedModel(
         backbone,
-        head,
-        settings.image_size,
-        body=settings.body(),
+        make_head(plan.head, **{name: value for name, value in options.items() if name in known}),
+        training.image_size,
+        body=training.body(),
         seed=plan.seed,
         hardware=Hardware(backbone.device),
     )
-    if plan.head == "linear":
-        head.zeros(torch.ones(classes, dtype=torch.long), backbone.features)
+    if plan.trained_by == "batches":
+        model.head.zeros(torch.ones(classes, dtype=torch.long), backbone.features)
     return model
 
 
-def layout_of(model: AdaptedModel) -> ParameterLayout:
+def parameter_layout(model: AdaptedModel) -> ParameterLayout:
+    """Return the layout of a model's parameter vector."""
     return ParameterLayout({name: tuple(tensor.shape) for name, tensor in _tensors(model).items()})
 
 
-def read(model: AdaptedModel) -> np.ndarray:
-    """The model's numbers, float32 (or what the model computes in)."""
+def get_parameters(model: AdaptedModel) -> np.ndarray:
+    """Return a copy of the model's parameters as one vector of its own dtype (float32)."""
     flat = [tensor.detach().cpu().reshape(-1) for tensor in _tensors(model).values()]
     return torch.cat(flat).numpy().copy() if flat else np.zeros(0, np.float32)
 
 
 @torch.no_grad()
-def write(model: AdaptedModel, vector: np.ndarray) -> None:
-    """Set the model's numbers; nothing changes if they do not fit."""
-    layout = layout_of(model)
+def set_parameters(model: AdaptedModel, vector: np.ndarray) -> None:
+    """Set the model's parameters from a vector; a vector that does not fit changes nothing."""
+    layout = parameter_layout(model)
     if vector.shape != (layout.length,):
         raise InputError(
-            f"{vector.size} numbers came for a model of {layout.length}.",
+            f"The message has {vector.size} parameters, but the model has {layout.length}.",
             "Server and clients need the same plan, backbone and version of filmtransfer.",
         )
     if not np.isfinite(vector).all():
-        raise InputError("Numbers that are not finite came for the model.", "It is left as it was.")
+        raise InputError("The message has parameters that are not finite.", "The model is not changed.")
     parts = torch.from_numpy(np.ascontiguousarray(vector)).split(layout.sizes)
     for tensor, part in zip(_tensors(model).values(), parts, strict=True):
         tensor.copy_(part.reshape(tensor.shape))
 
 
 def _tensors(model: AdaptedModel) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = dict(model.backbone_parameters())
-    found |= {f"head/{name}": tensor for name, tensor in model.head.named_parameters()}
-    if model.head.name == "linear":
-        weight, bias = model.head.configured()
-        found |= {"head/weight": weight, "head/bias": bias}
-    return found
+    tensors: dict[str, Tensor] = dict(model.backbone_parameters())
+    tensors |= {f"head/{name}": tensor for name, tensor in model.head.named_parameters()}
+    if model.head.trained_by == "batches":
+        tensors |= {f"head/{name}": tensor for name, tensor in model.head.tensors().items()}
+    return tensors

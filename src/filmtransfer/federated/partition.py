@@ -1,7 +1,7 @@
-"""Who has which images: a set dealt out to clients, at random but from one seed, or as their folders say.
+"""Partitions of a data set among clients: at random from one seed, or by folders.
 
-``few_shot`` is the paper's: every client has some classes and a few images of each. ``dirichlet`` gives away every
-image, the classes unevenly. ``by_folder`` is for people: a folder per client.
+``few_shot`` is the paper's: every client has some classes and a few images of each. ``dirichlet`` assigns every
+image to one client, with uneven classes. ``by_folder`` reads one folder per client.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +22,7 @@ from ..seeding import make_generator, permutation
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """For each client the places of its images among a set's; ``labels`` are those of the whole set."""
+    """The indices of each client's images in a data set; ``labels`` are those of the complete set."""
 
     clients: list[np.ndarray]
     labels: np.ndarray
@@ -32,32 +31,32 @@ class Partition:
         return len(self.clients)
 
     def counts(self, client: int) -> dict[int, int]:
-        """How many images of each of its classes a client has."""
-        found, times = np.unique(self.labels[self.clients[client]], return_counts=True)
-        return dict(zip(found.tolist(), times.tolist(), strict=True))
+        """Return how many images of each of its classes a client has."""
+        classes, counts = np.unique(self.labels[self.clients[client]], return_counts=True)
+        return dict(zip(classes.tolist(), counts.tolist(), strict=True))
 
     def classes(self, client: int) -> list[int]:
-        """The labels that a client has images of."""
+        """Return the labels of which a client has images."""
         return list(self.counts(client))
 
     def covered(self) -> list[int]:
-        """The labels that somebody has images of."""
+        """Return the labels of which any client has images."""
         return sorted({c for client in range(len(self)) for c in self.classes(client)})
 
     def used(self) -> np.ndarray:
-        """Every image that somebody has, once."""
+        """Return the indices of all images that any client has, each once."""
         return np.unique(np.concatenate(self.clients))
 
     def describe(self) -> str:
-        """One line for people: clients, classes and images of each, and whether anything is left out."""
+        """Return one line of text: clients, classes and images of each, and which share of the set is used."""
         classes = _count([len(self.classes(c)) for c in range(len(self))], "class", "classes")
         images = _count([len(own) for own in self.clients], "image", "images")
-        handed, once = sum(map(len, self.clients)), len(self.used())
-        shared = f"{once} of them different" if once < handed else "each with one client"
+        total, distinct = sum(map(len, self.clients)), len(self.used())
+        shared = f"{distinct} of them different" if distinct < total else "each with one client"
         return (
             f"{_count([len(self)], 'client', 'clients')}, {classes} and {images} each; "
             f"{len(self.covered())} of {_count([len(np.unique(self.labels))], 'class', 'classes')}; "
-            f"{_count([handed], 'image', 'images')} in all, {shared}"
+            f"{_count([total], 'image', 'images')} in all, {shared}"
         )
 
 
@@ -71,109 +70,109 @@ def few_shot(
     cover: bool = True,
     names: Sequence[str] = (),
 ) -> Partition:
-    """``ways`` classes for each client, ``shots`` images of each.
+    """Assign ``ways`` classes to each client, and ``shots`` images of each.
 
-    The classes are dealt like cards: a new shuffled deck is opened when one is used up, so every class is dealt
-    before any is dealt again, and no two classes differ by more than one in how many clients have them. The
-    images of a class go round its clients, one each time: with fewer shots a client has the first of those that
-    it has with more, and no two clients share an image while there are enough. ``names`` are for errors.
+    Classes are drawn from random permutations, one after another: every class is drawn before any is drawn again, so
+    the numbers of clients of two classes differ by at most one. The images of a class are assigned to its clients in
+    turn: with fewer shots a client has a subset of the images that it has with more, and no two clients share an image
+    while there are enough. ``names`` are for errors.
     """
-    found = _checked(labels)
-    for what, value in (("clients", clients), ("ways", ways), ("shots", shots)):
-        _at_least_one(what, value)
-    present = np.unique(found)
+    values = _check_labels(labels)
+    for name, value in (("clients", clients), ("ways", ways), ("shots", shots)):
+        _check_positive(name, value)
+    present = np.unique(values)
     if ways > len(present):
         raise UsageError(
-            f"A client cannot have {ways} of {len(present)} classes.", f"Take at most {len(present)} ways."
+            f"A client cannot have {ways} of {len(present)} classes.", f"Use at most {len(present)} ways."
         )
     if cover and clients * ways < len(present):
         raise UsageError(
-            f"{clients} clients with {ways} classes each leave some of the {len(present)} classes to nobody.",
-            f"Take {math.ceil(len(present) / ways)} clients or {math.ceil(len(present) / clients)} ways, "
-            "or say that not every class has to be covered.",
+            f"{clients} clients with {ways} classes each do not cover all {len(present)} classes.",
+            f"Use {math.ceil(len(present) / ways)} clients or {math.ceil(len(present) / clients)} ways, "
+            "or fewer classes.",
         )
-    classes = _Decks(len(present), seed, "federated classes")
-    hands: list[list[int]] = [[] for _ in range(clients)]
-    for hand in hands:
+    sampler = _PermutationSampler(len(present), seed, "federated classes")
+    chosen: list[list[int]] = [[] for _ in range(clients)]  # classes by client
+    for classes in chosen:
         for _ in range(ways):
-            hand.append(classes.deal(hand))
+            classes.append(sampler.draw(classes))
     owned: list[dict[int, list[int]]] = [{} for _ in range(clients)]  # class → its images, by client
-    for c in sorted({c for hand in hands for c in hand}):
+    for c in sorted({c for classes in chosen for c in classes}):
         label = int(present[c])
-        members = np.flatnonzero(found == label)
+        members = np.flatnonzero(values == label)
         if len(members) < shots:
             raise InputError(
                 f"There are {len(members)} images of {names[label] if names else f'class {label}'}, "
-                f"but each of its clients is to have {shots}.",
-                "Take fewer shots, or leave the class out.",
+                f"but each of its clients needs {shots}.",
+                "Use fewer shots, or remove the class.",
             )
-        images = _Decks(len(members), seed, "federated images", label)
-        holders = [own for own, hand in zip(owned, hands, strict=True) if c in hand]
-        mine: list[list[int]] = [[] for _ in holders]
+        sampler = _PermutationSampler(len(members), seed, "federated images", label)
+        holders = [own for own, classes in zip(owned, chosen, strict=True) if c in classes]
+        drawn: list[list[int]] = [[] for _ in holders]  # images by client
         for _ in range(shots):
-            for hand in mine:
-                hand.append(images.deal(hand))
-        for own, hand in zip(holders, mine, strict=True):
-            own[c] = members[hand].tolist()
-    return Partition([np.array([i for c in sorted(own) for i in own[c]]) for own in owned], found)
+            for images in drawn:
+                images.append(sampler.draw(images))
+        for own, images in zip(holders, drawn, strict=True):
+            own[c] = members[images].tolist()
+    return Partition([np.array([i for c in sorted(own) for i in own[c]]) for own in owned], values)
 
 
-class _Decks:
-    """Cards 0 … n−1, shuffled deck upon shuffled deck; what a hand holds already stays for the next one."""
+class _PermutationSampler:
+    """Draws from random permutations of 0 … n−1, one after another; elements that cannot be used stay for later."""
 
     def __init__(self, count: int, seed: int, *name: str | int) -> None:
         self.count, self.seed, self.name = count, seed, name
-        self.opened = 0
-        self.waiting: list[int] = []  # the last is the top
+        self.permutations = 0
+        self.waiting: list[int] = []  # the last is next
 
-    def deal(self, hand: Sequence[int]) -> int:
-        """The first card that is not in the hand, which must not be full."""
+    def draw(self, exclude: Sequence[int]) -> int:
+        """Return the next element that is not excluded; there must be one."""
         while True:
-            for place in range(len(self.waiting) - 1, -1, -1):
-                if self.waiting[place] not in hand:
-                    return self.waiting.pop(place)
-            generator = make_generator(self.seed, *self.name, self.opened)
+            for index in range(len(self.waiting) - 1, -1, -1):
+                if self.waiting[index] not in exclude:
+                    return self.waiting.pop(index)
+            generator = make_generator(self.seed, *self.name, self.permutations)
             self.waiting = permutation(self.count, generator).tolist() + self.waiting
-            self.opened += 1
+            self.permutations += 1
 
 
 def dirichlet(
     labels: Sequence[int] | np.ndarray, *, clients: int, alpha: float, seed: int, least: int = 1
 ) -> Partition:
-    """Every image to exactly one client: of each class, shares drawn from Dirichlet(α, …, α).
+    """Assign every image to exactly one client, each class in proportions drawn from Dirichlet(α, …, α).
 
-    A small α gives each client few classes, a large one the same mixture to all. A client that ends up with
-    fewer than ``least`` images gets one after the other at random from whoever has the most at that time.
+    A small α gives each client few classes, a large one the same mixture to all. A client with fewer than
+    ``least`` images gets more at random, each from the client that has the most at that time.
     """
-    found = _checked(labels)
-    _at_least_one("clients", clients)
+    values = _check_labels(labels)
+    _check_positive("clients", clients)
     if not isinstance(least, int) or isinstance(least, bool) or least < 0:
-        raise UsageError(f"least cannot be {least!r}.", "It is a whole number of at least 0.")
+        raise UsageError(f"least cannot be {least!r}.", "It is an integer of at least 0.")
     if not 0 < alpha < math.inf:
         raise UsageError(f"alpha cannot be {alpha}.", "It is above 0: 0.1 is very uneven, 100 nearly even.")
-    if clients * least > len(found):
+    if clients * least > len(values):
         raise UsageError(
-            f"{len(found)} images are not enough for {clients} clients with at least {least} each.",
-            "Take fewer clients, or a smaller least.",
+            f"{len(values)} images are not enough for {clients} clients with at least {least} each.",
+            "Use fewer clients, or a smaller least.",
         )
-    hands: list[list[int]] = [[] for _ in range(clients)]
-    for label in np.unique(found).tolist():
-        members = np.flatnonzero(found == label)
+    owned: list[list[int]] = [[] for _ in range(clients)]
+    for label in np.unique(values).tolist():
+        members = np.flatnonzero(values == label)
         members = members[permutation(len(members), make_generator(seed, "dirichlet images", label)).numpy()]
         shares = _shares(clients, alpha, make_generator(seed, "dirichlet shares", label))
         cuts = np.round(np.cumsum(shares)[:-1] * len(members)).astype(int)
-        for hand, part in zip(hands, np.split(members, cuts), strict=True):
-            hand.extend(part.tolist())
+        for images, part in zip(owned, np.split(members, cuts), strict=True):
+            images.extend(part.tolist())
     generator = make_generator(seed, "dirichlet least")
-    for hand in hands:
-        while len(hand) < least:
-            richest = max(hands, key=len)  # has more than least, or there would not be enough images
-            hand.append(richest.pop(int(torch.randint(len(richest), (), generator=generator))))
-    return Partition([np.sort(np.array(hand, dtype=np.int64)) for hand in hands], found)
+    for images in owned:
+        while len(images) < least:
+            largest = max(owned, key=len)  # has more than least, or there would not be enough images
+            images.append(largest.pop(int(torch.randint(len(largest), (), generator=generator))))
+    return Partition([np.sort(np.array(images, dtype=np.int64)) for images in owned], values)
 
 
 def _shares(clients: int, alpha: float, generator: torch.Generator) -> np.ndarray:
-    """A draw from the symmetric Dirichlet distribution; beyond what can be computed, its limit."""
+    """Draw from the symmetric Dirichlet distribution; use its limit where α is too small or too large to compute."""
     shares = np.random.default_rng(generator.initial_seed()).dirichlet(np.full(clients, min(alpha, 1e12)))
     if not np.isfinite(shares).all() or not np.isclose(
         shares.sum(), 1
@@ -184,79 +183,79 @@ def _shares(clients: int, alpha: float, generator: torch.Generator) -> np.ndarra
 
 
 def by_folder(root: str | Path) -> dict[str, LabelledImages]:
-    """A folder per client, in it a subfolder per class; clients in the order of their names."""
+    """Read one folder per client with one subfolder per class; clients are in the order of their names."""
     base = Path(root)
     if not base.is_dir():
         raise InputError(f"There is no folder {base}.", "Give a folder with one subfolder per client.")
-    places = sorted(p for p in base.iterdir() if p.is_dir() and not p.name.startswith("."))
-    if not places:
+    folders = sorted(p for p in base.iterdir() if p.is_dir() and not p.name.startswith("."))
+    if not folders:
         raise InputError(
             f"{base} has no client folders.",
             f"As in {base / 'anna' / 'cat' / '1.jpg'}: client, class, photo.",
         )
-    found: dict[str, LabelledImages] = {}
-    for place in places:
-        if not any(find_images(p) for p in place.iterdir() if p.is_dir() and not p.name.startswith(".")):
-            why = "has photos but no class folders" if find_images(place) else "has no images"
+    clients: dict[str, LabelledImages] = {}
+    for folder in folders:
+        if not any(find_images(p) for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")):
+            why = "has photos but no class folders" if find_images(folder) else "has no images"
             raise InputError(
-                f"The client {place.name} in {base} {why}.",
-                f"As in {place / 'cat' / '1.jpg'}: client, class, photo. Remove the folder if it is no client.",
+                f"The client {folder.name} in {base} {why}.",
+                f"As in {folder / 'cat' / '1.jpg'}: client, class, photo. Remove the folder if it is not a client's.",
             )
-        own = found[place.name] = LabelledImages.from_folder(place)
+        own = clients[folder.name] = LabelledImages.from_folder(folder)
         if len(own.classes) == 1:
             own.warnings.append(
-                f"{place.name} has one class, {own.classes[0]}: it helps the classifier of all, "
-                "but has nothing of its own to tell apart."
+                f"{folder.name} has one class, {own.classes[0]}: it contributes to the global classifier, "
+                "but has no personalized one."
             )
-    same_classes({name: images.classes for name, images in found.items()})
-    return found
+    merge_class_names({name: images.classes for name, images in clients.items()})
+    return clients
 
 
-def same_classes(names_by_client: Mapping[str, Sequence[str]]) -> list[str]:
-    """All class names, sorted; refuses names that only look different.
+def merge_class_names(names_by_client: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return all class names, sorted; refuse names that differ only in spelling.
 
-    Spelt differently, one class would be learned as two: case, the way accents are coded, and spaces at the ends or
-    doubled are taken for slips.
+    Spelled differently, one class would be learned as two: differences in case, in the encoding of accents, and in
+    leading, trailing or repeated spaces are treated as mistakes.
     """
-    first: dict[str, tuple[str, str]] = {}  # what a name reads like → its spelling, and whose it is
+    first: dict[str, tuple[str, str]] = {}  # normalized name → its spelling and its client
     for client, names in names_by_client.items():
         for name in names:
             if not isinstance(name, str) or not name.strip():
                 raise InputError(f"{client} has a class called {name!r}.", "Give every class a name.")
-            spelling, whose = first.setdefault(_reads_like(name), (name, client))
+            spelling, owner = first.setdefault(_normalized(name), (name, client))
             if spelling != name:
-                who = f"{client} has" if whose == client else f"{whose} and {client} have"
+                who = f"{client} has" if owner == client else f"{owner} and {client} have"
                 raise InputError(
-                    f"{who} classes that differ only in spelling: {_seen(spelling, name)}.",
+                    f"{who} classes that differ only in spelling: {_spellings(spelling, name)}.",
                     "Give them the same name if they are one class, clearly different names if not.",
                 )
     return sorted(spelling for spelling, _ in first.values())
 
 
-def _reads_like(name: str) -> str:
-    """Canonical caseless matching of the Unicode standard, and spaces as they are seen."""
+def _normalized(name: str) -> str:
+    """Return a name for the Unicode standard's canonical caseless matching, with single spaces."""
     folded = unicodedata.normalize("NFD", unicodedata.normalize("NFD", name).casefold())
     return " ".join(folded.split())
 
 
-def _seen(one: str, other: str) -> str:
-    """Both spellings; with the codes of their characters where the eye sees no difference."""
+def _spellings(one: str, other: str) -> str:
+    """Return both spellings, with the codes of their characters where they look the same."""
     pair = (one, other)
     if unicodedata.normalize("NFC", one) == unicodedata.normalize("NFC", other):
         pair = (ascii(one)[1:-1], ascii(other)[1:-1])
     return " and ".join(f"'{name}'" for name in pair)
 
 
-def _checked(labels: Sequence[int] | np.ndarray) -> np.ndarray:
-    found: np.ndarray[Any, Any] = np.asarray(labels)
-    if found.ndim != 1 or len(found) == 0 or not np.issubdtype(found.dtype, np.integer):
-        raise InputError("There are no labels to deal out.", "Give one whole number for each image.")
-    return found.astype(np.int64)
+def _check_labels(labels: Sequence[int] | np.ndarray) -> np.ndarray:
+    values: np.ndarray = np.asarray(labels)
+    if values.ndim != 1 or len(values) == 0 or not np.issubdtype(values.dtype, np.integer):
+        raise InputError("There are no labels to partition.", "Give one integer for each image.")
+    return values.astype(np.int64)
 
 
-def _at_least_one(what: str, value: object) -> None:
+def _check_positive(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UsageError(f"{what} cannot be {value!r}.", "It is a whole number of at least 1.")
+        raise UsageError(f"{name} cannot be {value!r}.", "It is an integer of at least 1.")
 
 
 def _count(values: Sequence[int], one: str, more: str) -> str:

@@ -1,7 +1,7 @@
-"""A plan: everything a federation agrees on before its first round.
+"""The plan of a federation: all settings that server and clients share.
 
-It travels to every client, so it is plain numbers and words. The paper's are there by name (its appendix on
-federated learning); what is random follows from ``seed``, the round and the client's name.
+It is sent to every client, so it has only numbers and strings. The plans of the paper (its appendix on federated
+learning) have names; all randomness is determined by ``seed``, the round and the client's name.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from ..errors import UsageError, invalid_choice
+from ..heads import HEADS, Scatter
+from ..heads.head import TrainedBy
 from ..training import config
 from ..training.config import TrainingConfig
 from ..training.presets import preset
@@ -20,9 +22,12 @@ from ..training.presets import preset
 ALGORITHMS = ("fedavg", "fedprox", "trimmed_mean", "median", "krum", "multikrum")
 ROBUST = ("trimmed_mean", "median", "krum", "multikrum")
 COMPRESSIONS = ("none", "float16", "int8")
-HEADS = ("protonets", "lda", "linear")
+# Heads with a global classifier: from sums that can be sent, or as parameters trained by batches.
+FEDERATED_HEADS = [
+    name for name, head in HEADS.items() if head.scatter in ("none", "task") or head.trained_by == "batches"
+]
 PRESETS = ("cifar100", "quickdraw", "released", "bit", "small")
-# Training settings that a plan does not have; image_size holds for images of any size.
+# Training settings that a plan does not have; image_size applies to images of any size.
 NOT_SHARED = {
     "small_image_size", "train_size", "cache_mb", "hold_out", "adapter", "adapter_options", "rule", "search_steps",
     "time_limit",
@@ -32,28 +37,28 @@ TRAINING = [name for name in config.names() if name not in NOT_SHARED]
 
 @dataclass(frozen=True)
 class Privacy:
-    """User-level differential privacy of ψ: each client's step is clipped, the mean gets Gaussian noise."""
+    """User-level differential privacy of ψ: each client's update is clipped, and Gaussian noise is added to the mean."""
 
-    clip: float = 1.0  # the longest step of a client, in the Euclidean norm
+    clip: float = 1.0  # the largest Euclidean norm of a client's update
     noise: float = 1.0  # standard deviation of the noise on the sum, in units of the clip
     delta: float = 1e-5
-    epsilon: float = 8.0  # the budget: no round is begun that would go beyond it
+    epsilon: float = 8.0  # the budget: no round is started that would exceed it
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the server wants of its clients."""
+    """The settings of a federation."""
 
     rounds: int = 60
     clients_per_round: int = 5
-    decay: float = 0.3  # of the learning rate …
-    decay_every: int = 20  # … after so many rounds; 0: constant
+    decay: float = 0.3  # factor of the learning rate …
+    decay_every: int = 20  # … after this many rounds; 0: constant
     head: str = "protonets"
-    temperature: float = 1.0  # of ProtoNets, in the episodes; the paper has 1
+    temperature: float = 1.0  # τ in the episodes, for heads with this option; the paper has 1
     algorithm: str = "fedavg"
-    mu: float = 0.01  # FedProx
-    trim: float = 0.2  # of the clients' numbers at each end, in the trimmed mean
-    malicious: int = 1  # clients that Krum has to withstand
+    mu: float = 0.01  # μ of FedProx's proximal term
+    trim: float = 0.2  # fraction of the values removed at each end, in the trimmed mean
+    malicious: int = 1  # number of malicious clients that Krum assumes
     compression: str = "none"
     secure: bool = False
     privacy: Privacy | None = None
@@ -62,12 +67,22 @@ class Plan:
     )
     backbone: str = "efficientnet_lite0"
     seed: int = 0
-    min_clients: int = 2  # a round with fewer answers changes nothing
+    min_clients: int = 2  # usable replies that a round needs
     timeout: float = 3600.0  # seconds that a round waits for its clients
     evaluate_every: int = 1  # rounds between two evaluations; 0: only at the end
 
+    @property
+    def trained_by(self) -> TrainedBy:
+        """How the head is trained."""
+        return HEADS[self.head].trained_by
+
+    @property
+    def scatter(self) -> Scatter:
+        """The second moments that the global head needs."""
+        return HEADS[self.head].scatter or "none"
+
     def rate(self, server_round: int) -> float:
-        """The learning rate of a round (1 is the first)."""
+        """Return the learning rate of a round (1 is the first)."""
         times = (server_round - 1) // self.decay_every if self.decay_every else 0
         return self.training.learning_rate * self.decay**times
 
@@ -77,35 +92,35 @@ class Plan:
 
     @staticmethod
     def names() -> set[str]:
-        """Return the names of all settings of a plan, those of its training among them."""
+        """Return the names of all settings of a plan, including those of the training."""
         return {f.name for f in fields(Plan)} - {"training"} | set(TRAINING)
 
     def with_choices(self, **chosen: Any) -> Plan:
-        """This plan with whatever was chosen by hand (None means not chosen), looked at."""
-        unknown = chosen.keys() - self.names()
-        if unknown:
-            raise invalid_choice("A setting", sorted(unknown)[0], sorted(self.names()))
-        if isinstance(said := chosen.get("privacy"), Mapping):
+        """Return this plan with the chosen settings (None: not chosen), validated."""
+        if unknown := sorted(chosen.keys() - self.names()):
+            raise invalid_choice("A setting", unknown[0], sorted(self.names()))
+        if isinstance(privacy := chosen.get("privacy"), Mapping):
             names = [f.name for f in fields(Privacy)]
-            if said.keys() - set(names):
-                raise invalid_choice("Of privacy a setting", sorted(said.keys() - set(names))[0], names)
-            chosen["privacy"] = Privacy(**said)
+            if unknown := sorted(privacy.keys() - set(names)):
+                raise invalid_choice("A setting of privacy", unknown[0], names)
+            chosen["privacy"] = Privacy(**privacy)
         training = {name: chosen.pop(name) for name in TRAINING if name in chosen}
         training["small_image_size"] = training.get("image_size")
         chosen["training"] = self.training.override(**training)
         plan = replace(self, **{k: v for k, v in chosen.items() if v is not None})
-        plan.check()
+        plan.validate()
         return plan
 
-    def check(self) -> None:
-        for name, least in (
+    def validate(self) -> None:
+        """Raise an error if a setting is invalid, or settings contradict each other."""
+        for name, minimum in (
             ("rounds", 0), ("clients_per_round", 1), ("decay_every", 0), ("malicious", 0),
             ("min_clients", 1), ("evaluate_every", 0),
         ):  # fmt: skip
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise UsageError(f"{name} cannot be {value!r}.", f"It is a whole number of at least {least}.")
-        for name, allowed in (("algorithm", ALGORITHMS), ("compression", COMPRESSIONS), ("head", HEADS)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+                raise UsageError(f"{name} cannot be {value!r}.", f"It is an integer of at least {minimum}.")
+        for name, allowed in (("algorithm", ALGORITHMS), ("compression", COMPRESSIONS), ("head", FEDERATED_HEADS)):
             if getattr(self, name) not in allowed:
                 raise invalid_choice(f"The {name}", getattr(self, name), allowed)
         if not 0 < self.decay <= 1:
@@ -118,34 +133,37 @@ class Plan:
             raise UsageError(f"trim cannot be {self.trim}.", "It is at least 0 and below 0.5.")
         if not 0 < self.timeout < math.inf:
             raise UsageError(f"timeout cannot be {self.timeout}.", "It is a number of seconds above 0.")
-        if (self.training.train == "all") != (self.head == "linear"):
+        self._validate_combinations()
+
+    def _validate_combinations(self) -> None:
+        if (self.training.train == "all") != (self.trained_by == "batches"):
             raise UsageError(
-                f"train={self.training.train!r} with the head {self.head!r} is not a federation we know.",
-                "BiT is train='all' with head='linear'; FiT is train='adapter' with protonets or lda.",
+                f"train={self.training.train!r} with the head {self.head!r} cannot be federated.",
+                "Use train='all' with a head trained by batches (BiT), and train='adapter' with others (FiT).",
             )
         if self.min_clients > self.clients_per_round:
             raise UsageError(
-                f"A round of {self.clients_per_round} clients never has {self.min_clients} answers.",
+                f"A round of {self.clients_per_round} clients never has {self.min_clients} replies.",
                 "Lower min_clients, or raise clients_per_round.",
             )
         if self.secure and self.algorithm in ROBUST:
             raise UsageError(
                 f"{self.algorithm} compares single clients, which secure aggregation hides.",
-                "Choose one of the two; fedavg and fedprox go with secure aggregation.",
+                "Choose one of the two; fedavg and fedprox can be combined with secure aggregation.",
             )
         if self.secure and self.compression != "none":
             raise UsageError(
-                "Masked numbers are whole numbers of 64 bits: nothing is left to compress.",
+                "Masked values are 64-bit integers, which cannot be compressed.",
                 "Choose secure aggregation or compression.",
             )
         if self.privacy and self.algorithm in ROBUST:
             raise UsageError(
-                f"The noise of differential privacy is known for a mean, not for {self.algorithm}.",
+                f"Differential privacy is implemented for a mean, not for {self.algorithm}.",
                 "Use fedavg or fedprox.",
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all settings by name, those of its training among them."""
+        """Return all settings by name, including those of the training."""
         own = asdict(self)
         training = own.pop("training")
         return own | {name: training[name] for name in TRAINING}
@@ -173,13 +191,13 @@ class Plan:
 
 
 def from_settings(settings: Mapping[str, Any]) -> Plan:
-    """The plan of a benchmark's run: the named one (``preset``), with what else the settings say of a plan."""
+    """Return the plan of a benchmark's run: its preset with the settings that belong to a plan."""
     chosen = {name: value for name, value in settings.items() if name in Plan.names()}
     return named(str(settings.get("preset", "small"))).with_choices(**chosen)
 
 
 def named(name: str) -> Plan:
-    """The plan of one of the paper's experiments, or ``small``, which suits two CPU cores."""
+    """Return the plan of one of the paper's experiments, or ``small``, which suits two CPU cores."""
     if name == "cifar100":
         return Plan(rounds=60, decay=0.3, decay_every=20)
     if name == "quickdraw":
@@ -190,7 +208,7 @@ def named(name: str) -> Plan:
     if name == "bit":
         return named("cifar100").with_choices(train="all", head="linear", decay=1.0, decay_every=0)
     if name == "small":
-        # The temperature was found on efficientnet_lite0 (docs/log.md).
+        # The temperature was chosen for efficientnet_lite0 (docs/log.md).
         return Plan.from_dict(
             {"rounds": 20, "split": "auto", "image_size": 96, "film_from": None, "temperature": 400.0}
         )

@@ -1,9 +1,9 @@
-"""The rounds: who takes part, what they send, what becomes of ψ. On any of Flower's grids.
+"""The server of a federation: the rounds of training, evaluation and the statistics, on any Flower grid.
 
-A round never hangs on one client: who does not answer in time is named and left out, who sends nonsense is refused and
-named, and with too few answers the round is repeated with others. After every round all of it is on disk. Clients are
-chosen by name, from a generator of the plan's seed and the round, and added up in the order of their names: a
-federation that was killed and started again ends with the same bits.
+A round never depends on one client: clients that do not answer in time are reported as missing, implausible replies are
+refused and reported, and with too few usable replies the round is repeated with other clients. After every round a
+checkpoint is written. Clients are sampled by name, with a generator seeded by the plan's seed and the round, and
+aggregated in the order of their names: an interrupted and resumed federation ends with the same bits.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from flwr.app import ConfigRecord, RecordDict
@@ -22,323 +21,334 @@ from ..heads import Statistics
 from ..model import AdaptedModel
 from ..seeding import make_generator, permutation
 from . import messages
-from .aggregation import aggregate, check_step, outvoted
+from .aggregation import aggregate_train, check_update, outliers
 from .checkpoint import Checkpoint
 from .client_manager import ClientManager, FederationError
-from .compression import decode, encode
-from .parameters import ParameterLayout, layout_of, read
+from .compression import compress, decompress
+from .fixed_point import Shapes
+from .parameters import ParameterLayout, get_parameters, parameter_layout
 from .plan import Plan
 from .privacy import Accountant, clip, noisy_mean, sample
-from .secure_aggregation import SecureAggregationError, SecureSum, majority, secure_sum
-from .statistics import from_arrays, shapes_of
+from .records import Log, OnRound, RoundRecord
+from .secure_aggregation import SecureAggregationError, majority, secure_sum
+from .statistics import array_shapes, from_arrays
 from .transport import Traffic, Transport
 
-TRIES = 3  # of a round with too few answers
-
-Say = Callable[[str], None]
-Trouble = dict[str, dict[str, str]]  # "missing" and "refused", each: client → why
+MAX_ATTEMPTS = 3  # at a round with too few usable replies
 
 
 class FederatedServer:
-    """One federation. ``evaluate`` sees from above, in a simulation; in earnest the clients are asked."""
+    """Runs one federation; ``evaluate_fn`` evaluates ψ centrally in a simulation, else the clients do."""
 
     def __init__(
         self,
         grid: Grid,
         plan: Plan,
-        model: Callable[[int], AdaptedModel],
+        make_model: Callable[[int], AdaptedModel],
         *,
         folder: Path | None = None,
-        evaluate: Callable[[np.ndarray], dict[str, Any]] | None = None,
-        say: Say = lambda _: None,
-        watch: Callable[[dict[str, Any]], None] = lambda _: None,
-        wait: float = 600.0,
+        evaluate_fn: Callable[[np.ndarray], RoundRecord] | None = None,
+        log: Log = lambda _: None,
+        on_round: OnRound = lambda _: None,
+        max_wait: float = 600.0,
     ) -> None:
         self.plan = plan
-        self.make_model = model  # given the number of classes, which a linear head needs
-        self.model = model(1)
+        self.make_model = make_model  # given the number of classes, which a head trained by batches needs
+        self.model = make_model(1)
         self.folder = folder
-        self.evaluate = evaluate
-        self.say = say
-        self.watch = watch
-        self.talk = Transport(grid, plan.timeout)
-        self.roster = ClientManager(self.talk, plan, self.model, say, wait)
+        self.evaluate_fn = evaluate_fn
+        self.log = log
+        self.on_round = on_round
+        self.transport = Transport(grid, plan.timeout)
+        self.clients = ClientManager(self.transport, plan, self.model, log, max_wait)
 
     def run(self) -> Checkpoint:
-        """All rounds that are still to come."""
+        """Run the remaining rounds."""
         plan = self.plan
         state = Checkpoint.load(self.folder, plan) if self.folder else None
-        self.roster.gather()
-        classes = state.classes if state else self.roster.classes()
+        self.clients.wait_for_clients()
+        classes = state.classes if state else self.clients.classes()
         self.model = self.make_model(len(classes))
-        self.start = read(self.model)
-        self.layout: ParameterLayout = layout_of(self.model)
+        self.start = get_parameters(self.model)
+        self.layout: ParameterLayout = parameter_layout(self.model)
         if state is None:
-            state = Checkpoint(self.start.copy(), classes, [], {"round": 0, **self.measure(self.start)})
-            self.keep(state, state.began)
+            initial: RoundRecord = {"round": 0}
+            initial |= self.evaluate(self.start)
+            state = Checkpoint(self.start.copy(), classes, [], initial)
+            self._save(state, initial)
         elif state.done < plan.rounds:
-            self.say(f"Going on after round {state.done}.")
-        budget = self.accountant(state)
+            self.log(f"Resuming after round {state.done}.")
+        accountant = self._accountant(state)
         while state.done < plan.rounds:
-            if budget and not budget.can_continue():
-                self.say(f"No further round: {budget.summary()}, and one more would go beyond the budget.")
+            if accountant and not accountant.can_continue():
+                self.log(f"No further round: {accountant.summary()}, and one more would exceed the budget.")
                 break
             number = state.done + 1
-            step, line = self.round(number, state.psi)
-            state.psi = (state.psi + step).astype(state.psi.dtype)
-            if budget:
-                line |= {"epsilon": budget.spend(), "delta": budget.delta}
-                state.spent = budget.to_json()
+            update, record = self.run_round(number, state.psi)
+            state.psi = (state.psi + update).astype(state.psi.dtype)
+            if accountant:
+                record |= {"epsilon": accountant.spend(), "delta": accountant.delta}
+                state.accountant = accountant.to_json()
             if number == plan.rounds or (plan.evaluate_every and number % plan.evaluate_every == 0):
-                line |= self.measure(state.psi)
-            state.rounds.append(line)
-            self.keep(state, line)
+                record |= self.evaluate(state.psi)
+            state.rounds.append(record)
+            self._save(state, record)
         return state
 
-    def keep(self, state: Checkpoint, line: dict[str, Any]) -> None:
+    def _save(self, state: Checkpoint, record: RoundRecord) -> None:
         if self.folder:
             state.save(self.folder, self.plan)
-        self.watch(line)
+        self.on_round(record)
 
-    def round(self, number: int, psi: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
-        """The step of a round, and what there is to say about it."""
-        self.talk.traffic["training"] = Traffic()
-        trouble: Trouble = {"missing": {}, "refused": {}}
-        for attempt in range(TRIES):
-            self.roster.gather()
-            chosen = self.choose(number, attempt)
-            found = (self.securely if self.plan.secure else self.openly)(number, psi, chosen, trouble)
-            if found is not None:
-                step, line = found
-                head = {"round": number, "clients": sorted(chosen), **trouble}
-                return step, head | line | self.talk.traffic["training"].line()
-            self.say(f"Round {number}: fewer than {self.plan.min_clients} usable answers; it is repeated.")
+    def run_round(self, number: int, psi: np.ndarray) -> tuple[np.ndarray, RoundRecord]:
+        """Return the aggregated update of a round, and its record."""
+        self.transport.traffic["training"] = Traffic()
+        failures: RoundRecord = {"missing": {}, "refused": {}}
+        train = self.train_securely if self.plan.secure else self.train
+        for attempt in range(MAX_ATTEMPTS):
+            self.clients.wait_for_clients()
+            chosen = self.sample_clients(number, attempt)
+            result = train(number, psi, chosen, failures)
+            if result is not None:
+                update, record = result
+                record |= {"round": number, "clients": sorted(chosen)}
+                return update, record | failures | self.transport.traffic["training"].to_dict()
+            self.log(f"Round {number}: fewer than {self.plan.min_clients} usable replies; it is repeated.")
         reasons = "; ".join(
-            f"{n}: {w}" for n, w in sorted({**trouble["missing"], **trouble["refused"]}.items())
+            f"{name}: {reason}"
+            for name, reason in sorted({**failures["missing"], **failures["refused"]}.items())
         )
         raise FederationError(
-            f"Round {number} had fewer than {self.plan.min_clients} usable answers {TRIES} times ({reasons}).",
-            "What was learned until then is kept: start it again when the clients are there.",
+            f"Round {number} had fewer than {self.plan.min_clients} usable replies {MAX_ATTEMPTS} times ({reasons}).",
+            "The checkpoint is kept: start again when the clients are connected.",
         )
 
-    def choose(self, number: int, attempt: int) -> dict[str, int]:
-        """The clients of a round, by name."""
-        here = self.roster.here()
-        names, wanted = sorted(here), self.plan.clients_per_round
+    def sample_clients(self, number: int, attempt: int) -> dict[str, int]:
+        """Return the clients of a round: their nodes by name."""
+        connected = self.clients.connected()
+        names, count = sorted(connected), self.plan.clients_per_round
         generator = make_generator(self.plan.seed, "clients", number, attempt)
-        if self.plan.privacy:  # who was drawn is part of the secret: a known seed only in a simulation
-            picked = sample(names, self.per_round / len(self.roster), generator if self.evaluate else None)
+        if self.plan.privacy:  # the sample must stay secret: a known seed only in a simulation
+            rate = self._expected_clients / len(self.clients)
+            chosen = sample(names, rate, generator if self.evaluate_fn else None)
         else:
-            if len(names) < wanted:
-                self.say(f"Round {number}: {len(names)} clients are there, {wanted} were asked for.")
-            picked = [names[i] for i in permutation(len(names), generator)[:wanted].tolist()]
-        return {name: here[name] for name in sorted(picked)}
+            if len(names) < count:
+                self.log(f"Round {number}: {len(names)} clients are connected instead of {count}.")
+            chosen = [names[i] for i in permutation(len(names), generator)[:count].tolist()]
+        return {name: connected[name] for name in sorted(chosen)}
 
-    def openly(
-        self, number: int, psi: np.ndarray, chosen: Mapping[str, int], trouble: Trouble
-    ) -> tuple[np.ndarray, dict[str, Any]] | None:
-        """Single replies, looked at one by one."""
+    def train(
+        self, number: int, psi: np.ndarray, chosen: Mapping[str, int], failures: RoundRecord
+    ) -> tuple[np.ndarray, RoundRecord] | None:
+        """Train on the chosen clients and aggregate their checked updates; None if too few are usable."""
         plan, sizes = self.plan, self.layout.sizes
-        sent, arrived = self.pack(psi)
-        requests = dict.fromkeys(chosen.values(), messages.request(plan, number, sent))
-        steps: dict[str, np.ndarray] = {}
+        sent, received = self.compress_parameters(psi)
+        requests = dict.fromkeys(chosen.values(), messages.make_request(plan, number, sent))
+        updates: dict[str, np.ndarray] = {}
         examples: dict[str, int] = {}
         losses: dict[str, float] = {}
-        for name, reply in sorted(self.ask(messages.ROUND, requests, "training", trouble).items()):
+        for name, reply in sorted(self.request(messages.TRAIN, requests, "training", failures).items()):
             try:
-                vector = decode(messages.arrays_of(reply), plan.compression, sizes)
-                step = vector - arrived if plan.compression == "none" else vector
-                check_step(step)
-                count, loss = messages.number(reply, "num-examples"), messages.number(reply, "loss")
+                vector = decompress(messages.read_arrays(reply), plan.compression, sizes)
+                update = vector - received if plan.compression == "none" else vector
+                check_update(update)
+                count = messages.read_metric(reply, "num-examples")
+                loss = messages.read_metric(reply, "loss")
                 if not count >= 1:
-                    raise InputError("it speaks for no examples.")
+                    raise InputError("it trained on no examples.")
             except FitError as error:
-                trouble["refused"][name] = str(error)
-                self.say(f"Round {number}: what {name} sent is refused: {error}")
+                failures["refused"][name] = str(error)
+                self.log(f"Round {number}: the reply of {name} is refused: {error}")
                 continue
-            steps[name], examples[name], losses[name] = step, int(count), loss
+            updates[name], examples[name], losses[name] = update, int(count), loss
         if plan.privacy:
             total = np.zeros(self.layout.length)
-            for name in sorted(steps):
-                total += clip(steps[name], plan.privacy.clip)[0]
-            return self.private(total, number), {}
-        if len(steps) < plan.min_clients:
+            for name in sorted(updates):
+                total += clip(updates[name], plan.privacy.clip)[0]
+            return self._private_mean(total, number), {}
+        if len(updates) < plan.min_clients:
             return None
-        step = aggregate(plan, number, steps, examples)
-        everything = sum(examples.values())
-        return step, {
-            "examples": everything,
-            "loss": sum(losses[name] * examples[name] for name in losses) / everything,
-            "outvoted": outvoted(steps, step),
+        aggregated = aggregate_train(plan, number, updates, examples)
+        total_examples = sum(examples.values())
+        return aggregated, {
+            "examples": total_examples,
+            "loss": sum(losses[name] * examples[name] for name in losses) / total_examples,
+            "outvoted": outliers(updates, aggregated),
         }
 
-    def securely(
-        self, number: int, psi: np.ndarray, chosen: Mapping[str, int], trouble: Trouble
-    ) -> tuple[np.ndarray, dict[str, Any]] | None:
-        """Only the sum of what the clients send is ever seen."""
+    def train_securely(
+        self, number: int, psi: np.ndarray, chosen: Mapping[str, int], failures: RoundRecord
+    ) -> tuple[np.ndarray, RoundRecord] | None:
+        """Train on the chosen clients by secure aggregation: only the sum of their updates is revealed."""
         plan = self.plan
-        work = messages.request(plan, number, self.pack(psi)[0])
+        work = messages.make_request(plan, number, self.compress_parameters(psi)[0])
         shapes = {"psi": (self.layout.length,), "weight": (1,)}
-        sums = self.sum_securely(chosen, work, shapes, "training", trouble)
-        if plan.privacy:  # a round that failed is one in which nobody came, and is paid for
-            return self.private(np.zeros(self.layout.length) if sums is None else sums["psi"], number), {}
+        sums = self.sum_securely(chosen, work, shapes, "training", failures)
+        if plan.privacy:  # a failed round counts as one with an empty sample
+            total = np.zeros(self.layout.length) if sums is None else sums["psi"]
+            return self._private_mean(total, number), {}
         if sums is None:
             return None
         weight = float(sums["weight"][0])
-        step = sums["psi"] / max(weight, 1.0)
+        update = sums["psi"] / max(weight, 1.0)
         try:
-            check_step(step)
+            check_update(update)
         except InputError as error:
-            self.say(f"Round {number}: the sum cannot be used: {error}")
+            self.log(f"Round {number}: the sum cannot be used: {error}")
             return None
-        return step, {"examples": round(weight)}
+        return update, {"examples": round(weight)}
 
-    # Privacy
+    # Differential privacy
 
     @property
-    def per_round(self) -> int:
-        return min(self.plan.clients_per_round, len(self.roster))
+    def _expected_clients(self) -> int:
+        return min(self.plan.clients_per_round, len(self.clients))
 
-    def accountant(self, state: Checkpoint) -> Accountant | None:
+    def _accountant(self, state: Checkpoint) -> Accountant | None:
         privacy = self.plan.privacy
         if privacy is None:
             return None
-        new = Accountant(len(self.roster), self.per_round, privacy.noise, privacy.delta, privacy.epsilon)
-        return Accountant.from_json(state.spent).continued(new) if state.spent else new
+        new = Accountant(
+            len(self.clients), self._expected_clients, privacy.noise, privacy.delta, privacy.epsilon
+        )
+        return Accountant.from_json(state.accountant).continued(new) if state.accountant else new
 
-    def private(self, total: np.ndarray, number: int) -> np.ndarray:
-        """The mean of clipped steps with noise; its divisor does not depend on who took part."""
+    def _private_mean(self, total: np.ndarray, number: int) -> np.ndarray:
+        """Return the noisy mean of clipped updates; its denominator does not depend on the sample."""
         privacy = self.plan.privacy
         assert privacy is not None
-        generator = make_generator(self.plan.seed, "privacy noise", number) if self.evaluate else None
+        generator = make_generator(self.plan.seed, "privacy noise", number) if self.evaluate_fn else None
         return noisy_mean(
             total,
             limit=privacy.clip,
             noise=privacy.noise,
-            denominator=self.per_round,
+            denominator=self._expected_clients,
             generator=generator,
         )
 
-    # Talking
+    # Communication
 
-    def pack(self, psi: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """ψ as it is sent, and as it arrives: compressed is its difference from the common start."""
-        how, sizes = self.plan.compression, self.layout.sizes
-        if how == "none":
-            return encode(psi, how, sizes), psi
-        sent = encode(psi - self.start, how, sizes)
-        return sent, self.start + decode(sent, how, sizes)
+    def compress_parameters(self, psi: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Return the arrays to send for ψ, and ψ as clients receive it; compressed is its difference from the start."""
+        method, sizes = self.plan.compression, self.layout.sizes
+        if method == "none":
+            return compress(psi, method, sizes), psi
+        sent = compress(psi - self.start, method, sizes)
+        return sent, self.start + decompress(sent, method, sizes)
 
-    def ask(
-        self, kind: str, requests: Mapping[int, RecordDict], purpose: str, trouble: Trouble
+    def request(
+        self, message_type: str, requests: Mapping[int, RecordDict], purpose: str, failures: RoundRecord
     ) -> dict[str, RecordDict]:
-        """Replies by name; who is missing or cannot take part is noted and said."""
-        answers, silent = self.talk.exchange(kind, requests, purpose)
-        found: dict[str, RecordDict] = {}
+        """Return the replies by client name; missing clients and refusals are recorded and logged."""
+        replies, missing = self.transport.exchange(message_type, requests, purpose)
+        usable: dict[str, RecordDict] = {}
         for node in sorted(requests):
-            name = self.roster.members[node].name
-            if node in silent:
-                trouble["missing"][name] = silent[node]
-                self.say(f"{name} is missing: {silent[node]}")
-            elif why := messages.refusal(answers[node]):
-                trouble["refused"][name] = why
-                self.say(f"{name} cannot take part: {why}")
+            name = self.clients.clients[node].name
+            if node in missing:
+                failures["missing"][name] = missing[node]
+                self.log(f"{name} is missing: {missing[node]}")
+            elif reason := messages.read_refusal(replies[node]):
+                failures["refused"][name] = reason
+                self.log(f"{name} cannot take part: {reason}")
             else:
-                found[name] = answers[node]
-        return found
+                usable[name] = replies[node]
+        return usable
 
     def sum_securely(
         self,
         chosen: Mapping[str, int],
         work: RecordDict,
-        shapes: Mapping[str, tuple[int, ...]],
+        shapes: Shapes,
         purpose: str,
-        trouble: Trouble,
+        failures: RoundRecord,
     ) -> dict[str, np.ndarray] | None:
-        """Sums over the clients that stayed to the end; None if too few did."""
-        plan = ConfigRecord({"plan": self.plan.to_json()})
-
-        def send(stage: str, requests: Mapping[int, RecordDict]) -> dict[int, RecordDict]:
-            full = {node: RecordDict({**content, "config": plan}) for node, content in requests.items()}
-            return self.ask_nodes(messages.SECURE + stage, full, purpose, trouble)
-
+        """Return the sums over the clients that stayed to the end; None if too few did."""
         if len(chosen) < max(self.plan.min_clients, 2):
             return None
+        plan = ConfigRecord({"plan": self.plan.to_json()})
+
+        def exchange(stage: str, requests: Mapping[int, RecordDict]) -> dict[int, RecordDict]:
+            contents = {node: RecordDict({**content, "config": plan}) for node, content in requests.items()}
+            replies = self.request(messages.SECURE + stage, contents, purpose, failures)
+            return {chosen[name]: reply for name, reply in replies.items()}
+
+        total, contributed, dropped = None, 0, {}
         try:
-            made: SecureSum | None = secure_sum(
-                send,
+            result = secure_sum(
+                exchange,
                 list(chosen.values()),
                 threshold=majority(len(chosen)),
                 session=secrets.token_hex(8),
                 work=work,
-                shapes=dict(shapes),
+                shapes=shapes,
             )
-            dropped = made.dropped if made else {}
+            total, contributed, dropped = result.sums, len(result.contributed), result.dropped
         except SecureAggregationError as error:
-            made, dropped = None, error.dropped
-            self.say(str(error))
-        for node, why in dropped.items():
-            name = self.roster.members[node].name
-            if trouble["missing"].setdefault(name, why) == why:
-                self.say(f"{name} is missing: {why}")
-        return made.sums if made and len(made.contributed) >= self.plan.min_clients else None
+            dropped = error.dropped
+            self.log(str(error))
+        for node, reason in dropped.items():
+            name = self.clients.clients[node].name
+            if failures["missing"].setdefault(name, reason) == reason:
+                self.log(f"{name} is missing: {reason}")
+        return total if contributed >= self.plan.min_clients else None
 
-    def ask_nodes(
-        self, kind: str, requests: Mapping[int, RecordDict], purpose: str, trouble: Trouble
-    ) -> dict[int, RecordDict]:
-        found = self.ask(kind, requests, purpose, trouble)
-        return {node: found[name] for node in requests if (name := self.roster.members[node].name) in found}
+    # Evaluation and the final classifiers
 
-    def measure(self, psi: np.ndarray) -> dict[str, Any]:
-        """Accuracy: seen from above in a simulation, on the clients' own test images otherwise."""
-        if self.evaluate:
-            return self.evaluate(psi)
-        if self.plan.head == "linear":
+    def evaluate(self, psi: np.ndarray) -> RoundRecord:
+        """Evaluate ψ: centrally in a simulation, on the clients' own test images otherwise."""
+        if self.evaluate_fn:
+            return self.evaluate_fn(psi)
+        if self.plan.trained_by == "batches":  # there are no personalized classifiers
             return {}
-        content = messages.request(self.plan, 0, self.pack(psi)[0])
-        able = [node for node in self.roster.here().values() if self.roster.members[node].tests]
-        answers, _ = self.talk.exchange(messages.EVALUATE, dict.fromkeys(able, content), "evaluating")
-        found = {}
-        for node, reply in answers.items():
-            if not messages.refusal(reply) and messages.number(reply, "num-examples") > 0:
-                found[self.roster.members[node].name] = messages.number(reply, "accuracy")
-        if not found:
+        content = messages.make_request(self.plan, 0, self.compress_parameters(psi)[0])
+        clients = self.clients.clients
+        nodes = [node for node in self.clients.connected().values() if clients[node].num_test_examples]
+        replies, _ = self.transport.exchange(messages.EVALUATE, dict.fromkeys(nodes, content), "evaluating")
+        accuracy = {
+            clients[node].name: messages.read_metric(reply, "accuracy")
+            for node, reply in replies.items()
+            if not messages.read_refusal(reply) and messages.read_metric(reply, "num-examples") > 0
+        }
+        if not accuracy:
             return {}
-        mean = sum(found.values()) / len(found)
-        return {"personalized": mean, "clients_accuracy": dict(sorted(found.items()))}
+        mean = sum(accuracy.values()) / len(accuracy)
+        return {"personalized": mean, "clients_accuracy": dict(sorted(accuracy.items()))}
 
-    def statistics(self, psi: np.ndarray) -> tuple[Statistics, list[str]]:
-        """The summed statistics of all clients that are there, and the classes they are of."""
-        self.roster.gather()
-        plan, chosen, classes = self.plan, self.roster.here(), self.roster.classes()
+    def collect_statistics(self, psi: np.ndarray) -> tuple[Statistics, list[str]]:
+        """Return the summed statistics of all connected clients, and their classes."""
+        self.clients.wait_for_clients()
+        plan, chosen, classes = self.plan, self.clients.connected(), self.clients.classes()
         features = self.model.backbone.features
-        content = messages.request(plan, 0, self.pack(psi)[0], classes=classes)
-        trouble: Trouble = {"missing": {}, "refused": {}}
+        content = messages.make_request(plan, 0, self.compress_parameters(psi)[0], classes=classes)
+        failures: RoundRecord = {"missing": {}, "refused": {}}
         if plan.secure:
-            shapes = shapes_of(len(classes), features, plan.head)
-            sums = self.sum_securely(chosen, content, shapes, "statistics", trouble)
+            shapes = array_shapes(len(classes), features, plan.scatter)
+            sums = self.sum_securely(chosen, content, shapes, "statistics", failures)
             if sums is None:
-                raise FederationError("The statistics could not be summed.", "Start it again: ψ is kept.")
-            return from_arrays(sums, len(classes), features, plan.head), classes
+                raise FederationError(
+                    "The statistics could not be summed.", "Start again: the checkpoint is kept."
+                )
+            return from_arrays(sums, len(classes), features, plan.scatter), classes
         total: Statistics | None = None
         requests = dict.fromkeys(chosen.values(), content)
-        for name, reply in sorted(self.ask(messages.STATISTICS, requests, "statistics", trouble).items()):
+        replies = self.request(messages.STATISTICS, requests, "statistics", failures)
+        for name, reply in sorted(replies.items()):
             try:
-                part = from_arrays(messages.arrays_of(reply), len(classes), features, plan.head)
+                part = from_arrays(messages.read_arrays(reply), len(classes), features, plan.scatter)
             except FitError as error:
-                self.say(f"The statistics of {name} are refused: {error}")
+                self.log(f"The statistics of {name} are refused: {error}")
                 continue
             total = part if total is None else total + part
         if total is None:
-            raise FederationError("No client sent its statistics.", "Start it again: ψ is kept.")
+            raise FederationError("No client sent its statistics.", "Start again: the checkpoint is kept.")
         return total, classes
 
     def finish(self, psi: np.ndarray) -> dict[str, str]:
-        """Let every client keep its personal classifier under the final ψ; what each of them wrote."""
-        content = messages.request(self.plan, self.plan.rounds, self.pack(psi)[0])
-        nodes = dict.fromkeys(self.roster.here().values(), content)
-        answers, _ = self.talk.exchange(messages.FINISH, nodes, "finishing")
+        """Let every client save its personalized classifier under the final ψ; return the file names by client."""
+        content = messages.make_request(self.plan, self.plan.rounds, self.compress_parameters(psi)[0])
+        nodes = dict.fromkeys(self.clients.connected().values(), content)
+        replies, _ = self.transport.exchange(messages.FINISH, nodes, "finishing")
         return {
-            self.roster.members[node].name: str(messages.config_of(reply, "about").get("saved", ""))
-            for node, reply in sorted(answers.items())
+            self.clients.clients[node].name: str(messages.read_about(reply).get("saved", ""))
+            for node, reply in sorted(replies.items())
         }

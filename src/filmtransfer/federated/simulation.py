@@ -1,14 +1,13 @@
-"""A whole federation on one machine: in this process, or on Flower's own engine; the same numbers either way."""
+"""A complete federation on one machine: in this process, or on Flower's simulation engine, with the same results."""
 
 from __future__ import annotations
 
 import logging
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -21,14 +20,15 @@ from .client_population import ClientPopulation, ReadImages, SimulationConfig
 from .grid import InProcessGrid
 from .parameters import make_model
 from .plan import Plan
-from .server import FederatedServer, Say
+from .records import Log, OnRound
+from .server import FederatedServer
 
 ENGINES = ("inprocess", "flower")
 
 
 @dataclass(frozen=True)
 class SimulationResult:
-    """How a federation ended."""
+    """The final state of a simulated federation, with its server and clients."""
 
     state: Checkpoint
     server: FederatedServer
@@ -36,68 +36,66 @@ class SimulationResult:
 
 
 def simulate(
-    scene: SimulationConfig,
+    config: SimulationConfig,
     plan: Plan,
     read_images: ReadImages,
     *,
     folder: Path | None = None,
     engine: str = "inprocess",
-    say: Say = lambda _: None,
-    watch: Callable[[dict[str, Any]], None] = lambda _: None,
+    log: Log = lambda _: None,
+    on_round: OnRound = lambda _: None,
 ) -> SimulationResult:
-    """All rounds; with a folder they are kept, and a federation that was killed goes on."""
+    """Run all rounds; with a folder they are saved, and an interrupted federation is resumed."""
     if engine not in ENGINES:
         raise invalid_choice("The engine", engine, ENGINES)
-    population = ClientPopulation(scene, plan, read_images, folder / "clients" if folder else None)
+    population = ClientPopulation(config, plan, read_images, folder / "clients" if folder else None)
     if len(population) < plan.clients_per_round:
         raise UsageError(
-            f"There are {len(population)} clients, and a round takes {plan.clients_per_round}.",
-            "Lower clients_per_round, or take more clients.",
+            f"There are {len(population)} clients, and a round needs {plan.clients_per_round}.",
+            "Lower clients_per_round, or use more clients.",
         )
 
-    def serve(grid: Grid) -> FederatedServer:
+    def make_server(grid: Grid) -> FederatedServer:
         return FederatedServer(
             grid,
             plan,
             lambda classes: make_model(plan, classes, backbone=population.model.backbone),
             folder=folder,
-            evaluate=population.evaluate,
-            say=say,
-            watch=watch,
+            evaluate_fn=population.evaluate,
+            log=log,
+            on_round=on_round,
         )
 
     if engine == "inprocess":
-        server = serve(InProcessGrid(len(population), population.client))
+        server = make_server(InProcessGrid(len(population), population.client))
         return SimulationResult(server.run(), server, population)
-    return _on_flower(serve, population, read_images)
+    return _simulate_on_flower(make_server, population, read_images)
 
 
-def _on_flower(
-    serve: Callable[[Grid], FederatedServer], population: ClientPopulation, read_images: ReadImages
+def _simulate_on_flower(
+    make_server: Callable[[Grid], FederatedServer], population: ClientPopulation, read_images: ReadImages
 ) -> SimulationResult:
-    """Flower's simulation: clients as Ray actors, each with a model of its own."""
+    """Run Flower's simulation: clients are Ray actors, each with a model of its own."""
     from flwr.simulation import run_simulation
 
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    made: list[SimulationResult] = []
-    failed: list[BaseException] = []
+    results: list[SimulationResult] = []
+    errors: list[BaseException] = []
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         del context
         try:
-            server = serve(grid)
-            made.append(SimulationResult(server.run(), server, population))
-        except BaseException as error:  # raised here it would only be logged, in another thread
-            failed.append(error)
+            server = make_server(grid)
+            results.append(SimulationResult(server.run(), server, population))
+        except BaseException as error:  # Flower would only log it, in another thread
+            errors.append(error)
 
-    spec = (
-        tuple(asdict(population.scene).items()), population.plan.to_json(), read_images, str(population.state or ""),
-    )  # fmt: skip
+    arguments = (population.config, population.plan, read_images, population.state)
 
     def client_for(context: Context, _: Plan) -> Client:
-        return _population(*spec).client(int(context.node_config["partition-id"]))
+        return _actor_population(*arguments).client(int(context.node_config["partition-id"]))
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -114,16 +112,14 @@ def _on_flower(
                 "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
             },
         )
-    if failed:
-        raise failed[0]
-    return made[0]
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
 @lru_cache(maxsize=1)
-def _population(
-    scene: tuple[tuple[str, Any], ...], plan: str, read_images: ReadImages, state: str
+def _actor_population(
+    config: SimulationConfig, plan: Plan, read_images: ReadImages, state: Path | None
 ) -> ClientPopulation:
-    """Return the population of a Ray actor: it is loaded for the actor's first client and kept for the others."""
-    return ClientPopulation(
-        SimulationConfig(**dict(scene)), Plan.from_json(plan), read_images, Path(state) if state else None
-    )
+    """Return the population of a Ray actor: loaded for the actor's first client, cached for the others."""
+    return ClientPopulation(config, plan, read_images, state)

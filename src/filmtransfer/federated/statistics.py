@@ -1,4 +1,4 @@
-"""Summed statistics on their way: n_c, Σz and, for LDA, the upper half of the symmetric Σzzᵀ."""
+"""Summed statistics as arrays of a message: n_c, Σz and, where the head needs it, the upper half of Σzzᵀ."""
 
 from __future__ import annotations
 
@@ -8,36 +8,39 @@ import numpy as np
 import torch
 
 from ..errors import InputError
-from ..heads import Statistics
+from ..heads import Scatter, Statistics
 
 
 def to_arrays(statistics: Statistics) -> dict[str, np.ndarray]:
-    """In float64: a covariance is a small difference of large sums."""
-    found = {"counts": statistics.counts.double().numpy(), "sums": statistics.sums.double().numpy()}
+    """Return the sums in float64: a covariance is a small difference of large sums."""
+    arrays = {"counts": statistics.counts.double().numpy(), "sums": statistics.sums.double().numpy()}
     if statistics.moments is not None:
         moments = statistics.moments.double().numpy()
-        found["moments"] = moments[np.triu_indices(len(moments))]
-    return found
+        arrays["moments"] = moments[np.triu_indices(len(moments))]
+    return arrays
 
 
-def shapes_of(classes: int, features: int, head: str) -> dict[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {"counts": (classes,), "sums": (classes, features)}
-    if head == "lda":
-        found["moments"] = (features * (features + 1) // 2,)
-    return found
+def array_shapes(classes: int, features: int, scatter: Scatter) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the arrays of C classes and D features."""
+    shapes: dict[str, tuple[int, ...]] = {"counts": (classes,), "sums": (classes, features)}
+    if scatter == "task":
+        shapes["moments"] = (features * (features + 1) // 2,)
+    return shapes
 
 
-def from_arrays(arrays: Mapping[str, np.ndarray], classes: int, features: int, head: str) -> Statistics:
-    """The inverse; refuses what does not have the shapes of C classes and D features, or is not finite."""
-    if {name: array.shape for name, array in arrays.items()} != shapes_of(classes, features, head):
-        raise InputError("The statistics that came do not have the shapes of the federation's classes.")
+def from_arrays(
+    arrays: Mapping[str, np.ndarray], classes: int, features: int, scatter: Scatter
+) -> Statistics:
+    """Return the statistics of received arrays; raise an error if shapes or values are not possible."""
+    if {name: array.shape for name, array in arrays.items()} != array_shapes(classes, features, scatter):
+        raise InputError("The statistics do not have the shapes of the federation's classes.")
     if not all(np.isfinite(array).all() for array in arrays.values()):
-        raise InputError("The statistics that came are not finite.")
+        raise InputError("The statistics are not finite.")
     counts = arrays["counts"]
     if (counts < -1e-3).any() or np.abs(counts - np.rint(counts)).max(initial=0) > 1e-3:
-        raise InputError("The counts that came are not whole numbers of at least 0.")
+        raise InputError("The counts are not integers of at least 0.")
     moments = None
-    if head == "lda":
+    if scatter == "task":
         upper = np.zeros((features, features))
         upper[np.triu_indices(features)] = arrays["moments"]
         moments = torch.from_numpy(upper + np.triu(upper, 1).T)

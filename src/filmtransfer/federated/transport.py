@@ -1,4 +1,4 @@
-"""Sending to clients and hearing from them, over any of Flower's grids; what it costs is counted as it goes."""
+"""Sending messages to clients and receiving their replies over any Flower grid, with the communication cost."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from .messages import Cost
+from .records import RoundRecord
 
 
 @dataclass
 class Traffic:
-    """What went to the clients and came back."""
+    """What was sent to the clients and received from them."""
 
     down: Cost = field(default_factory=Cost)
     up: Cost = field(default_factory=Cost)
 
-    def line(self) -> dict[str, int]:
+    def to_dict(self) -> RoundRecord:
+        """Return the communication as part of a record."""
         return {
             "parameters_down": self.down.parameters, "parameters_up": self.up.parameters,
             "bytes_down": self.down.bytes, "bytes_up": self.up.bytes,
@@ -26,51 +28,55 @@ class Traffic:
 
 
 class Transport:
-    """``traffic`` by purpose: training, describing, evaluating, statistics, finishing."""
+    """The connection to the clients; ``traffic`` is by purpose: training, describing, evaluating, statistics, finishing."""
 
     def __init__(self, grid: Grid, timeout: float) -> None:
         self.grid = grid
         self.timeout = timeout
         self.traffic: dict[str, Traffic] = {}
 
-    def present(self) -> set[int]:
-        """The nodes that are connected now."""
+    def connected_nodes(self) -> set[int]:
+        """Return the nodes that are connected now."""
         return set(self.grid.get_node_ids())
 
-    def registered(self) -> dict[int, str]:
-        """The names that nodes were registered under with their keys, where they were."""
+    def registered_names(self) -> dict[int, str]:
+        """Return the names under which nodes were registered with their keys, where they were."""
         return {node.node_id: node.name for node in self.grid.get_nodes() if node.name}
 
     def exchange(
-        self, kind: str, requests: Mapping[int, RecordDict], purpose: str, timeout: float | None = None
+        self,
+        message_type: str,
+        requests: Mapping[int, RecordDict],
+        purpose: str,
+        timeout: float | None = None,
     ) -> tuple[dict[int, RecordDict], dict[int, str]]:
-        """One message to each node; what those said that answered, and why the others did not."""
+        """Send one message to each node; return the replies, and for the other nodes why there is none."""
         traffic = self.traffic.setdefault(purpose, Traffic())
         sent = []
         for node, content in sorted(requests.items()):
-            message = Message(content, dst_node_id=node, message_type=kind)
+            message = Message(content, dst_node_id=node, message_type=message_type)
             traffic.down.add(message)
             sent.append(message)
-        answers: dict[int, RecordDict] = {}
-        silent = dict.fromkeys(requests, "no answer")
+        replies: dict[int, RecordDict] = {}
+        missing = dict.fromkeys(requests, "no answer")
         if not sent:
-            return answers, silent
+            return replies, missing
         for reply in list(self.grid.send_and_receive(sent, timeout=timeout or self.timeout)):
-            node = _from(reply, sent)
+            node = _replying_node(reply, sent)
             if reply.has_error():
-                silent[node] = _last_line(reply.error.reason or "")
+                missing[node] = _last_line(reply.error.reason or "")
             else:
                 traffic.up.add(reply)
-                answers[node] = reply.content
-                silent.pop(node, None)
-        return answers, silent
+                replies[node] = reply.content
+                missing.pop(node, None)
+        return replies, missing
 
 
-def _from(reply: Message, sent: list[Message]) -> int:
-    """The node that was asked: of a node that is gone SuperLink itself tells, in its own name."""
-    asked = reply.metadata.reply_to_message_id
+def _replying_node(reply: Message, sent: list[Message]) -> int:
+    """Return the node that the request went to: SuperLink itself replies for a node that has disconnected."""
+    request = reply.metadata.reply_to_message_id
     return next(
-        (m.metadata.dst_node_id for m in sent if asked and m.metadata.message_id == asked),
+        (m.metadata.dst_node_id for m in sent if request and m.metadata.message_id == request),
         reply.metadata.src_node_id,
     )
 

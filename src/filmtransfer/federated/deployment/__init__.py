@@ -1,4 +1,4 @@
-"""A federation of real machines: Flower's SuperLink and SuperNode, started with locks on the doors.
+"""A federation of several machines: Flower's SuperLink and SuperNode, with restricted access.
 
-``server`` and ``client`` start and watch the processes; everything that travels is Flower's.
+``server`` and ``client`` start and monitor the processes; all messages are Flower's.
 """

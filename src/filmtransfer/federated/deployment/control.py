@@ -1,8 +1,7 @@
-"""What the server tells its SuperLink: who may take part, what to run, and how it goes. Flower's own control API."""
+"""A client of SuperLink's control API: register nodes, start a run and follow its state."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,27 +25,30 @@ from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
 
 from .environment import SECRET_HEADER
-from .fab import bundle
+from .fab import build_fab, fab_digest
 
 
 @dataclass(frozen=True)
 class RunState:
-    """Whether a run is over, and how it ended."""
+    """Whether a run is finished, and how."""
 
-    over: bool
-    good: bool
+    finished: bool
+    completed: bool
     details: str
 
 
 class ControlClient:
-    """A line to the SuperLink of this machine."""
+    """A connection to the SuperLink of this machine."""
 
     def __init__(self, address: str, secret: bytes, authority: Path | None) -> None:
         self.client = ControlHttpClient.from_server_address(
             server_address=address,
             insecure=authority is None,
             root_certificates=None if authority is None else authority.read_bytes(),
-            interceptors=[RuntimeVersionHttpInterceptor(component_name="filmtransfer"), _ShowSecret(secret)],
+            interceptors=[
+                RuntimeVersionHttpInterceptor(component_name="filmtransfer"),
+                _SecretInterceptor(secret),
+            ],
         )
 
     def __enter__(self) -> ControlClient:
@@ -58,7 +60,7 @@ class ControlClient:
         self.client.close()
 
     def ready(self) -> bool:
-        """Whether the SuperLink answers."""
+        """Return whether the SuperLink answers."""
         try:
             self.client.ListNodes(ListNodesRequest())
         except httpx.TransportError:
@@ -66,19 +68,19 @@ class ControlClient:
         return True
 
     def nodes(self) -> list[NodeInfo]:
-        """The clients that are registered (in an open federation: that have come)."""
+        """Return the registered clients (without keys: all that have connected)."""
         return [node for node in self.client.ListNodes(ListNodesRequest()).nodes_info if node.public_key]
 
-    def admit(self, keys: Mapping[str, bytes]) -> list[str]:
-        """Exactly these may take part: register who is new, strike out whose key is gone.
+    def register(self, keys: Mapping[str, bytes]) -> list[str]:
+        """Register new clients, and unregister those whose keys were deleted.
 
-        Returns those that cannot come in: Flower never takes a key again that was struck out once.
+        Returns the clients that could not be registered: Flower never accepts an unregistered key again.
         """
         known = {node.public_key: node for node in self.nodes() if not node.unregistered_at}
         for key, node in known.items():
             if key not in keys.values():
                 self.client.UnregisterNode(UnregisterNodeRequest(node_id=node.node_id))
-        spent = []
+        refused = []
         for name, key in keys.items():
             if key not in known:
                 try:
@@ -86,36 +88,38 @@ class ControlClient:
                 except httpx.HTTPStatusError as error:
                     if error.response.status_code != httpx.codes.PRECONDITION_FAILED:
                         raise
-                    spent.append(name)
-        return spent
+                    refused.append(name)
+        return refused
 
     def stop_all(self) -> None:
-        """Runs that a killed server left behind: nobody shall work for them any more."""
+        """Stop the runs of a previous server process."""
         for run_id, run in self.client.ListRuns(ListRunsRequest()).run_dict.items():
             if run.status.status != Status.FINISHED:
                 self.client.StopRun(StopRunRequest(run_id=run_id))
 
     def start(self, config: Mapping[str, str]) -> int:
-        """A new run of this package's app."""
-        packed = bundle()
-        fab = Fab(hashlib.sha256(packed).hexdigest(), packed, {})
+        """Start a run of this package's app and return its id."""
+        fab = Fab(fab_digest(), build_fab(), {})
         started = self.client.StartRun(
             StartRunRequest(fab=fab_to_proto(fab), override_config=user_config_to_proto(dict(config)))
         )
         return int(started.run_id)
 
     def state(self, run_id: int) -> RunState:
+        """Return the state of a run."""
         run = self.client.ListRuns(ListRunsRequest(run_id=run_id)).run_dict[run_id]
-        over = run.status.status == Status.FINISHED
-        return RunState(over, over and run.status.sub_status == SubStatus.COMPLETED, run.status.details)
+        finished = run.status.status == Status.FINISHED
+        return RunState(
+            finished, finished and run.status.sub_status == SubStatus.COMPLETED, run.status.details
+        )
 
 
-class _ShowSecret:
-    """The guard before the SuperLink wants to see it."""
+class _SecretInterceptor:
+    """Adds the secret that SuperLink's access control requires to every request."""
 
     def __init__(self, secret: bytes) -> None:
-        self.word = secret.hex()
+        self.secret = secret.hex()
 
     def intercept(self, context: ProtobufRequestContext, call_next: ProtobufCall) -> httpx.Response:
-        context.request.headers[SECRET_HEADER] = self.word
+        context.request.headers[SECRET_HEADER] = self.secret
         return call_next(context)

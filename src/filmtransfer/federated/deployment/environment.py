@@ -1,4 +1,4 @@
-"""What Flower's processes find around them: its settings, a secret among them, and a clock that does not let them sleep long."""
+"""The environment of Flower's processes: its settings, a shared secret, and shorter polling intervals."""
 
 from __future__ import annotations
 
@@ -6,34 +6,41 @@ import os
 import secrets
 import time
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from ...processes import LOOPBACK
 
-STRANGE = "The server sent another app than the one of this package."
+UNKNOWN_APP = "The server sent another app than that of this package."
 SECRET_HEADER = "x-filmtransfer-secret"
-POLL = "FILMTRANSFER_FEDERATE_POLL"  # the environment variable that tells children how often to ask
-NODE_ID = "FILMTRANSFER_FEDERATE_NODE"  # and this one, what the server called this client the last time
+POLL_VARIABLE = "FILMTRANSFER_FEDERATE_POLL"  # seconds between two requests of a child process
+NODE_VARIABLE = "FILMTRANSFER_FEDERATE_NODE"  # the node id of this client's previous process
 
 
 class CappedSleep:
-    """Python's ``time``, in which nobody sleeps longer than ``longest``.
+    """Python's ``time`` module with a limit on the duration of ``sleep``.
 
-    Flower's processes ask each other for news every three seconds, and have no setting for it.
+    Flower's processes poll each other every three seconds, which is not configurable.
     """
 
-    def __init__(self, longest: float) -> None:
-        self.longest = longest
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
 
     def sleep(self, seconds: float) -> None:
-        time.sleep(min(seconds, self.longest))
+        """Sleep, but not longer than the limit."""
+        time.sleep(min(seconds, self.limit))
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(time, name)
 
 
-def environment(home: Path, host: str, poll: float) -> dict[str, str]:
-    """Flower at home in our folder, silent towards the world, and never through a proxy to its own machine."""
+def patch(module: ModuleType, **attributes: object) -> None:
+    """Replace attributes of a Flower module that has no setting for them."""
+    for name, value in attributes.items():
+        setattr(module, name, value)
+
+
+def flower_environment(home: Path, host: str, poll: float) -> dict[str, str]:
+    """Return the environment of Flower's processes: a home folder, no telemetry, no proxy to the own machine."""
     direct = ",".join(
         filter(
             None,
@@ -48,14 +55,14 @@ def environment(home: Path, host: str, poll: float) -> dict[str, str]:
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",
         "PYTHONUNBUFFERED": "1",
-        POLL: str(poll),
+        POLL_VARIABLE: str(poll),
         "NO_PROXY": direct,
         "no_proxy": direct,
     }
 
 
 def make_secret(path: Path) -> bytes:
-    """For the processes of one start; nobody else of this machine can read it."""
+    """Write a new secret for the processes of one start; other users of this machine cannot read it."""
     secret = secrets.token_bytes(32)
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

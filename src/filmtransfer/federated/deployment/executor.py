@@ -1,18 +1,17 @@
-"""Runs the app's work for SuperLink and SuperNode, warm: torch and the app are imported once, not for every message.
+"""Runs the app for SuperLink and SuperNode in forks of a process that has imported torch and the app once.
 
-Flower's own executor starts a new Python for every message, some seconds of imports each time. This one has everything
-imported and runs Flower's own worker in a fork of itself. It runs nothing but this package's app.
+Flower's own executor starts a new Python process for every message, with seconds of imports each time. This one runs
+Flower's own worker in a fork of itself, and only this package's app.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 from queue import Queue
-from typing import Any
+from typing import Literal
 
 from flwr.supercore.constant import TaskType
 from flwr.supercore.superexec import run_superexec
@@ -21,23 +20,24 @@ from flwr.supercore.superexec.executor.types import ExecutionSpec, LaunchResult
 from ... import __version__
 from ...errors import InputError
 from ...processes import FORK, exit_with_parent
-from .environment import POLL, STRANGE, CappedSleep
-from .fab import digest
+from .environment import POLL_VARIABLE, UNKNOWN_APP, CappedSleep, patch
+from .fab import fab_digest
 
-SIDES = {"server": TaskType.SERVER_APP, "client": TaskType.CLIENT_APP}
-WARM = {
+Side = Literal["server", "client"]
+TASK_TYPES = {"server": TaskType.SERVER_APP, "client": TaskType.CLIENT_APP}
+PRELOADED = {
     "server": ("filmtransfer.federated.app", "flwr.superlink.runtime.run_serverapp"),
     "client": ("filmtransfer.federated.app", "flwr.supernode.runtime.run_clientapp"),
 }
 
 
-class WarmExecutor:
-    """What Flower calls an executor: it is asked what it can run, and told to."""
+class ForkExecutor:
+    """A Flower executor that runs tasks in forks of this process."""
 
-    def __init__(self, side: str) -> None:
-        self.side = side
+    def __init__(self, side: Side) -> None:
+        self.side: Side = side
         self.running: list[ForkProcess] = []
-        for name in WARM[side]:
+        for name in PRELOADED[side]:
             importlib.import_module(name)
 
     def get_eligible_capacity(
@@ -47,69 +47,77 @@ class WarmExecutor:
         insecure: bool = False,
         root_certificates_path: str | None = None,
     ) -> tuple[set[TaskType], set[str]]:
+        """Return the task types that this executor can run now."""
         del insecure, root_certificates_path
-        return supported_task_types & {SIDES[self.side]}, set()
+        return supported_task_types & {TASK_TYPES[self.side]}, set()
 
-    def wait_for_capacity(self, task_type: TaskType | None = None, **_: Any) -> None:
+    def wait_for_capacity(self, task_type: TaskType | None = None, **_: object) -> None:
+        """Return immediately: there is always capacity."""
         del task_type
 
     def launch(self, spec: ExecutionSpec) -> LaunchResult:
-        words = {
-            "runtime_api_address": spec.runtime_api_address,
-            "token": spec.token,
-            "insecure": spec.insecure,
-            "certificates": Path(spec.root_certificates_path).read_bytes()
-            if spec.root_certificates_path
-            else None,
-        }
-        process = FORK.Process(target=work, args=(self.side, words))
+        """Start a task in a fork."""
+        path = spec.root_certificates_path
+        certificates = Path(path).read_bytes() if path else None
+        process = FORK.Process(
+            target=run_task,
+            args=(self.side, spec.runtime_api_address, spec.token, spec.insecure, certificates),
+        )
         process.start()
         self.running.append(process)
         return LaunchResult.accepted()
 
     def reconcile(self) -> None:
-        self.running = [process for process in self.running if process.is_alive()]  # and the dead are buried
+        """Forget the forks that have ended; ``is_alive`` also collects their exit codes."""
+        self.running = [process for process in self.running if process.is_alive()]
 
     def close(self) -> None:
+        """Terminate all running forks."""
         for process in self.running:
             process.terminate()
 
 
-def work(side: str, words: dict[str, Any]) -> None:
-    """In the fork: Flower's worker for one message (or, on the server, for one run)."""
+def run_task(side: Side, address: str, token: str, insecure: bool, certificates: bytes | None) -> None:
+    """Run Flower's worker for one message, or on the server for one run; this is called in a fork."""
     exit_with_parent()
     if side == "client":
+        from flwr.cli.install import install_from_fab
         from flwr.supernode.runtime import run_clientapp
 
-        worker: Any = run_clientapp
-        install = worker.install_from_fab
+        def install_own(content: bytes, *args: object, **options: object) -> Path:
+            check_fab(content)
+            return Path(install_from_fab(content, *args, **options))  # type: ignore[arg-type]
 
-        def install_ours(content: bytes, *args: Any, **options: Any) -> Path:
-            refuse_strangers(content)
-            return Path(install(content, *args, **options))
-
-        worker.install_from_fab = install_ours
-        worker.run_clientapp(**words)
+        patch(run_clientapp, install_from_fab=install_own)
+        run_clientapp.run_clientapp(
+            runtime_api_address=address, token=token, insecure=insecure, certificates=certificates
+        )
     else:
         from flwr.superlink.grid import http_grid
         from flwr.superlink.runtime.run_serverapp import run_serverapp
 
-        grid: Any = http_grid
-        grid.time = CappedSleep(float(os.environ[POLL]))
-        run_serverapp(log_queue=Queue(), **words)
+        patch(http_grid, time=CappedSleep(float(os.environ[POLL_VARIABLE])))
+        run_serverapp(
+            log_queue=Queue(),
+            runtime_api_address=address,
+            token=token,
+            insecure=insecure,
+            certificates=certificates,
+        )
 
 
-def refuse_strangers(content: bytes) -> None:
-    """A server decides what is computed only within this package: no code of its own runs here."""
-    if hashlib.sha256(content).hexdigest() != digest():
-        raise InputError(STRANGE, f"Is it of another version? This is filmtransfer {__version__}.")
+def check_fab(content: bytes) -> None:
+    """Refuse any app but that of this package: a server cannot run code of its own on a client."""
+    if fab_digest(content) != fab_digest():
+        raise InputError(
+            UNKNOWN_APP, f"Use the same version as the server; this is filmtransfer {__version__}."
+        )
 
 
-def execute(side: str, address: str, secret: bytes, authority: str | None) -> None:
-    """Ask the SuperLink or SuperNode at this address for work, for ever."""
-    engine: Any = run_superexec
-    engine.get_executor = lambda *_, **__: WarmExecutor(side)  # Flower's own are cold, or need Kubernetes
-    engine.run_superexec(
+def run_executor(side: Side, address: str, secret: bytes, authority: str | None) -> None:
+    """Execute the tasks of the SuperLink or SuperNode at this address until the process is stopped."""
+    patch(run_superexec, get_executor=lambda *_, **__: ForkExecutor(side))
+    run_superexec.run_superexec(
         runtime_api_address=address,
         insecure=authority is None,
         root_certificates_path=authority,

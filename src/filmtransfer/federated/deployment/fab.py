@@ -1,7 +1,7 @@
-"""The Flower app of this package: a few lines that name it, never code.
+"""The Flower App Bundle (FAB) of this package: a few lines of configuration without code.
 
-Flower sends an app's files to every client and runs them there. Ours is a pyproject.toml that points into the
-installed package, made alike on both sides, so a client can refuse anything else (``executor``).
+Flower sends an app's files to every client and runs them there. Ours is a pyproject.toml that refers to the
+installed package, built identically on both sides, so a client can refuse any other app (``executor``).
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ weights = ""
 
 
 @cache
-def bundle() -> bytes:
-    """The app as Flower packs it: the same bytes on every machine with this version."""
+def build_fab() -> bytes:
+    """Return the bundle: the same bytes on every machine with this version."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # what Flower uses for it
-        packed, _ = build_fab_from_files({"pyproject.toml": PYPROJECT.format(version=__version__).encode()})
-    return packed
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a function that Flower uses
+        fab, _ = build_fab_from_files({"pyproject.toml": PYPROJECT.format(version=__version__).encode()})
+    return fab
 
 
-def digest() -> str:
-    return hashlib.sha256(bundle()).hexdigest()
+def fab_digest(fab: bytes | None = None) -> str:
+    """Return the hash of a bundle, by default of this package's."""
+    return hashlib.sha256(build_fab() if fab is None else fab).hexdigest()

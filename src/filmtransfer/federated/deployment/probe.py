@@ -1,4 +1,4 @@
-"""Is there a server, and is it the right one? Asked before SuperNode is started, which would try for ever."""
+"""Check that the server can be reached and has a trusted certificate, before SuperNode is started."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from ...errors import UsageError
 from ..certificates import KeysError
 
-SECONDS = 5.0
-EXPIRED, NOT_YET, WRONG_NAME, WRONG_ADDRESS = 10, 9, 62, 64  # OpenSSL's numbers
+TIMEOUT_SECONDS = 5.0
+EXPIRED, NOT_YET, WRONG_NAME, WRONG_ADDRESS = 10, 9, 62, 64  # OpenSSL's error codes
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """HOST:PORT, where an IPv6 address has brackets."""
+    """Return host and port of HOST:PORT, where an IPv6 address is in brackets."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536 or "/" in host:
         raise UsageError(
@@ -23,49 +23,47 @@ def parse_address(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def reach(host: str, port: int, authority: Path | None) -> str:
-    """Empty if the server is there and shows a certificate we trust; why not, if waiting may help.
+def probe_server(host: str, port: int, authority: Path | None) -> str:
+    """Return why the server cannot be reached; empty if it can and has a trusted certificate.
 
-    Raises when waiting cannot help: the certificate is not one that this client may trust.
+    Raises an error if waiting cannot help: its certificate is not trusted.
     """
     try:
-        with socket.create_connection((host, port), timeout=SECONDS) as plain:
+        with socket.create_connection((host, port), timeout=TIMEOUT_SECONDS) as connection:
             if authority is None:
                 return ""
             context = ssl.create_default_context(cafile=str(authority))
             context.minimum_version = ssl.TLSVersion.TLSv1_2
-            with context.wrap_socket(plain, server_hostname=host):
+            with context.wrap_socket(connection, server_hostname=host):
                 return ""
     except ssl.SSLCertVerificationError as error:
-        raise _untrusted(error, host, authority) from None
+        raise _certificate_error(error, host, authority) from None
     except ssl.SSLEOFError:
         return "it closed the connection"
     except ssl.SSLError as error:
         raise KeysError(
-            f"What answers at {host}:{port} does not speak TLS ({error.reason}).",
-            "Is it the server of the federation? One that runs with --insecure wants clients that do, too.",
+            f"The server at {host}:{port} does not use TLS ({error.reason}).",
+            "Check the address. A server that runs with --insecure needs clients that do so, too.",
         ) from None
     except OSError as error:
         return str(error.strerror or error)
 
 
-def _untrusted(error: ssl.SSLCertVerificationError, host: str, authority: Path | None) -> KeysError:
+def _certificate_error(error: ssl.SSLCertVerificationError, host: str, authority: Path | None) -> KeysError:
     code = error.verify_code
     if code == EXPIRED:
         return KeysError(
             f"The certificate of {host} has expired.",
-            "The server's owner makes a new one: fit federate keys FOLDER --renew",
+            "The server's owner creates a new one: fit federate keys FOLDER --renew",
         )
     if code == NOT_YET:
-        return KeysError(
-            f"The certificate of {host} is not valid yet.", "Is the clock of this machine right?"
-        )
+        return KeysError(f"The certificate of {host} is not valid yet.", "Check the clock of this machine.")
     if code in (WRONG_NAME, WRONG_ADDRESS):
         return KeysError(
-            f"The certificate that {host} shows is for another name.",
-            f"Use the name it was made for, or have one made: fit federate keys FOLDER --host {host} --renew",
+            f"The certificate of {host} is for another name.",
+            f"Use the name it was created for, or create one: fit federate keys FOLDER --host {host} --renew",
         )
     return KeysError(
         f"The certificate of {host} is not signed by the authority in {authority} ({error.verify_message}).",
-        "Either this is not the server of your federation, or ca.crt is of another one. Ask its owner.",
+        "Either this is not the server of your federation, or ca.crt is that of another one. Ask its owner.",
     )

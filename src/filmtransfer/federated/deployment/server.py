@@ -1,7 +1,7 @@
-"""``fit federate server``: a SuperLink, the run of our server app on it, and an eye on both.
+"""``fit federate server``: start a SuperLink and a run of the server app on it, and monitor both.
 
 The folder holds everything: the checkpoint and ``rounds.jsonl`` of the federation, Flower's database and home, the logs.
-Started again on the same folder, it makes a new Flower run, and the server app goes on from its checkpoint.
+Started again on the same folder, it starts a new Flower run, and the server app resumes from its checkpoint.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import httpx
 
@@ -26,251 +26,257 @@ from ...processes import (
     is_loopback,
     wait_for_port,
 )
-from ..app import RESULT, SAID
-from ..checkpoint import LINES, Checkpoint
+from ..app import LOG_FILE, RESULT_FILE, DeploymentResult
+from ..checkpoint import ROUNDS_FILE, Checkpoint
 from ..keys import check_server_keys, public_keys
 from ..plan import Plan
+from ..records import Log, OnRound, RoundRecord
 from .control import ControlClient
-from .environment import environment, make_secret
-from .executor import execute
+from .environment import flower_environment, make_secret
+from .executor import run_executor
 
 START_SECONDS = 120.0
-LOOK_SECONDS = 1.0  # between two looks at clients and run
-ANYWHERE = {"0.0.0.0": LOOPBACK, "::": "::1"}
+POLL_SECONDS = 1.0  # between two checks of clients and run
+UNSPECIFIED = {"0.0.0.0": LOOPBACK, "::": "::1"}  # and the address by which this machine reaches itself
 
-Say = Callable[[str], None]
-Watch = Callable[[dict[str, Any]], None]
-
-
-class FederationEnded(FitError):
-    """The run ended before its last round; what was learned is on disk."""
+JsonObject = dict[str, object]
 
 
-_KINDS = {kind.exit_code: kind for kind in (UsageError, UpdateFileError, UnavailableError)}
+class FederationStoppedError(FitError):
+    """Report that the run ended before its last round; its checkpoint is on disk."""
+
+
+_ERRORS = {kind.exit_code: kind for kind in (UsageError, UpdateFileError, UnavailableError)}
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the server listens, and what it shows there."""
+    """The address of the server, and the folder of its keys."""
 
     host: str
     port: int
-    keys: Path | None  # None: no encryption, and everybody may come in
+    keys: Path | None  # None: no encryption and no authentication
 
     def check(self) -> None:
+        """Raise an error if address or keys cannot be used."""
         if not 0 < self.port < 65536:
             raise UsageError(f"There is no port {self.port}.", "Choose one from 1 to 65535.")
         if self.keys is None:
             if not is_loopback(self.host):
                 raise UsageError(
-                    f"--insecure is for trying things out on one machine, and {self.host} can be reached from others.",
+                    f"--insecure is for tests on one machine, and {self.host} can be reached from others.",
                     "Use --host 127.0.0.1, or keys: fit federate keys FOLDER",
                 )
             return
         certificate = check_server_keys(self.keys)
-        own = ANYWHERE.get(self.host, self.host)
-        if own not in certificate.hosts:
+        if self.local_host not in certificate.hosts:
+            hosts = ", ".join(certificate.hosts)
             raise UsageError(
-                f"The certificate in {self.keys} is not for {own} (it is for {', '.join(certificate.hosts)}).",
-                f"Make one that is: fit federate keys {self.keys} --host {own} --renew",
+                f"The certificate in {self.keys} is not for {self.local_host} (it is for {hosts}).",
+                f"Create one that is: fit federate keys {self.keys} --host {self.local_host} --renew",
             )
         if not public_keys(self.keys):
             raise InputError(
-                f"{self.keys} knows no clients.",
-                f"Make a key for each: fit federate keys {self.keys} --client NAME",
+                f"{self.keys} has no clients.",
+                f"Create a key for each: fit federate keys {self.keys} --client NAME",
             )
 
     @property
+    def local_host(self) -> str:
+        """The host by which processes of this machine connect."""
+        return UNSPECIFIED.get(self.host, self.host)
+
+    @property
     def address(self) -> str:
-        """How processes of this machine get here."""
-        host = ANYWHERE.get(self.host, self.host)
+        """The HOST:PORT by which processes of this machine connect."""
+        host = self.local_host
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     @property
     def authority(self) -> Path | None:
+        """The certificate of the authority."""
         return self.keys / "ca.crt" if self.keys else None
 
 
-def serve(
+def run_server(
     plan: Plan,
     folder: str | Path,
-    door: Endpoint,
+    endpoint: Endpoint,
     *,
     test: str | Path | None = None,
     weights: str | Path | None = None,
     poll: float = 3.0,
-    say: Say = lambda _: None,
-    watch: Watch = lambda _: None,
-) -> dict[str, Any]:
-    """Run the federation to its end; returns what the server app has to say of it, and all rounds."""
-    place = Path(folder).resolve()
-    door.check()
-    Checkpoint.load(place, plan)  # refuses a folder that holds another federation, before anything is started
-    config = {"plan": plan.to_json(), "folder": str(place)}
-    config |= {"test": _path(test), "weights": _path(weights)}
-    with interruptible(), exclusive_folder(place, "server"):
-        wait_for_port(door.host, door.port)
-        (place / RESULT).unlink(missing_ok=True)
-        secret = make_secret(place / "secret")
-        children: list[ChildProcess | ForkedProcess] = []
+    log: Log = lambda _: None,
+    on_round: OnRound = lambda _: None,
+) -> DeploymentResult:
+    """Run the federation to its end; return the result of the server app with all rounds."""
+    path = Path(folder).resolve()
+    endpoint.check()
+    Checkpoint.load(path, plan)  # refuses the folder of another federation before anything is started
+    config = {"plan": plan.to_json(), "folder": str(path)}
+    config |= {
+        name: str(Path(p).resolve()) if p else "" for name, p in (("test", test), ("weights", weights))
+    }
+    with interruptible(), exclusive_folder(path, "server"):
+        wait_for_port(endpoint.host, endpoint.port)
+        (path / RESULT_FILE).unlink(missing_ok=True)
+        runner = SuperLinkRunner(endpoint, path, log, on_round)
         try:
-            around = environment(place / "flower", ANYWHERE.get(door.host, door.host), poll)
-            _run(door, place, secret, config, around, children, say, watch)
+            runner.run(config, flower_environment(path / "flower", endpoint.local_host, poll))
         finally:
-            for child in reversed(children):
-                child.stop()
-    result: dict[str, Any] = json.loads((place / RESULT).read_text(encoding="utf-8"))
+            runner.stop()
+    result: DeploymentResult = json.loads((path / RESULT_FILE).read_text(encoding="utf-8"))
     if "error" in result:
-        raise _KINDS.get(result["exit_code"], FederationEnded)(result["error"], result["hint"])
-    return result | {"folder": str(place), "lines": read_lines(place / LINES)}
+        raise _ERRORS.get(result["exit_code"], FederationStoppedError)(result["error"], result["hint"])
+    records = cast(list[RoundRecord], read_json_lines(path / ROUNDS_FILE))
+    return {**result, "folder": str(path), "lines": records}
 
 
-def _run(
-    door: Endpoint,
-    place: Path,
-    secret: bytes,
-    config: Mapping[str, str],
-    around: Mapping[str, str],
-    children: list[ChildProcess | ForkedProcess],
-    say: Say,
-    watch: Watch,
-) -> None:
-    os.environ["NO_PROXY"] = os.environ["no_proxy"] = around[
-        "NO_PROXY"
-    ]  # the control speaks from this process
-    superlink = ChildProcess(
-        f"{__package__}.superlink", _superlink_words(door, place), place / "superlink.log", around
-    )
-    children.append(superlink)
-    with ControlClient(door.address, secret, door.authority) as control:
-        _wait_until_ready(control, superlink)
-        if door.keys:
-            _admit(control, door.keys, say)
-        control.stop_all()
-        words = ("server", door.address, secret, str(door.authority) if door.authority else None)
-        children.append(ForkedProcess(execute, words, place / "serverapp.log", around))
-        run = control.start(config)
-        say(f"The server is open on {door.host}:{door.port}; its state is in {place}.")
-        _follow(control, run, door, place, children, say, watch)
+class SuperLinkRunner:
+    """Runs a SuperLink and the server app, and reports what happens."""
 
-
-def _superlink_words(door: Endpoint, place: Path) -> list[str]:
-    words = [
-        "--host", door.host, "--port", str(door.port),
-        "--database", str(place / "superlink.db"),
-        "--isolation", "process", "--superexec-auth-secret-file", str(place / "secret"),
-        "--disable-runtime-dependency-installation",
-    ]  # fmt: skip
-    if door.keys is None:
-        return [*words, "--insecure"]
-    return [
-        *words, "--enable-supernode-auth",
-        "--ssl-ca-certfile", str(door.keys / "ca.crt"),
-        "--ssl-certfile", str(door.keys / "server.crt"),
-        "--ssl-keyfile", str(door.keys / "server.key"),
-    ]  # fmt: skip
-
-
-def _admit(control: ControlClient, folder: Path, say: Say) -> dict[str, bytes]:
-    keys = public_keys(folder)
-    for name in control.admit(keys):
-        say(
-            f"The key of {name} was taken out once and cannot come back: "
-            f"fit federate keys {folder} --client {name} --force"
+    def __init__(self, endpoint: Endpoint, folder: Path, log: Log, on_round: OnRound) -> None:
+        self.endpoint, self.folder, self.log = endpoint, folder, log
+        self.children: list[ChildProcess | ForkedProcess] = []
+        self.keys: dict[str, bytes] = {}  # of the registered clients
+        self.readers = (
+            JsonLinesReader(folder / LOG_FILE, lambda line: log(str(line["message"]))),
+            JsonLinesReader(folder / ROUNDS_FILE, lambda line: on_round(cast(RoundRecord, line))),
         )
-    return keys
 
-
-def _wait_until_ready(control: ControlClient, superlink: ChildProcess) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while not control.ready():
-        if not superlink.alive() or time.monotonic() > deadline:
-            raise FederationEnded(
-                f"SuperLink did not start: {superlink.last_line()}", f"See {superlink.log}."
+    def run(self, config: Mapping[str, str], environment: Mapping[str, str]) -> None:
+        """Start the processes and follow the run until it is finished."""
+        # The control client connects from this process.
+        os.environ["NO_PROXY"] = os.environ["no_proxy"] = environment["NO_PROXY"]
+        endpoint, folder = self.endpoint, self.folder
+        secret = make_secret(folder / "secret")
+        superlink = ChildProcess(
+            f"{__package__}.superlink", self._superlink_arguments(), folder / "superlink.log", environment
+        )
+        self.children.append(superlink)
+        with ControlClient(endpoint.address, secret, endpoint.authority) as control:
+            self._wait_until_ready(control, superlink)
+            self._register_clients(control)
+            control.stop_all()
+            arguments = (
+                "server", endpoint.address, secret, str(endpoint.authority) if endpoint.authority else None,
+            )  # fmt: skip
+            self.children.append(
+                ForkedProcess(run_executor, arguments, folder / "serverapp.log", environment)
             )
-        time.sleep(0.1)
+            run = control.start(config)
+            self.log(f"The server is listening on {endpoint.host}:{endpoint.port}; its folder is {folder}.")
+            self._follow(control, run)
 
+    def stop(self) -> None:
+        """Stop all processes."""
+        for child in reversed(self.children):
+            child.stop()
 
-def _follow(
-    control: ControlClient,
-    run: int,
-    door: Endpoint,
-    place: Path,
-    children: list[ChildProcess | ForkedProcess],
-    say: Say,
-    watch: Watch,
-) -> None:
-    """Tell what happens until the run is over."""
-    rounds, said = (
-        JsonLinesReader(place / LINES, watch),
-        JsonLinesReader(place / SAID, lambda line: say(line["said"])),
-    )
-    online: set[str] = set()
-    keys = public_keys(door.keys) if door.keys else {}
-    while True:
-        said.tell()
-        rounds.tell()
-        for child in children:
-            if not child.alive():
-                raise FederationEnded(
-                    f"A process of the server ended: {child.last_line()}", f"See {child.log}."
-                )
-        try:
-            if door.keys and public_keys(door.keys) != keys:
-                keys = _admit(control, door.keys, say)
-            here = {
-                node.name or f"client {node.node_id}" for node in control.nodes() if node.status == "online"
-            }
-            state = control.state(run)
-        except httpx.TransportError:  # it is busy, or ends; the next look tells
-            time.sleep(LOOK_SECONDS)
-            continue
-        for name in sorted(here - online):
-            say(f"{name} is here ({len(here)} of {len(keys)})." if keys else f"{name} is here ({len(here)}).")
-        for name in sorted(online - here):
-            say(f"{name} is gone.")
-        online = here
-        if state.over:
-            said.tell()
-            rounds.tell()
-            if not state.good or not (place / RESULT).exists():
-                raise FederationEnded(
-                    state.details.removeprefix("ServerApp failed with exception: ") or "The run was stopped.",
-                    f"See {place / 'serverapp.log'}. What was learned is kept: start the server again to go on.",
-                )
+    def _superlink_arguments(self) -> list[str]:
+        endpoint = self.endpoint
+        arguments = [
+            "--host", endpoint.host, "--port", str(endpoint.port),
+            "--database", str(self.folder / "superlink.db"),
+            "--isolation", "process", "--superexec-auth-secret-file", str(self.folder / "secret"),
+            "--disable-runtime-dependency-installation",
+        ]  # fmt: skip
+        if endpoint.keys is None:
+            return [*arguments, "--insecure"]
+        return [
+            *arguments, "--enable-supernode-auth",
+            "--ssl-ca-certfile", str(endpoint.keys / "ca.crt"),
+            "--ssl-certfile", str(endpoint.keys / "server.crt"),
+            "--ssl-keyfile", str(endpoint.keys / "server.key"),
+        ]  # fmt: skip
+
+    def _register_clients(self, control: ControlClient) -> None:
+        """Register the clients of the keys folder if it has changed."""
+        folder = self.endpoint.keys
+        if folder is None or (keys := public_keys(folder)) == self.keys:
             return
-        time.sleep(LOOK_SECONDS)
+        for name in control.register(keys):
+            self.log(
+                f"The key of {name} was removed before and cannot be used again. "
+                f"Replace it with: fit federate keys {folder} --client {name} --force"
+            )
+        self.keys = keys
+
+    def _wait_until_ready(self, control: ControlClient, superlink: ChildProcess) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not control.ready():
+            if not superlink.alive() or time.monotonic() > deadline:
+                raise FederationStoppedError(
+                    f"SuperLink did not start: {superlink.last_line()}", f"See {superlink.log}."
+                )
+            time.sleep(0.1)
+
+    def _follow(self, control: ControlClient, run: int) -> None:
+        """Report what happens until the run is finished."""
+        online: set[str] = set()
+        while True:
+            self._read_files()
+            for child in self.children:
+                if not child.alive():
+                    raise FederationStoppedError(
+                        f"A process of the server ended: {child.last_line()}", f"See {child.log}."
+                    )
+            try:
+                self._register_clients(control)
+                nodes = [node for node in control.nodes() if node.status == "online"]
+                state = control.state(run)
+            except httpx.TransportError:  # SuperLink is busy or has ended, which the next check shows
+                time.sleep(POLL_SECONDS)
+                continue
+            connected = {node.name or f"client {node.node_id}" for node in nodes}
+            expected = f" of {len(self.keys)}" if self.keys else ""
+            for name in sorted(connected - online):
+                self.log(f"{name} is connected ({len(connected)}{expected}).")
+            for name in sorted(online - connected):
+                self.log(f"{name} is disconnected.")
+            online = connected
+            if state.finished:
+                self._read_files()
+                if not state.completed or not (self.folder / RESULT_FILE).exists():
+                    reason = state.details.removeprefix("ServerApp failed with exception: ")
+                    raise FederationStoppedError(
+                        reason or "The run was stopped.",
+                        f"See {self.folder / 'serverapp.log'}. The checkpoint is kept: start the server again to resume.",
+                    )
+                return
+            time.sleep(POLL_SECONDS)
+
+    def _read_files(self) -> None:
+        for reader in self.readers:
+            reader.read()
 
 
 class JsonLinesReader:
-    """The lines that a file of JSON lines has grown by since the last look."""
+    """Calls ``on_line`` for each line that was appended to a file of JSON lines."""
 
-    def __init__(self, path: Path, tell: Watch) -> None:
+    def __init__(self, path: Path, on_line: Callable[[JsonObject], None]) -> None:
         self.path = path
-        self.call = tell
-        self.told = len(read_lines(path))
+        self.on_line = on_line
+        self.count = len(read_json_lines(path))
 
-    def tell(self) -> None:
-        lines = read_lines(self.path)
-        for line in lines[self.told :]:
-            self.call(line)
-        self.told = max(self.told, len(lines))
+    def read(self) -> None:
+        """Handle the lines since the last call."""
+        lines = read_json_lines(self.path)
+        for line in lines[self.count :]:
+            self.on_line(line)
+        self.count = max(self.count, len(lines))
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """A line that is not whole yet is not there yet."""
-    found = []
+def read_json_lines(path: Path) -> list[JsonObject]:
+    """Return the complete lines of a file; an incomplete last line is not returned yet."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return []
+    lines = []
     for line in text.splitlines():
         try:
-            found.append(json.loads(line))
+            lines.append(json.loads(line))
         except json.JSONDecodeError:
             break
-    return found
-
-
-def _path(path: str | Path | None) -> str:
-    return str(Path(path).resolve()) if path else ""
+    return lines

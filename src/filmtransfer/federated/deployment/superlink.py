@@ -1,8 +1,9 @@
-"""Flower's SuperLink behind a guard.
+"""Flower's SuperLink with access control.
 
-SuperLink serves three doors on one port: the fleet (for clients, who sign each request), the runtime (for the process
-that runs the server app, which has tokens) and the control (register clients, start runs), which asks nobody who they
-are. The guard leaves only the fleet open to the network: whoever could start runs could have code run by clients.
+SuperLink serves three APIs on one port: the fleet API (for clients, which sign each request), the runtime API (for the
+process that runs the server app, which has tokens) and the control API (to register clients and start runs), which has
+no authentication. The middleware opens only the fleet API to the network: whoever can start runs could have clients run
+code.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import ipaddress
 import logging
 import sys
 from pathlib import Path
-from typing import Any
 
 from flwr.supercore import http_logging
 from flwr.superlink import extensions
@@ -22,13 +22,15 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...processes import terminate_with_parent
-from .environment import SECRET_HEADER
+from .environment import SECRET_HEADER, patch
 
-ROUTINE = ("/v1/control/list-runs", "/v1/control/list-nodes")
+# We poll these every second, so they are not logged.
+POLLED_PATHS = {"/v1/control/list-runs", "/v1/control/list-nodes"}
+POLLED_CALLS = ("ControlServicer.ListRuns", "ControlServicer.ListNodes")
 
 
-class Guard:
-    """The fleet for everyone, the runtime for this machine, the control for who knows the secret."""
+class AccessControl:
+    """Middleware: the fleet API for everyone, the runtime API for this machine, the control API with the secret."""
 
     def __init__(self, app: ASGIApp, secret: bytes) -> None:
         self.app = app
@@ -38,40 +40,36 @@ class Guard:
         if scope["type"] == "lifespan" or (scope["type"] == "http" and self.allows(scope)):
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
-            await PlainTextResponse("Not for you.", status_code=404)(scope, receive, send)
+            await PlainTextResponse("Not found.", status_code=404)(scope, receive, send)
 
     def allows(self, scope: Scope) -> bool:
+        """Return whether a request is allowed."""
         path = scope["path"]
         if path.startswith("/v1/fleet/") or path == "/health":
             return True
-        if not _from_here(scope):
+        if not _is_local(scope):
             return False
         if path.startswith("/v1/runtime/"):
             return True
-        shown = dict(scope["headers"]).get(SECRET_HEADER.encode(), b"")
-        return path.startswith("/v1/control/") and hmac.compare_digest(shown, self.secret.hex().encode())
+        secret = dict(scope["headers"]).get(SECRET_HEADER.encode(), b"")
+        return path.startswith("/v1/control/") and hmac.compare_digest(secret, self.secret.hex().encode())
 
 
-def _from_here(scope: Scope) -> bool:
-    """Whether the other end of the connection is this machine."""
+def _is_local(scope: Scope) -> bool:
+    """Return whether the request comes from this machine."""
     client, server = scope.get("client"), scope.get("server")
     if not client or not server:
         return False
     return client[0] == server[0] or ipaddress.ip_address(client[0]).is_loopback
 
 
-def _quiet(record: logging.LogRecord) -> bool:
-    """We ask for the state every other second; the log need not tell."""
-    return record.getMessage() not in ("ControlServicer.ListRuns", "ControlServicer.ListNodes")
-
-
 def main() -> None:
+    """Run a SuperLink with the command-line arguments of Flower's own command."""
     terminate_with_parent()
     secret = Path(sys.argv[sys.argv.index("--superexec-auth-secret-file") + 1]).read_bytes()
-    guard: Any = Guard
-    extensions.get_middleware = lambda: (Middleware(guard, secret=secret),)
-    http_logging.ROUTINE_ACCESS_PATHS = http_logging.ROUTINE_ACCESS_PATHS | set(ROUTINE)
-    logging.getLogger("flwr").addFilter(_quiet)
+    patch(extensions, get_middleware=lambda: (Middleware(AccessControl, secret=secret),))
+    patch(http_logging, ROUTINE_ACCESS_PATHS=http_logging.ROUTINE_ACCESS_PATHS | POLLED_PATHS)
+    logging.getLogger("flwr").addFilter(lambda record: record.getMessage() not in POLLED_CALLS)
     flower_superlink()
 
 

@@ -1,15 +1,15 @@
-"""Flower's SuperNode, which ends when it cannot go on, and comes back at once after it was killed."""
+"""Flower's SuperNode, modified to exit when it cannot continue and to reconnect immediately after it was killed."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+from flwr.common.constant import MAX_RETRY_DELAY
 from flwr.proto.fleet_pb2 import DeactivateNodeRequest
 from flwr.supercore import heartbeat
 from flwr.supercore.retry import exponential, http_retry
@@ -19,48 +19,47 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from ...processes import terminate_with_parent
-from .environment import NODE_ID, POLL, CappedSleep
+from .environment import NODE_VARIABLE, POLL_VARIABLE, CappedSleep, patch
 
-PAUSES = 4  # a server that was gone is found again after at most so many of the usual pauses
+MAX_RETRY_POLLS = 4  # a server that is back is noticed after at most this many polling intervals
 
 
 def main() -> None:
+    """Run a SuperNode with the command-line arguments of Flower's own command."""
     terminate_with_parent()
-    poll = float(os.environ[POLL])
-    loop: Any = start_client_internal
-    loop.time = CappedSleep(poll)
-    longest = max(1.0, PAUSES * poll)
-    retry: Any = http_retry
-    retry.MAX_RETRY_DELAY = min(retry.MAX_RETRY_DELAY, longest)
-    beat: Any = heartbeat  # a sign of life that comes too late makes a client that is there count as gone
-    beat.exponential = lambda max_delay: exponential(max_delay=min(max_delay, longest))
-    sign_off(os.environ.get(NODE_ID, ""))
+    poll = float(os.environ[POLL_VARIABLE])
+    limit = max(1.0, MAX_RETRY_POLLS * poll)
+    patch(start_client_internal, time=CappedSleep(poll))
+    patch(http_retry, MAX_RETRY_DELAY=min(MAX_RETRY_DELAY, limit))
+    # A late heartbeat would make the server consider a connected client as offline.
+    patch(heartbeat, exponential=lambda max_delay: exponential(max_delay=min(max_delay, limit)))
+    deactivate(os.environ.get(NODE_VARIABLE, ""))
     flower_supernode()
-    os._exit(1)  # it returns when the connection is lost for good, and would sit there with its own port open
+    os._exit(1)  # it returns when the connection is lost permanently, but its threads keep the process alive
 
 
-def sign_off(node_id: str) -> None:
-    """Tell the server that this client's last life is over.
+def deactivate(node_id: str) -> None:
+    """Deactivate the node of this client's previous process.
 
-    A client that was killed counts as present for a minute, and nobody can come in twice: it would be refused.
+    The server considers a killed client as online for a minute, and would refuse a second one with the same key.
     """
     if not node_id or "--insecure" in sys.argv:
         return
-    key = load_ssh_private_key(Path(_word("--auth-supernode-private-key")).read_bytes(), None)
+    key = load_ssh_private_key(Path(_argument("--auth-supernode-private-key")).read_bytes(), None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     with FleetHttpClient.from_server_address(
-        _word("--superlink"),
+        _argument("--superlink"),
         insecure=False,
-        root_certificates=Path(_word("--root-certificates")).read_bytes(),
+        root_certificates=Path(_argument("--root-certificates")).read_bytes(),
         interceptors=[NodeAuthHttpInterceptor(key, key.public_key())],
     ) as fleet:
         try:
             fleet.DeactivateNode(DeactivateNodeRequest(node_id=int(node_id)))
-        except httpx.HTTPError:  # it is not there, or knows nothing of us: all the better
+        except httpx.HTTPError:  # the server cannot be reached or does not know the node
             pass
 
 
-def _word(option: str) -> str:
+def _argument(option: str) -> str:
     return sys.argv[sys.argv.index(option) + 1]
 
 

@@ -1,0 +1,40 @@
+"""The parameter vector: the number of parameters that are sent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from filmtransfer.backbones import assemble, build, record_for
+from filmtransfer.federated import messages
+from filmtransfer.federated.compression import compress
+from filmtransfer.federated.messages import Cost
+from filmtransfer.federated.parameters import make_model, parameter_layout
+from filmtransfer.federated.plan import named
+
+
+def random_backbone(name: str):
+    record = record_for(name)
+    return assemble(record, build(record), fold=False)
+
+
+def test_the_number_of_parameters_is_the_papers():
+    """11,648 parameters, five clients, both directions: 0.1 M per round and 7 M in 60; BiT 237 M and 14 B."""
+    backbone = random_backbone("bit_m_r50x1")
+    film = parameter_layout(make_model(replace(named("cifar100"), backbone="bit_m_r50x1"), backbone=backbone))
+    assert film.length == 11_648
+    assert film.length * 5 * 2 * 60 == 6_988_800
+    complete = parameter_layout(
+        make_model(replace(named("bit"), backbone="bit_m_r50x1"), 100, backbone=backbone)
+    )
+    assert complete.length == 23_500_352 + 100 * 2048 + 100
+    assert round(complete.length * 5 * 2 / 1e6) == 237
+    cost = Cost()
+    message = messages.Message(
+        messages.make_request(named("cifar100"), 1, compress(np.zeros(film.length), "none", film.sizes)),
+        dst_node_id=1, message_type=messages.TRAIN,
+    )  # fmt: skip
+    cost.add(message)
+    assert cost.parameters == 11_648
+    assert 4 * 11_648 < cost.bytes < 4 * 11_648 + 3_000, "the plan and Flower's own records"

@@ -1,0 +1,92 @@
+"""Secure aggregation and differential privacy in the rounds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from filmtransfer.errors import InputError
+from filmtransfer.federated.client import Client
+from filmtransfer.federated.client_manager import FederationError
+from filmtransfer.federated.plan import Privacy
+from tests.federated.tiny import PLAN, make_server, population
+
+SECURE = replace(PLAN, secure=True, clients_per_round=4, rounds=1)
+
+
+def test_the_secure_sum_is_the_plain_mean():
+    plain = make_server(population(replace(SECURE, secure=False))).run()
+    secure = make_server(population(SECURE)).run()
+    assert np.abs(plain.psi - secure.psi).max() < 1e-6
+    (record,) = secure.rounds
+    assert record["examples"] == plain.rounds[0]["examples"]
+    assert record["bytes_up"] > plain.rounds[0]["bytes_up"]
+
+
+def test_a_client_that_drops_out_is_named_and_not_counted():
+    clients = population(SECURE)
+
+    def client(i: int) -> Client:
+        faulty = clients.client(i)
+        if i == 1:
+            faulty.train = lambda *_: (_ for _ in ()).throw(InputError("its battery is empty."))
+        return faulty
+
+    (record,) = make_server(clients, client=client).run().rounds
+    assert record["examples"] == 3 * 9
+    assert "battery" in record["missing"]["client-1"]
+
+
+def test_too_few_clients_for_a_secure_sum_stop_the_federation():
+    clients = population(replace(SECURE, min_clients=4))
+
+    def client(i: int) -> Client:
+        faulty = clients.client(i)
+        if i:
+            faulty.train = lambda *_: (_ for _ in ()).throw(InputError("not today."))
+        return faulty
+
+    with pytest.raises(FederationError, match="not today"):
+        make_server(clients, client=client).run()
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_the_noise_is_that_of_the_plan(secure):
+    privacy = Privacy(clip=0.01, noise=2.0, delta=1e-3, epsilon=1e6)
+    clients = population(replace(SECURE, secure=secure, privacy=privacy))
+    state = make_server(clients).run()
+    update = state.psi - clients.start
+    # Four clients, all drawn: the mean of clipped updates has a norm of at most 0.01, the noise is 2 · 0.01 / 4.
+    assert np.std(update) == pytest.approx(0.005, rel=0.05)
+    assert np.array_equal(state.psi, make_server(clients).run().psi), "a simulation is reproducible"
+
+
+def test_with_negligible_noise_it_is_the_mean_of_clipped_updates():
+    privacy = Privacy(clip=0.05, noise=1e-9, delta=1e-3, epsilon=1e30)
+    clients = population(replace(SECURE, secure=False, privacy=privacy))
+    expected = np.zeros(len(clients.start))
+    for i in range(4):
+        update = (
+            clients.client(i).train_round(clients.plan, 1, {"psi": clients.start})[0]["psi"] - clients.start
+        )
+        assert np.linalg.norm(update) > 0.05
+        expected += update * (0.05 / np.linalg.norm(update)) / 4
+    assert np.abs(make_server(clients).run().psi - clients.start - expected).max() < 1e-6
+
+
+def test_it_stops_at_the_budget_and_resumes_the_account(tmp_path):
+    privacy = Privacy(clip=0.01, noise=5.0, delta=1e-3, epsilon=1.5)
+    clients = population(replace(SECURE, secure=False, rounds=50, privacy=privacy))
+    log: list[str] = []
+    state = make_server(clients, tmp_path, log=log.append).run()
+    assert 1 <= state.done < 50
+    spent = [record["epsilon"] for record in state.rounds]
+    assert spent == sorted(spent)
+    assert spent[-1] <= 1.5
+    assert any("exceed the budget" in text and "δ = 0.001" in text for text in log)
+    again = make_server(clients, tmp_path, log=log.append).run()  # resumed, it does not start again
+    assert again.done == state.done
+    assert json.loads(again.accountant)["rounds"] == state.done
