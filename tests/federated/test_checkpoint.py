@@ -15,7 +15,7 @@ from tests.federated.tiny import CONFIG, PLAN, make_server, population
 
 @pytest.mark.parametrize("change", [{}, {"compression": "int8"}, {"head": "lda", "algorithm": "median"}])
 def test_a_resumed_federation_ends_with_the_same_bits(change, tmp_path):
-    plan = PLAN.with_choices(rounds=3, **change)
+    plan = PLAN.override(rounds=3, **change)
     complete = make_server(population(plan, CONFIG), tmp_path / "complete", state=True).run()
     halves = tmp_path / "halves"
     for rounds in (1, 2):
@@ -42,7 +42,7 @@ def test_a_finished_federation_is_not_changed(tmp_path):
 def test_a_folder_of_another_plan_is_refused(tmp_path):
     make_server(population(), tmp_path).run()
     with pytest.raises(UsageError, match="differs in learning_rate, seed"):
-        Checkpoint.load(tmp_path, PLAN.with_choices(learning_rate=0.5, seed=3))
+        Checkpoint.load(tmp_path, PLAN.override(learning_rate=0.5, seed=3))
     assert Checkpoint.load(tmp_path, replace(PLAN, rounds=9, timeout=1.0)) is not None
 
 

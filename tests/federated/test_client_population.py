@@ -37,7 +37,7 @@ def test_both_accuracies_are_the_papers():
 
 
 def test_bit_sends_all_weights_and_trains_one_head():
-    plan = PLAN.with_choices(head="linear", train="all", rounds=1, learning_rate=0.01)
+    plan = PLAN.override(head="linear", train="all", rounds=1, learning_rate=0.01)
     clients = ClientPopulation(CONFIG, plan, read_images)
     state = make_server(clients).run()
     sizes = make_model(plan, 12, backbone=clients.model.backbone)

@@ -11,7 +11,7 @@ from filmtransfer.federated import messages
 from filmtransfer.federated.compression import compress
 from filmtransfer.federated.messages import Cost
 from filmtransfer.federated.parameters import make_model, parameter_layout
-from filmtransfer.federated.plan import named
+from filmtransfer.federated.plan import named_plan
 
 
 def random_backbone(name: str):
@@ -22,17 +22,19 @@ def random_backbone(name: str):
 def test_the_number_of_parameters_is_the_papers():
     """11,648 parameters, five clients, both directions: 0.1 M per round and 7 M in 60; BiT 237 M and 14 B."""
     backbone = random_backbone("bit_m_r50x1")
-    film = parameter_layout(make_model(replace(named("cifar100"), backbone="bit_m_r50x1"), backbone=backbone))
+    film = parameter_layout(
+        make_model(replace(named_plan("cifar100"), backbone="bit_m_r50x1"), backbone=backbone)
+    )
     assert film.length == 11_648
     assert film.length * 5 * 2 * 60 == 6_988_800
     complete = parameter_layout(
-        make_model(replace(named("bit"), backbone="bit_m_r50x1"), 100, backbone=backbone)
+        make_model(replace(named_plan("bit"), backbone="bit_m_r50x1"), 100, backbone=backbone)
     )
     assert complete.length == 23_500_352 + 100 * 2048 + 100
     assert round(complete.length * 5 * 2 / 1e6) == 237
     cost = Cost()
     message = messages.Message(
-        messages.make_request(named("cifar100"), 1, compress(np.zeros(film.length), "none", film.sizes)),
+        messages.make_request(named_plan("cifar100"), 1, compress(np.zeros(film.length), "none", film.sizes)),
         dst_node_id=1, message_type=messages.TRAIN,
     )  # fmt: skip
     cost.add(message)

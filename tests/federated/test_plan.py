@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from filmtransfer.errors import UsageError
-from filmtransfer.federated.plan import Plan, named
+from filmtransfer.federated.plan import Plan, named_plan
 from tests.federated.tiny import CONFIG, PLAN
 
 
@@ -22,11 +22,11 @@ from tests.federated.tiny import CONFIG, PLAN
 )  # fmt: skip
 def test_invalid_settings_are_refused(change):
     with pytest.raises(UsageError):
-        Plan().with_choices(**change)
+        Plan().override(**change)
 
 
 def test_a_plan_survives_the_wire():
-    plan = Plan().with_choices(privacy={"epsilon": 3.0}, algorithm="fedprox", image_size=96)
+    plan = Plan().override(privacy={"epsilon": 3.0}, algorithm="fedprox", image_size=96)
     assert Plan.from_json(plan.to_json()) == plan
     assert plan.privacy is not None
     assert plan.privacy.epsilon == 3.0
@@ -34,18 +34,18 @@ def test_a_plan_survives_the_wire():
 
 
 def test_the_presets_are_the_papers():
-    cifar, quickdraw, bit = named("cifar100"), named("quickdraw"), named("bit")
+    cifar, quickdraw, bit = named_plan("cifar100"), named_plan("quickdraw"), named_plan("bit")
     training = cifar.training
     assert (cifar.rounds, cifar.clients_per_round) == (60, 5)
     assert (training.steps, training.learning_rate) == (10, 0.003)
     assert cifar.rate(60) == pytest.approx(0.003 * 0.09)
     assert (quickdraw.rounds, quickdraw.training.learning_rate, quickdraw.rate(120)) == (120, 0.006, 0.006)
     assert (bit.head, bit.training.train, bit.rate(60), bit.rounds) == ("linear", "all", 0.003, 60)
-    released = named("released").training
+    released = named_plan("released").training
     assert (training.weight_decay, released.weight_decay, cifar.mu) == (0.0, 1e-3, 0.01)
 
 
 def test_the_learning_rate_decays_by_rounds():
-    plan = PLAN.with_choices(learning_rate=1.0, decay=0.3, decay_every=20)
+    plan = PLAN.override(learning_rate=1.0, decay=0.3, decay_every=20)
     assert [plan.rate(r) for r in (1, 20, 21, 41)] == pytest.approx([1, 1, 0.3, 0.09])
     assert replace(plan, decay_every=0).rate(100) == 1.0

@@ -78,7 +78,7 @@ def plain_loop(clients: ClientPopulation) -> tuple[np.ndarray, list[float]]:
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedprox"])
-@pytest.mark.parametrize("head", ["protonets", "lda"])
+@pytest.mark.parametrize("head", ["protonets", "lda", "cosine"])
 def test_the_rounds_equal_a_plain_loop(algorithm, head):
     plan = replace(PLAN, algorithm=algorithm, head=head, mu=0.5)
     clients = unequal(ClientPopulation(CONFIG, plan, read_images))

@@ -10,16 +10,16 @@ import torch
 
 from filmtransfer.errors import InputError
 from filmtransfer.federated.statistics import from_arrays, to_arrays
-from filmtransfer.heads import LDA, ProtoNets, Statistics
+from filmtransfer.heads import LDA, Cosine, ProtoNets, Statistics
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("head", [ProtoNets, LDA])
+@pytest.mark.parametrize("head", [ProtoNets, LDA, Cosine])
 def test_summed_arrays_equal_pooled_features(head, dtype):
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(30, 7, generator=generator, dtype=dtype) + 3
     labels = torch.arange(30) % 4
-    scatter = "task" if head is LDA else "none"
+    scatter = head.scatter
     parts = [
         Statistics.of(features[rows], labels[rows], 4, scatter)  # unequal, and not all with all classes
         for rows in (torch.arange(5), torch.arange(5, 8), torch.arange(8, 30))

@@ -19,7 +19,7 @@ from filmtransfer.federated.parameters import make_model
 from filmtransfer.federated.plan import Plan
 from filmtransfer.federated.server import FederatedServer
 
-PLAN = Plan().with_choices(
+PLAN = Plan().override(
     rounds=2, clients_per_round=3, steps=2, split="auto", image_size=32, film_from=5, support_size=20, max_query=20,
     learning_rate=0.01, evaluate_every=0,
 )  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ..federated.plan import ALGORITHMS, COMPRESSIONS, from_settings
+from ..federated.plan import ALGORITHMS, COMPRESSIONS, Plan
 from .averages import accuracy, by_backbone, difference, mean_result
 from .federations import bound_of, bound_steps, is_federated
 from .methods import METHODS
@@ -45,7 +45,7 @@ class Variant(NamedTuple):
 
     @classmethod
     def of(cls, row: Row) -> Variant:
-        plan = from_settings(row["settings"])
+        plan = Plan.from_settings(row["settings"])
         return cls(plan.algorithm, plan.compression, plan.secure, plan.privacy is not None)
 
     def words(self, among: Iterable[Variant]) -> str:
@@ -282,7 +282,11 @@ def _sizes(rows: Sequence[Row]) -> list[str]:
     ours: dict[str, set[int]] = {name: set() for name in SIZES}
     theirs = {name: {value} for name, value in PAPERS.get(rows[0]["settings"]["dataset"], {}).items()}
     for row in rows:
-        settings, plan, bound = row["settings"], from_settings(row["settings"]), bound_of(row["settings"])
+        settings, plan, bound = (
+            row["settings"],
+            Plan.from_settings(row["settings"]),
+            bound_of(row["settings"]),
+        )
         ours["ways"].add(settings["ways"])
         if bound != "federated":
             ours[bound].add(bound_steps(settings) or plan.training.steps or 0)
@@ -313,7 +317,7 @@ def _cost(rows: Sequence[Row]) -> list[Count | None]:
     settings = rows[0]["settings"]
     names = ("updateable", "parameters_per_round", "parameters", "bytes_up", "bytes_down")
     each, a_round, overall, up, down = (mean_result(rows, name) for name in names)
-    rounds = from_settings(settings).rounds
+    rounds = Plan.from_settings(settings).rounds
     both = None if up is None or down is None else up + down
     return [
         None if each is None else Count(each, 0),

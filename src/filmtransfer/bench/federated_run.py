@@ -16,7 +16,7 @@ from ..errors import invalid_choice
 from ..federated.bounds import lower_bound, upper_bound
 from ..federated.checkpoint import Checkpoint
 from ..federated.client_population import ClientPopulation, SimulationConfig
-from ..federated.plan import from_settings
+from ..federated.plan import Plan
 from ..federated.simulation import simulate
 from .datasets import load_dataset
 from .federations import BOUNDS, bound_of, bound_steps
@@ -54,7 +54,7 @@ def run(settings: Mapping[str, object], root: Path) -> dict[str, object]:
     names = {field.name for field in fields(SimulationConfig)}
     chosen: dict[str, object] = {name: value for name, value in settings.items() if name in names}
     config = SimulationConfig(**{**chosen, "root": str(root)})  # type: ignore[arg-type]
-    plan = from_settings(settings)
+    plan = Plan.from_settings(settings)
     start = time.monotonic()
     if bound != "federated":
         population = ClientPopulation(config, plan, read_images)

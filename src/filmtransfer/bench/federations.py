@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UsageError, invalid_choice
-from ..federated.plan import Plan, from_settings
+from ..federated.plan import Plan
 
 BOUNDS = ("federated", "lower", "upper")
 PLAN = Plan.names()
@@ -47,7 +47,7 @@ def bound_steps(settings: Mapping[str, Any]) -> int | None:
 
 def decides(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What makes it this run: its task, and of its plan what it uses, whether said or left to the preset."""
-    plan, bound = from_settings(settings).to_dict(), bound_of(settings)
+    plan, bound = Plan.from_settings(settings).to_dict(), bound_of(settings)
     found = {k: v for k, v in settings.items() if k != "preset"} | plan | {"bound": bound}
     said = bound_steps(settings)
     unused = {"bound_steps", "bound_steps_upper"} if bound == "federated" else {*ROUNDS}
@@ -82,7 +82,7 @@ def check(settings: Mapping[str, Any], others: set[str]) -> None:
 
 def name(settings: Mapping[str, Any]) -> str:
     """A run in words."""
-    plan, bound = from_settings(settings), bound_of(settings)
+    plan, bound = Plan.from_settings(settings), bound_of(settings)
     how = plan.algorithm if bound == "federated" else f"{bound} bound"
     if bound == "federated" and plan.compression != "none":
         how += f" {plan.compression}"

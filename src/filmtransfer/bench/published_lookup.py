@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..federated.plan import from_settings
+from ..federated.plan import Plan
 from .averages import DatasetShots
 from .federations import bound_of
 from .published import BACKBONES, PAPER_BACKBONE, Published, lookup, published
@@ -63,7 +63,7 @@ FEDERATED = {
 
 def published_federated(settings: RunSettings, setting: str) -> Published | None:
     """Return the ``global`` or ``personalized`` accuracy, with the same number of rounds if the paper has it."""
-    plan, bound = from_settings(settings), bound_of(settings)
+    plan, bound = Plan.from_settings(settings), bound_of(settings)
     if plan.compression != "none" or plan.privacy is not None or settings.get("classes"):
         return None  # a subset of the classes is another task
     expected = {
@@ -85,7 +85,7 @@ def published_federated(settings: RunSettings, setting: str) -> Published | None
 
 def published_cost(settings: RunSettings, metric: str) -> Published | None:
     """Return the published parameters sent ``per_round`` or ``overall``, with the unit in which they are printed."""
-    plan, tables = from_settings(settings), FEDERATED.get(str(settings["dataset"]))
+    plan, tables = Plan.from_settings(settings), FEDERATED.get(str(settings["dataset"]))
     if tables is None:
         return None
     for unit in ("m", "b"):

@@ -102,7 +102,7 @@ def simulate(
     from ..federated.bounds import lower_bound, upper_bound
     from ..federated.client_population import SimulationConfig
     from ..federated.global_classifier import global_update
-    from ..federated.plan import named
+    from ..federated.plan import named_plan
     from ..federated.simulation import simulate as run_simulation
     from ..files import write_atomically
     from ..training.torch_settings import prepare
@@ -116,7 +116,7 @@ def simulate(
                 f"privacy cannot be {privacy!r}.", "As in --set 'privacy={noise=2.0, clip=0.5}'."
             )
         chosen["privacy"] = {**privacy, "epsilon": epsilon}
-    plan = named(preset).with_choices(
+    plan = named_plan(preset).override(
         **{
             **chosen, "rounds": rounds, "clients_per_round": clients_per_round, "head": head, "algorithm": algorithm,
             "compression": compression, "secure": secure or None, "backbone": backbone, "seed": seed,

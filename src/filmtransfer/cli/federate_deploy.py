@@ -117,7 +117,7 @@ def server(
     require_flower()
     from ..data import LabelledImages
     from ..federated.deployment.server import Endpoint, run_server
-    from ..federated.plan import named
+    from ..federated.plan import named_plan
 
     printer = Printer(as_json)
     if (keys is None) != insecure:
@@ -129,7 +129,7 @@ def server(
         "rounds": rounds, "clients_per_round": clients_per_round, "min_clients": min_clients,
         "head": head, "backbone": backbone,
     }  # fmt: skip
-    plan = named(preset).with_choices(
+    plan = named_plan(preset).override(
         **read_settings(settings, "steps=5") | {k: v for k, v in chosen.items() if v is not None}
     )
     if test is not None:

@@ -24,7 +24,7 @@ def lower_bound(population: ClientPopulation, steps: int) -> RoundRecord:
     for index in range(len(population)):
         set_parameters(population.model, population.start)
         client = population.client(index)
-        plan = population.plan.with_choices(steps=steps, decay_every=0, algorithm="fedavg")
+        plan = population.plan.override(steps=steps, decay_every=0, algorithm="fedavg")
         if len(client.examples.classes) > 1:
             client.train(plan, 1)
         total += len(client.examples) * get_parameters(population.model)

@@ -20,7 +20,7 @@ from torch import Tensor
 from ..errors import FitError, InputError
 from ..files import write_atomically
 from ..heads import Statistics
-from ..model import AdaptedModel
+from ..model import AdaptedModel, Predictor
 from ..seeding import make_generator
 from ..training.assess.evaluation import evaluate
 from ..training.baselines.batch import Constant, train_batches
@@ -202,8 +202,8 @@ class Client:
         if self.test is None or not len(self.test):
             return {"num-examples": 0, "accuracy": 0.0}
         self.build_head()
-        predicted = self.model.head.logits(self.test.embed.features()).argmax(1)
-        result = evaluate(predicted.cpu(), self.test.labels, len(self.examples.classes))
+        predicted = Predictor.of(self.model.head).predict(self.test.embed.features()).labels
+        result = evaluate(predicted, self.test.labels, len(self.examples.classes))
         return {"num-examples": result.images, "accuracy": result.accuracy}
 
     def save(self, plan: Plan) -> str:

@@ -95,7 +95,7 @@ class Plan:
         """Return the names of all settings of a plan, including those of the training."""
         return {f.name for f in fields(Plan)} - {"training"} | set(TRAINING)
 
-    def with_choices(self, **chosen: Any) -> Plan:
+    def override(self, **chosen: Any) -> Plan:
         """Return this plan with the chosen settings (None: not chosen), validated."""
         if unknown := sorted(chosen.keys() - self.names()):
             raise invalid_choice("A setting", unknown[0], sorted(self.names()))
@@ -120,7 +120,11 @@ class Plan:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
                 raise UsageError(f"{name} cannot be {value!r}.", f"It is an integer of at least {minimum}.")
-        for name, allowed in (("algorithm", ALGORITHMS), ("compression", COMPRESSIONS), ("head", FEDERATED_HEADS)):
+        for name, allowed in (
+            ("algorithm", ALGORITHMS),
+            ("compression", COMPRESSIONS),
+            ("head", FEDERATED_HEADS),
+        ):
             if getattr(self, name) not in allowed:
                 raise invalid_choice(f"The {name}", getattr(self, name), allowed)
         if not 0 < self.decay <= 1:
@@ -162,6 +166,12 @@ class Plan:
                 "Use fedavg or fedprox.",
             )
 
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, object]) -> Plan:
+        """Return the plan of a benchmark's run: its preset with the settings that belong to a plan."""
+        chosen = {name: value for name, value in settings.items() if name in cls.names()}
+        return named_plan(str(settings.get("preset", "small"))).override(**chosen)
+
     def to_dict(self) -> dict[str, Any]:
         """Return all settings by name, including those of the training."""
         own = asdict(self)
@@ -190,13 +200,7 @@ class Plan:
         return replace(plan, training=replace(plan.training, **training))
 
 
-def from_settings(settings: Mapping[str, Any]) -> Plan:
-    """Return the plan of a benchmark's run: its preset with the settings that belong to a plan."""
-    chosen = {name: value for name, value in settings.items() if name in Plan.names()}
-    return named(str(settings.get("preset", "small"))).with_choices(**chosen)
-
-
-def named(name: str) -> Plan:
+def named_plan(name: str) -> Plan:
     """Return the plan of one of the paper's experiments, or ``small``, which suits two CPU cores."""
     if name == "cifar100":
         return Plan(rounds=60, decay=0.3, decay_every=20)
@@ -204,9 +208,9 @@ def named(name: str) -> Plan:
         training = preset("federated_quickdraw", image_size=224)  # its images have 28 pixels
         return Plan(rounds=120, decay=1.0, decay_every=0, training=training)
     if name == "released":  # with the weight decay of the authors' released code
-        return named("cifar100").with_choices(weight_decay=1e-3)
+        return named_plan("cifar100").override(weight_decay=1e-3)
     if name == "bit":
-        return named("cifar100").with_choices(train="all", head="linear", decay=1.0, decay_every=0)
+        return named_plan("cifar100").override(train="all", head="linear", decay=1.0, decay_every=0)
     if name == "small":
         # The temperature was chosen for efficientnet_lite0 (docs/log.md).
         return Plan.from_dict(
