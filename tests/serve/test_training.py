@@ -1,4 +1,4 @@
-"""One user's training: a first version at once, the tuned one later, both judged honestly."""
+"""The training of one user: a first version at once, the fine-tuned one later, both assessed by leave-one-out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def photos(shots: int = 4) -> tuple[list[bytes], list[str]]:
 
 
 def train(
-    images: list[bytes], labels: list[str], watch: Any = None, **options: Any
+    images: list[bytes], labels: list[str], on_step: Any = None, **options: Any
 ) -> list[tuple[bytes, dict[str, Any]]]:
     published: list[tuple[bytes, dict[str, Any]]] = []
     train_user(
@@ -35,7 +35,7 @@ def train(
         labels,
         backbone=backbone(),
         options=OPTIONS | options,
-        watch=watch,
+        on_step=on_step,
         publish=lambda content, summary: published.append((content, summary)),
     )
     return published
@@ -53,29 +53,29 @@ def test_first_then_tuned():
         assert summary["bytes"] == len(content)
         assert summary["classes"] == {"bars": 4, "disc": 4, "plain": 4}
         assert sum(map(sum, summary["confusion"])) == len(summary["photos"]) == 12
-        right = sum(one["said"] == one["truth"] for one in summary["photos"])
-        assert summary["accuracy"] == right / 12
+        correct = sum(one["said"] == one["truth"] for one in summary["photos"])
+        assert summary["accuracy"] == correct / 12
         assert summary["low"] < summary["accuracy"] <= summary["high"]
         assert [one["truth"] for one in summary["photos"]] == labels
         assert Update.from_bytes(content).support is not None
     assert first != tuned
 
 
-def test_it_is_the_front_doors_training():
+def test_the_result_is_that_of_the_estimator():
     images, labels = photos()
     published = train(images, labels)
     for steps, (content, _) in zip((0, 3), published, strict=True):
-        front = FewShotClassifier(steps=steps, image_size=32, keep_statistics=True).fit(images, labels)
-        made, ours = front.update_, Update.from_bytes(content)
-        assert all(torch.equal(made.parameters[k], v) for k, v in ours.parameters.items())
-        assert all(torch.equal(made.head_tensors[k], v) for k, v in ours.head_tensors.items())
+        estimator = FewShotClassifier(steps=steps, image_size=32, keep_statistics=True).fit(images, labels)
+        expected, own = estimator.update_, Update.from_bytes(content)
+        assert all(torch.equal(expected.parameters[k], v) for k, v in own.parameters.items())
+        assert all(torch.equal(expected.head_tensors[k], v) for k, v in own.head_tensors.items())
 
 
-def test_cancelled_in_the_middle_the_first_one_stays():
+def test_the_first_version_remains_after_a_cancellation():
     class CancelledError(Exception):
         pass
 
-    def watch(progress: Progress) -> None:
+    def cancel(progress: Progress) -> None:
         if progress.step == 2:
             raise CancelledError
 
@@ -83,7 +83,7 @@ def test_cancelled_in_the_middle_the_first_one_stays():
     images, labels = photos()
     with pytest.raises(CancelledError):
         train_user(
-            images, labels, backbone=backbone(), options=OPTIONS, watch=watch,
+            images, labels, backbone=backbone(), options=OPTIONS, on_step=cancel,
             publish=lambda _, summary: published.append(summary["stage"]),
         )  # fmt: skip
     assert published == ["first"]
@@ -92,13 +92,13 @@ def test_cancelled_in_the_middle_the_first_one_stays():
 def test_without_fine_tuning_there_is_one_version():
     images, labels = photos()
     assert [summary["stage"] for _, summary in train(images, labels, steps=0)] == ["first"]
-    ((_, only),) = train(images[:3], labels[:3])  # one shot: there is nothing to tune by
+    ((_, only),) = train(images[:3], labels[:3])  # one shot: fine-tuning is not possible
     assert only["accuracy"] is None
     assert only["photos"] == []
     assert "no fine-tuning" in only["notes"][0]
 
 
-def test_a_users_mistakes_are_said_clearly():
+def test_errors_of_the_user_are_clear():
     images, labels = photos(2)
     with pytest.raises(InputError, match="only one class, disc"):
         train(images[::3], labels[::3])
@@ -118,8 +118,8 @@ def test_a_users_mistakes_are_said_clearly():
             train(images, labels, **wrong)
 
 
-def test_every_photo_is_judged_by_a_head_without_it():
-    """A lone photo of a class is not judged; the stricter estimate says how few photos it rests on."""
+def test_every_photo_is_assessed_by_a_head_without_it():
+    """A single photo of a class is not assessed; the unbiased estimate reports its number of photos."""
     images, labels = photos(4)
     images, labels = [*images, photo(0, 999)], [*labels, "alone"]
     _, (content, summary) = train(images, labels)

@@ -107,7 +107,7 @@ def test_a_life(store, started):
     assert events[1].data.keys() == {"step", "steps", "loss", "accuracy", "seconds_left"}
     assert events[-1].data["state"] == "done"
     member = Engine(backbone(), 32).member(store.versions.content(user, newest.number))
-    assert member.classes == ["class 0", "class 1", "class 2"]
+    assert member.predictor.classes == ["class 0", "class 1", "class 2"]
 
     long = store.trainings.request(user, LONG)
     until(lambda: any(e.kind == "progress" for e in store.trainings.events(user, long.id)))

@@ -1,18 +1,18 @@
-"""One user's classifier: a first one within seconds, then the fine-tuned one; each with an honest look at itself.
+"""The training of one user: a first classifier within seconds, then the fine-tuned one, each with its assessment.
 
-The first is built from the frozen backbone's features and can be used while fine-tuning goes on. Both are judged on
-the user's own photos, each by a head that was built without it. (FiLM has seen most of them: the tuned figure is a
-little kind, and the stricter ``estimate`` stands beside it.)
+The first is built from the features of the frozen backbone and can be used during fine-tuning. Both are assessed on the
+user's own photos by leave-one-out. FiLM was trained on most of them, so the figure of the fine-tuned classifier is
+slightly optimistic; the summary has the unbiased ``estimate`` of the held-out photos as well.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from ..backbones import Backbone
 from ..data import LabelledImages
@@ -20,11 +20,11 @@ from ..errors import FitWarning, UsageError
 from ..estimator import FewShotClassifier
 from ..training.assess.evaluation import evaluate
 from ..training.finetune.loop import Watch
+from .store import JsonObject
 
-Publish = Callable[[bytes, dict[str, Any]], None]
+Publish = Callable[[bytes, JsonObject], None]
 
-# What a user may choose, and the kind it is of; everything else is the fast preset's.
-OPTIONS: dict[str, type] = {"steps": int, "head": str, "seed": int, "image_size": int, "time_limit": float}
+OPTIONS = ("steps", "head", "seed", "image_size", "time_limit")  # the rest is that of the preset "fast"
 MAX_STEPS = 1000
 
 
@@ -33,65 +33,68 @@ def train_user(
     labels: Sequence[str],
     *,
     backbone: Backbone,
-    options: Mapping[str, Any],
-    watch: Watch | None = None,
+    options: JsonObject,
+    on_step: Watch | None = None,
     publish: Publish,
 ) -> None:
-    """Learn from image files; ``publish`` gets the file and its summary, twice. What ``watch`` raises ends it."""
-    start = time.monotonic()
-    with _notes() as notes:
-        images = LabelledImages.from_memory(list(photos), list(labels))
-        images.display_names = _titles(labels)
-        classifier = _classifier(backbone, options)
-        ready = classifier.prepare(images, backbone)
-        untuned = replace(ready, config=replace(ready.config, steps=0))
+    """Train on image files; call ``publish`` with the update file and its summary, twice.
 
-        def tell(stage: str) -> None:
+    An exception of ``on_step``, which is called after each step, ends the training.
+    """
+    start = time.monotonic()
+    with _recorded_warnings() as notes:
+        images = LabelledImages.from_memory(list(photos), list(labels))
+        images.display_names = _display_names(labels)
+        classifier = _classifier(backbone, options)
+        prepared = classifier.prepare(images, backbone)
+        untuned = replace(prepared, config=replace(prepared.config, steps=0))
+
+        def publish_stage(stage: str) -> None:
             content = classifier.update_.to_bytes()
-            summary = look(classifier) | {
+            summary = summarise(classifier) | {
                 "stage": stage,
                 "steps": classifier.history_.steps,
                 "seconds": round(time.monotonic() - start, 3),
                 "bytes": len(content),
-                "notes": [str(one.message) for one in notes],
+                "notes": [str(note.message) for note in notes],
             }
             publish(content, summary)
 
         classifier.fit_prepared(untuned)
-        tell("first")
-        if ready.config.steps and max(classifier.update_.counts) > 1:
-            classifier.fit_prepared(ready, watch)
-            tell("tuned")
+        publish_stage("first")
+        if prepared.config.steps and max(classifier.update_.counts) > 1:
+            classifier.fit_prepared(prepared, on_step)
+            publish_stage("tuned")
 
 
 @contextmanager
-def _notes() -> Iterator[list[warnings.WarningMessage]]:
-    """What a user should know is collected here, to go with the summary."""
-    with warnings.catch_warnings(record=True) as said:
+def _recorded_warnings() -> Iterator[list[warnings.WarningMessage]]:
+    """Record the package's warnings for the summary, and ignore all others."""
+    with warnings.catch_warnings(record=True) as recorded:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", FitWarning)
-        yield said
+        yield recorded
 
 
-def look(classifier: FewShotClassifier) -> dict[str, Any]:
-    """Accuracy, its 95% interval, confusions and every photo, each judged by a head built without it.
+def summarise(classifier: FewShotClassifier) -> JsonObject:
+    """Return the leave-one-out accuracy with its 95% confidence interval, the confusion matrix and the predictions.
 
-    The only photo of a class cannot be judged: without it there is no such class. If none can, the accuracy is None.
-    ``estimate`` is the stricter figure, of the photos that FiLM has not seen either.
+    A class with a single photo has no leave-one-out prediction; if no class has one, the accuracy is None.
+    ``estimate`` is the unbiased accuracy on photos that were held out of fine-tuning, too.
     """
     update, assessment = classifier.update_, classifier.assessment_
     assert update.support is not None
     names, labels = [str(name) for name in update.classes], update.support.labels
-    photos: list[dict[str, Any]] = []
-    said = index = labels[:0]
+    photos: list[JsonObject] = []
+    predicted = index = labels[:0]
     if assessment is not None:
         index = assessment.leave_one_out.index
-        chances, said = classifier.predictor_.posterior(assessment.leave_one_out.logits).max(1)
+        confidences, predicted = classifier.predictor_.posterior(assessment.leave_one_out.logits).max(1)
         photos = [
             {"index": i, "truth": names[labels[i]], "said": names[c], "p": round(p, 4)}
-            for i, c, p in zip(index.tolist(), said.tolist(), chances.tolist(), strict=True)
+            for i, c, p in zip(index.tolist(), predicted.tolist(), confidences.tolist(), strict=True)
         ]
-    result = evaluate(said, labels[index], len(names))
+    result = evaluate(predicted, labels[index], len(names))
     return {
         "classes": dict(zip(names, update.counts, strict=True)),
         "accuracy": result.accuracy if result.images else None,
@@ -103,27 +106,25 @@ def look(classifier: FewShotClassifier) -> dict[str, Any]:
     }
 
 
-def _classifier(backbone: Backbone, options: Mapping[str, Any]) -> FewShotClassifier:
-    """The fast preset with what the user chose."""
-    for name, value in options.items():
-        kind = OPTIONS.get(name)
-        if kind is None:
+def _classifier(backbone: Backbone, options: JsonObject) -> FewShotClassifier:
+    """Return a classifier with the preset "fast" and the user's options."""
+    for name in options:
+        if name not in OPTIONS:
             raise UsageError(f"A training has no option {name!r}.", f"Options: {', '.join(OPTIONS)}.")
-        fits = isinstance(value, (int, float) if kind is float else kind) and not isinstance(value, bool)
-        if value is not None and not fits:
-            raise UsageError(f"{name} cannot be {value!r}.", f"It is of kind {kind.__name__}.")
-    chosen = {name: value for name, value in options.items() if value is not None}
-    if chosen.get("steps", 0) > MAX_STEPS:
-        raise UsageError(f"{chosen['steps']} steps are too many.", f"Take at most {MAX_STEPS}.")
-    chosen.setdefault("image_size", backbone.pixels.size)
+    chosen = {"image_size": backbone.pixels.size} | {k: v for k, v in options.items() if v is not None}
+    steps, seed = chosen.get("steps", 0), chosen.get("seed", 0)
+    if not isinstance(seed, int):
+        raise UsageError(f"seed cannot be {seed!r}.", "It is a whole number.")
+    if isinstance(steps, int) and steps > MAX_STEPS:
+        raise UsageError(f"{steps} steps are too many.", f"Use at most {MAX_STEPS}.")
     return FewShotClassifier(backbone=backbone.name, strict=True, keep_statistics=True, **chosen)
 
 
-def _titles(labels: Sequence[str]) -> list[str]:
-    """“photo 2 of cat”, counted from 1."""
-    seen: dict[str, int] = {}
-    titles = []
+def _display_names(labels: Sequence[str]) -> list[str]:
+    """Return the names of photos in messages, as in "photo 2 of cat"."""
+    seen: Counter[str] = Counter()
+    names = []
     for label in labels:
-        seen[label] = seen.get(label, 0) + 1
-        titles.append(f"photo {seen[label]} of {label}")
-    return titles
+        seen[label] += 1
+        names.append(f"photo {seen[label]} of {label}")
+    return names

@@ -127,7 +127,7 @@ class Worker:
             store.trainings.add_event(training.id, self.name, "version", fields)
 
         train_user(
-            images, labels, backbone=self.backbone, options=training.options, watch=on_step, publish=publish
+            images, labels, backbone=self.backbone, options=training.options, on_step=on_step, publish=publish
         )
 
     @contextmanager
