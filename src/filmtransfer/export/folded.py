@@ -36,8 +36,7 @@ def fold_network(model: AdaptedModel) -> nn.Module:
 
 def check_not_folded(model: AdaptedModel) -> None:
     """Refuse a model without FiLM layers: it has been folded before, and there is nothing left to fold."""
-    has_film = model.body.train != "all" and model.body.adapter == "film"
-    if has_film and not film.layers(model.network):
+    if model.body.is_film and not film.layers(model.network):
         raise InputError(
             "This model is folded already: its FiLM parameters are inside the backbone.",
             "Export the update that it was made from.",

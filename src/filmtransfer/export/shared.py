@@ -140,10 +140,9 @@ class SharedSession:
 
 def _film_network(clf: FewShotClassifier) -> nn.Module:
     body = clf.model_.body
-    if body.train == "all" or body.adapter != "film":
-        what = "all weights" if body.train == "all" else body.adapter
+    if not body.is_film:
         raise UsageError(
-            f"This update trained {what}: there is no backbone that others share.",
+            f"This update trained {body.describe()}: there is no backbone that others share.",
             "Export it without --shared, as one folded file.",
         )
     check_not_folded(clf.model_)

@@ -71,18 +71,14 @@ class Body:
                     "Load it with load_backbone(..., fold=False).",
                 )
             return copy.deepcopy(backbone.module).requires_grad_(True)
-        network = share_weights(backbone.module)
-        if self.adapter == "film":
-            film.attach(network, backbone.sites)
-            return film.set_trainable(
-                network, backbone.sites_from(self.film_from) if self.train == "adapter" else []
-            )
-        return attach(
-            network,
-            self.adapter,
-            generator=make_generator(seed, "adapter"),
-            options=self.options,
+        generator = make_generator(seed, "adapter")
+        network = attach(
+            share_weights(backbone.module), self.adapter, generator=generator, options=self.options
         )
+        if self.is_film:
+            trained = backbone.sites_from(self.film_from) if self.train == "adapter" else []
+            film.set_trainable(network, trained)
+        return network
 
 
 def trainable_parameters(network: nn.Module) -> dict[str, nn.Parameter]:
