@@ -11,7 +11,7 @@ import torch
 
 from filmtransfer import FewShotClassifier, InputError, Update, UsageError
 from filmtransfer.backbones import load_backbone
-from filmtransfer.heads import make_head
+from filmtransfer.heads import HEADS, make_head
 from filmtransfer.model.support import digest_of
 from tests.conftest import picture
 
@@ -21,7 +21,6 @@ IMAGES = [picture(c, 100 * c + i) for c in range(3) for i in range(SHOTS)]
 LABELS = [name for name in NAMES for _ in range(SHOTS)]
 NEW = [picture(c, 5000 + 10 * c + i) for c in range(3) for i in range(3)]
 MORE = [picture(1, 7000 + i) for i in range(3)]
-HEADS = ("lda", "qda", "protonets", "linear")
 
 
 @pytest.fixture(scope="module")

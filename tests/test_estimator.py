@@ -81,7 +81,7 @@ def test_the_signature_has_the_training_settings_and_the_named_others():
     assert all(parameters[name].default == ("auto" if name == "steps" else None) for name in config.names())
 
 
-@pytest.mark.parametrize("head", ["lda", "qda", "protonets", "linear"])
+@pytest.mark.parametrize("head", ["lda", "qda", "protonets", "linear", "cosine"])
 def test_feature_classifiers_pass_scikit_learns_checks(head):
     check_estimator(FeatureClassifier(head), on_skip=None)
 

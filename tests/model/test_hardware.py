@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from filmtransfer import film
 from filmtransfer.backbones import assemble, build, load_backbone, record_for
 from filmtransfer.errors import FitWarning, UnavailableError, UsageError
-from filmtransfer.heads import make_head
+from filmtransfer.heads import HEADS, make_head
 from filmtransfer.model import AdaptedModel, Body, Hardware
 from filmtransfer.model import hardware as module
 from filmtransfer.training.finetune.episodic import finetune
@@ -47,7 +47,10 @@ def test_devices_by_name(monkeypatch):
         Hardware.choose("cuda:2")
 
 
-@pytest.mark.parametrize("head", ["lda", "qda", "protonets"])
+EPISODIC = [name for name, head in HEADS.items() if head.trained_by == "episodes"]
+
+
+@pytest.mark.parametrize("head", EPISODIC)
 @pytest.mark.parametrize("rows", [8, 2000])
 def test_nothing_stays_behind_on_another_device(head, rows):
     """Meta tensors refuse to meet others, as a GPU's do: a walk there finds what was left on the CPU."""

@@ -16,6 +16,7 @@ from filmtransfer import FewShotClassifier, Update
 from filmtransfer.backbones import load_backbone
 from filmtransfer.errors import InputError, UpdateFileError
 from filmtransfer.files import check_writable, write_atomically
+from filmtransfer.heads import HEADS
 from tests.conftest import picture
 
 IMAGES = [np.asarray(picture(i % 3, i)) for i in range(12)]
@@ -23,7 +24,7 @@ LABELS = [("disc", "bars", "plain")[i % 3] for i in range(12)]
 SMALL = {"image_size": 64, "train_size": 64}
 
 
-@pytest.fixture(scope="module", params=["lda", "qda", "protonets", "linear"])
+@pytest.fixture(scope="module", params=HEADS)
 def fitted(request) -> FewShotClassifier:
     return FewShotClassifier(head=request.param, steps=2, **SMALL).fit(IMAGES, LABELS)
 

@@ -14,7 +14,7 @@ from filmtransfer.report.pictures import EmbeddedPictures
 from tests.report.small_report import LABELS, features, report_data
 
 
-@pytest.mark.parametrize("head", ["lda", "qda", "protonets", "linear"])
+@pytest.mark.parametrize("head", ["lda", "qda", "protonets", "linear", "cosine"])
 def test_a_swapped_label_is_the_first_label_issue(head):
     z = features(LABELS)
     labels = LABELS.clone()

@@ -16,7 +16,7 @@ from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel
 from filmtransfer.training.finetune.gradient import accumulate
 
-HEADS = ("lda", "qda", "protonets")
+HEADS = ("lda", "qda", "protonets", "cosine")
 SPLITS = ("split", "no_split", "use_all", "resplit")
 
 
