@@ -103,8 +103,8 @@ def _write_picture(picture: Path, clf: FewShotClassifier, test: LabelledImages, 
     probabilities = clf.predict_proba(images)
     sheet = prediction_sheet(
         images,
-        [test.classes[test.labels[i]] for i in shown],
-        [test.classes[c] for c in probabilities.argmax(1)],
+        [str(test.classes[test.labels[i]]) for i in shown],
+        [str(test.classes[c]) for c in probabilities.argmax(1)],
         probabilities.max(1).tolist(),
         f"Trained on {SHOTS} drawings per class: {percent(result.accuracy)} of {len(test)} new ones are correct",
     )

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import torch
 from PIL import Image
@@ -26,7 +25,7 @@ from torch import Tensor
 from ..errors import InputError
 from .pixels import SUFFIXES, ImageSource, PixelSpec, decode, side_of, to_square
 
-Label = Any  # the name of a class: a value of any sortable, hashable type
+Label = str | int | float | bool  # the name of a class, as a JSON document can hold it
 PATH_COLUMNS = ("path", "file", "filename", "image")
 LABEL_COLUMNS = ("label", "class", "category")
 

@@ -207,7 +207,7 @@ def by_folder(root: str | Path) -> dict[str, LabelledImages]:
                 f"{folder.name} has one class, {own.classes[0]}: it contributes to the global classifier, "
                 "but has no personalized one."
             )
-    merge_class_names({name: images.classes for name, images in clients.items()})
+    merge_class_names({name: [str(c) for c in images.classes] for name, images in clients.items()})
     return clients
 
 

@@ -16,12 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..data.images import Label as Label
 from ..errors import UpdateFileError
 from ..heads import memberships
 
 DIGEST = 32  # hexadecimal characters: photos do not collide by chance
-
-Label = str | int | float | bool  # a class label, as a JSON document can hold it
 
 
 @dataclass(frozen=True)

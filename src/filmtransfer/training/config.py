@@ -167,8 +167,8 @@ class TrainingConfig:
         return Cosine(steps, self.learning_rate, self.batch, self.weight_decay)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings by name, as update files and results store them."""
-        return asdict(self)
+        """Return the settings by name, as update files and results store them; no time limit is no entry."""
+        return {k: v for k, v in asdict(self).items() if not (k == "time_limit" and v is None)}
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def _array_split(file: Path, images: np.ndarray, labels: np.ndarray, classes: li
 def read_folders(folder: Path) -> RawDataset:
     """Read ``train/<class>/<image>`` and ``test/<class>/<image>``; classes are numbered in the order of their names."""
     train, test = (LabelledImages.from_folder(folder / split) for split in ("train", "test"))
-    classes = sorted({*train.classes, *test.classes})
+    classes = sorted({str(name) for name in (*train.classes, *test.classes)})
     if missing := [name for name in classes if name not in train.classes]:
         raise InputError(
             f"{folder / 'train'} has no images of {', '.join(missing)}, which {folder / 'test'} has.",
@@ -64,7 +64,7 @@ def read_folders(folder: Path) -> RawDataset:
 
     def split_of(images: LabelledImages) -> ImageSplit:
         return ImageSplit(
-            images.sources, np.array([number[images.classes[y]] for y in images.labels], np.int64)
+            images.sources, np.array([number[str(images.classes[y])] for y in images.labels], np.int64)
         )
 
     return RawDataset(classes, split_of(train), split_of(test))
