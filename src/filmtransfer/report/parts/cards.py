@@ -10,7 +10,7 @@ from ..report_data import PhotoPredictions, ReportData
 
 def card(picture: Markup, *lines: Markup | str, class_: str = "card") -> Markup:
     """Return a picture with lines of text, as an item of a list of cards."""
-    return tag("li", picture, tag("div", *lines, class_="says"), class_=class_)
+    return tag("li", picture, tag("div", *lines, class_="lines"), class_=class_)
 
 
 def card_list(items: list[Markup]) -> Markup:

@@ -181,7 +181,7 @@ def _pair(data: ReportData, pictures: EmbeddedPictures, pair: DuplicatePair) -> 
                 "div",
                 class_name(data.classes[int(labels[i])]) if pair.labels_differ else None,
                 file_name(names[i]),
-                class_="says",
+                class_="lines",
             ),
         )
         for i in (pair.first, pair.second)

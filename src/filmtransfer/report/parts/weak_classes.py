@@ -101,7 +101,9 @@ def _weak_classes(data: ReportData, weak: list[ClassResult]) -> list[Markup]:
     single = [data.classes[result.label] for result in weak if not result.assessed]
     pieces = []
     if assessed:
-        pieces.append(tag("ul", *(tag("li", _describe(data, result)) for result in assessed), class_="told"))
+        pieces.append(
+            tag("ul", *(tag("li", _describe(data, result)) for result in assessed), class_="described")
+        )
     if single:
         have = "has one photo" if len(single) == 1 else "have one photo each"
         pieces.append(
