@@ -1,10 +1,10 @@
-"""Thousands of users on one backbone: mixed batches against other ways, latency, memory, and nobody's answer to another.
+"""Thousands of users on one backbone: multi-user batches against alternatives, latency, memory and correctness.
 
     python benchmarks/serving.py --data ../shared/data --users 10000
 
-Writes benchmarks/results/serving.json and serving.md. The alternatives run in turn, several times, and medians are
-taken, because a machine is seldom alone; throughput is counted in processor time of one thread for the same reason.
-``--keep FOLDER`` keeps the users, who take minutes to make, for the next run.
+Writes benchmarks/results/serving.json and serving.md. The alternatives run in turn several times, the medians are
+reported, and throughput is measured in processor time of one thread, because other programs may use the machine.
+``--keep FOLDER`` stores the users, whose creation takes minutes, for the next run.
 """
 
 from __future__ import annotations
@@ -49,42 +49,42 @@ from serving_users import Users, make_users, photos
 FILE = Path(__file__).parent / "results" / "serving.json"
 BACKBONE = "efficientnet_lite0"
 BATCH, ROUNDS, THREADS, CLIENTS, SMALL = 32, 5, 32, 16, 64
-REQUESTS, ASKED = 10_000, 2_000  # requests, and how many of the users they come from
+REQUESTS, SENDERS = 10_000, 2_000  # requests, and the number of users who send them
 
 
 def main() -> None:
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--data", type=Path, help="image sets to train and ask with; else drawings")
+    options.add_argument("--data", type=Path, help="image sets for training and requests; else drawings")
     options.add_argument("--users", type=int, default=10_000)
     options.add_argument("--seconds", type=float, default=60, help="of each measurement over HTTP")
-    options.add_argument("--keep", type=Path, help="where the users are kept for the next run")
+    options.add_argument("--keep", type=Path, help="where the users are stored for the next run")
     options.add_argument("--part", choices=PARTS, nargs="+", default=list(PARTS))
     args = options.parse_args()
     prepare(1)
     with tempfile.TemporaryDirectory() as scratch:
-        users = make_users(args.keep or Path(scratch, "users"), args.users, args.data, say)
-        asked = photos(args.data, 64)
+        users = make_users(args.keep or Path(scratch, "users"), args.users, args.data, log)
+        images = photos(args.data, 64)
         for part in args.part:
             load_before = os.getloadavg()[0]
-            result = in_a_process_of_its_own(PARTS[part], users, asked, args.seconds)
-            note(part, result | {"machine load": round(load_before, 1)}, args)
+            result = run_in_process(PARTS[part], users, images, args.seconds)
+            save(part, result | {"machine load": round(load_before, 1)}, args)
     write_page(FILE)
 
 
-def in_a_process_of_its_own(run: Part, *what: Any) -> dict[str, Any]:
-    """So that no part inherits another's memory."""
+def run_in_process(run: Part, *arguments: Any) -> dict[str, Any]:
+    """Run a part in a new process, so that it does not inherit the memory of another."""
     with ProcessPoolExecutor(1, get_context("spawn"), initializer=prepare, initargs=(1,)) as pool:
-        return pool.submit(run, *what).result()
+        return pool.submit(run, *arguments).result()
 
 
-def note(part: str, result: dict[str, Any], args: argparse.Namespace) -> None:
-    """Add a part to the results file; parts may come from several runs."""
-    say(f"{part} {json.dumps(result)}")
+def save(part: str, result: dict[str, Any], args: argparse.Namespace) -> None:
+    """Add a part to the results file, which may have parts of earlier runs."""
+    log(f"{part} {json.dumps(result)}")
     FILE.parent.mkdir(exist_ok=True)
-    found = json.loads(FILE.read_text()) if FILE.exists() else {}
-    found |= {
+    results = json.loads(FILE.read_text()) if FILE.exists() else {}
+    results |= {
         "command": f"python benchmarks/serving.py {'--data DIR ' if args.data else ''}--users {args.users}"
         f" --seconds {args.seconds:g}" + ("" if args.part == list(PARTS) else " --part …"),
         "machine": {"cores": len(os.sched_getaffinity(0)), "torch": torch.__version__},
@@ -92,18 +92,18 @@ def note(part: str, result: dict[str, Any], args: argparse.Namespace) -> None:
         "backbone": BACKBONE,
         part: result,
     }
-    FILE.write_text(json.dumps(found, indent=1) + "\n")
+    FILE.write_text(json.dumps(results, indent=1) + "\n")
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 # (a), (b): throughput
 
 
-class InTurn:
-    """One ordinary model into which the updates are loaded one after the other."""
+class SingleUserModel:
+    """One model into which the updates are loaded one after the other."""
 
     def __init__(self, backbone: Backbone, first: bytes, size: int | None = None) -> None:
         update = Update.from_bytes(first)
@@ -119,16 +119,16 @@ class InTurn:
         return [dict(zip(map(str, update.classes), row, strict=True)) for row in rows]
 
 
-def throughput(users: Users, asked: list[bytes], _: float) -> dict[str, Any]:
-    """Milliseconds of processor time for an image, each way; every image is another user's."""
+def throughput(users: Users, images: list[bytes], _: float) -> dict[str, Any]:
+    """Measure the processor time per image in ms for each alternative; every image is another user's."""
     backbone = load_backbone(BACKBONE)
     engine, store = Engine(backbone), users.open()
     chosen = random.Random(0).sample(range(len(users.ids)), min(8 * BATCH, len(users.ids)))
     contents = [store.versions.content(users.ids[i], 1) for i in chosen]
     store.close()
     members = [engine.member(content) for content in contents]
-    squares = torch.stack([engine.pixels(photo) for photo in asked])
-    in_turn = InTurn(backbone, contents[0])
+    squares = torch.stack([engine.pixels(photo) for photo in images])
+    single = SingleUserModel(backbone, contents[0])
     plain = backbone.module
     folded = copy.deepcopy(plain)
     fold_frozen_norms(folded, [], 64)
@@ -136,19 +136,19 @@ def throughput(users: Users, asked: list[bytes], _: float) -> dict[str, Any]:
     bodies = [Update.from_bytes(content).parameters for content in contents[:BATCH]]
     batch = squares[:BATCH].float().div(127.5).sub(1).contiguous(memory_format=torch.channels_last)
 
-    def mixed(turn: int) -> None:
-        own = [(turn * BATCH + i) % len(members) for i in range(BATCH)]
-        engine.answers([members[i] for i in own], squares[:BATCH])
+    def multi_user(turn: int) -> None:
+        chosen = [(turn * BATCH + i) % len(members) for i in range(BATCH)]
+        engine.answers([members[i] for i in chosen], squares[:BATCH])
 
     def one_by_one(turn: int) -> None:
         for i in range(8):
             engine.answers([members[(8 * turn + i) % len(members)]], squares[i : i + 1])
 
-    def loaded_in_turn(turn: int) -> None:
+    def load_in_turn(turn: int) -> None:
         for i in range(8):
-            in_turn(contents[(8 * turn + i) % len(contents)], squares[i : i + 1])
+            single(contents[(8 * turn + i) % len(contents)], squares[i : i + 1])
 
-    def a_model_each(turn: int) -> None:
+    def load_model(turn: int) -> None:
         for i in range(2):
             model = Update.from_bytes(contents[(2 * turn + i) % len(contents)]).apply(
                 load_backbone(backbone.name)
@@ -159,32 +159,32 @@ def throughput(users: Users, asked: list[bytes], _: float) -> dict[str, Any]:
         with film.per_sample(filmed, bodies):
             filmed(batch)
 
-    ways: dict[str, tuple[Callable[[int], Any], int]] = {
-        "mixed": (mixed, BATCH),
+    alternatives: dict[str, tuple[Callable[[int], Any], int]] = {
+        "mixed": (multi_user, BATCH),
         "plain": (lambda _: plain(batch), BATCH),
         "rows": (lambda _: engine._features(squares[:BATCH], engine.spec, [m.film for m in members[:BATCH]]), BATCH),
         "film layers": (per_sample, BATCH),
         "folded": (lambda _: folded(batch), BATCH),
         "one by one": (one_by_one, 8),
-        "in turn": (loaded_in_turn, 8),
-        "a model each": (a_model_each, 2),
+        "in turn": (load_in_turn, 8),
+        "a model each": (load_model, 2),
     }  # fmt: skip
-    times: dict[str, list[float]] = {name: [] for name in ways}
+    times: dict[str, list[float]] = {name: [] for name in alternatives}
     with torch.no_grad():
-        for turn in range(ROUNDS + 1):  # the first one warms up
-            for name, (run, images) in ways.items():
+        for turn in range(ROUNDS + 1):  # the first one is for warming up
+            for name, (run, count) in alternatives.items():
                 start = time.process_time()
                 run(turn)
                 if turn:
-                    times[name].append((time.process_time() - start) / images * 1000)
-    middle = {name: statistics.median(found) for name, found in times.items()}
+                    times[name].append((time.process_time() - start) / count * 1000)
+    medians = {name: statistics.median(values) for name, values in times.items()}
     return {
-        "ms": {name: round(value, 3) for name, value in middle.items()},
-        "all": {name: [round(value, 2) for value in found] for name, found in times.items()},
+        "ms": {name: round(value, 3) for name, value in medians.items()},
+        "all": {name: [round(value, 2) for value in values] for name, values in times.items()},
         "batch": BATCH,
         "size": engine.spec.size,
         "ahead": {
-            name: round(middle[name] / middle["mixed"], 3)
+            name: round(medians[name] / medians["mixed"], 3)
             for name in ("one by one", "in turn", "a model each")
         },
         "of plain": round(
@@ -199,18 +199,18 @@ def throughput(users: Users, asked: list[bytes], _: float) -> dict[str, Any]:
 # (d): memory
 
 
-def memory(users: Users, _asked: list[bytes], _seconds: float) -> dict[str, Any]:
-    """What the process grows by for each user in memory, and what a user's update weighs without statistics."""
+def memory(users: Users, _images: list[bytes], _seconds: float) -> dict[str, Any]:
+    """Measure the growth of the process per cached user, and the size of an update without statistics."""
     engine, store, cache = Engine(load_backbone(BACKBONE)), users.open(), Cache(1e6)
 
-    def take(chosen: list[str]) -> list[Member]:
+    def load_members(chosen: list[str]) -> list[Member]:
         return [cache.get((u, 1), lambda u=u: engine.member(store.versions.content(u, 1))) for u in chosen]  # type: ignore[misc]
 
-    take(users.ids[:100])
+    load_members(users.ids[:100])
     gc.collect()
-    before, held = resident(), cache.nbytes
-    chosen = users.ids[100 : 100 + ASKED]
-    take(chosen)
+    before, cached = resident(), cache.nbytes
+    chosen = users.ids[100 : 100 + SENDERS]
+    load_members(chosen)
     gc.collect()
     grown = (resident() - before) / len(chosen)
     update = Update.from_bytes(store.versions.content(chosen[0], 1))
@@ -219,7 +219,7 @@ def memory(users: Users, _asked: list[bytes], _seconds: float) -> dict[str, Any]
     return {
         "users": len(chosen),
         "bytes a user": round(grown),
-        "counted": round((cache.nbytes - held) / len(chosen)),
+        "counted": round((cache.nbytes - cached) / len(chosen)),
         "update": plain,
         "stored": stored,
         "ratio": round(grown / plain, 3),
@@ -230,22 +230,22 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-# (e): nobody gets another's answer
+# (e): correctness
 
 
-def right(users: Users, asked: list[bytes], _: float) -> dict[str, Any]:
-    """Many threads at once through cache and batcher, then the same by an ordinary model."""
+def correctness(users: Users, images: list[bytes], _: float) -> dict[str, Any]:
+    """Send requests of many threads through cache and batcher, and compare with the single-user model."""
     backbone = load_backbone(BACKBONE)
     engine, store = Engine(backbone, SMALL), users.open()
-    batcher, cache = Batcher(engine, waiting=4 * THREADS), Cache(ASKED / 20)
-    squares = torch.stack([engine.pixels(photo) for photo in asked])
-    chosen = random.Random(1).sample(range(len(users.ids)), min(ASKED, len(users.ids)))
-    wanted = [(chosen[i % len(chosen)], i % len(squares)) for i in range(REQUESTS)]
-    random.Random(2).shuffle(wanted)
+    batcher, cache = Batcher(engine, waiting=4 * THREADS), Cache(SENDERS / 20)
+    squares = torch.stack([engine.pixels(photo) for photo in images])
+    chosen = random.Random(1).sample(range(len(users.ids)), min(SENDERS, len(users.ids)))
+    requests = [(chosen[i % len(chosen)], i % len(squares)) for i in range(REQUESTS)]
+    random.Random(2).shuffle(requests)
 
     def load_member(user: int) -> Member:
         member = engine.member(store.versions.content(users.ids[user], 1))
-        return replace(member, spec=engine.spec)  # small images: ten thousand at full size would take long
+        return replace(member, spec=engine.spec)  # small images, to save time
 
     def ask(request: tuple[int, int]) -> list[tuple[str, float]]:
         user, image = request
@@ -254,17 +254,19 @@ def right(users: Users, asked: list[bytes], _: float) -> dict[str, Any]:
 
     start = time.monotonic()
     with ThreadPoolExecutor(THREADS) as pool:
-        answers = list(zip(wanted, pool.map(ask, wanted), strict=True))
+        answers = list(zip(requests, pool.map(ask, requests), strict=True))
     seconds = time.monotonic() - start
     batcher.close()
-    say("all asked; now by an ordinary model")
-    in_turn, wrong, largest = InTurn(backbone, store.versions.content(users.ids[0], 1), SMALL), 0, 0.0
+    log("all requests sent; now with a single-user model")
+    single, wrong, largest = SingleUserModel(backbone, store.versions.content(users.ids[0], 1), SMALL), 0, 0.0
     by_user: dict[int, list[tuple[int, list[tuple[str, float]]]]] = {}
     for (user, image), answer in answers:
         by_user.setdefault(user, []).append((image, answer))
-    for user, own in by_user.items():
-        expected = in_turn(store.versions.content(users.ids[user], 1), squares[[image for image, _ in own]])
-        for (_, answer), truth in zip(own, expected, strict=True):
+    for user, received in by_user.items():
+        expected = single(
+            store.versions.content(users.ids[user], 1), squares[[image for image, _ in received]]
+        )
+        for (_, answer), truth in zip(received, expected, strict=True):
             if dict(answer).keys() != truth.keys() or not answer[0][0].endswith(f" of {user}"):
                 wrong += 1
             else:
@@ -286,11 +288,11 @@ class Service:
     def __init__(self, users: Users, scratch: str) -> None:
         self.users = users
         location = StoreLocation.of(users.folder)
-        words = (
+        arguments = (
             f"serve {scratch}/service --workers 0 --port 0 --json --threads 1 --rate 9999999 --cache-mb 4000"
         )
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "filmtransfer", *words.split(), "--database", location.database, "--objects", str(location.objects)],
+            [sys.executable, "-m", "filmtransfer", *arguments.split(), "--database", location.database, "--objects", str(location.objects)],
             stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self.process.stdout is not None
@@ -309,7 +311,7 @@ class Service:
         self.process.wait()
 
     def ask(self, connection: HTTPConnection, user: int, photo: bytes) -> float:
-        """Seconds until the answer was there and was seen to be this user's."""
+        """Return the seconds until the response, after a check that it is this user's."""
         headers = {"Authorization": f"Bearer {self.users.tokens[user]}", "Content-Type": "image/jpeg"}
         start = time.perf_counter()
         connection.request("POST", "/api/predictions", photo, headers)
@@ -321,21 +323,22 @@ class Service:
         return seconds
 
 
-def over_http(users: Users, asked: list[bytes], seconds: float) -> dict[str, Any]:
+def over_http(users: Users, images: list[bytes], seconds: float) -> dict[str, Any]:
+    """Measure latency and load over HTTP."""
     with tempfile.TemporaryDirectory() as scratch, Service(users, scratch) as service:
-        return {"latency": latency(service, asked, seconds), "load": load(service, asked, seconds)}
+        return {"latency": latency(service, images, seconds), "load": load(service, images, seconds)}
 
 
-def latency(service: Service, asked: list[bytes], seconds: float) -> dict[str, Any]:
-    """One request at a time, in turn of a user who is in memory and of one who is not."""
+def latency(service: Service, images: list[bytes], seconds: float) -> dict[str, Any]:
+    """Send one request at a time, alternating between cached users and others."""
     connection = HTTPConnection(service.address)
     warm_users = range(50)
     for user in warm_users:
-        service.ask(connection, user, asked[0])
+        service.ask(connection, user, images[0])
     warm, cold = [], []
     deadline = time.monotonic() + seconds
     for user in range(50, min(len(service.users.ids), 2050)):
-        photo = asked[user % len(asked)]
+        photo = images[user % len(images)]
         cold.append(service.ask(connection, user, photo))
         warm.append(service.ask(connection, user % 50, photo))
         if time.monotonic() > deadline:
@@ -348,14 +351,16 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
     return {f"p{p}": round(1000 * cuts[p - 1], 2) for p in (50, 90, 99)}
 
 
-def load(service: Service, asked: list[bytes], seconds: float) -> dict[str, Any]:
-    """Many clients at once, each request by another user."""
+def load(service: Service, images: list[bytes], seconds: float) -> dict[str, Any]:
+    """Send requests of many clients at once, each of another user."""
     deadline, times, lock = time.monotonic() + seconds, [], threading.Lock()
 
     def client(number: int) -> None:
-        connection, stream = HTTPConnection(service.address), random.Random(number)
+        connection, generator = HTTPConnection(service.address), random.Random(number)
         while time.monotonic() < deadline:
-            spent = service.ask(connection, stream.randrange(len(service.users.ids)), stream.choice(asked))
+            spent = service.ask(
+                connection, generator.randrange(len(service.users.ids)), generator.choice(images)
+            )
             with lock:
                 times.append(spent)
 
@@ -371,24 +376,24 @@ def load(service: Service, asked: list[bytes], seconds: float) -> dict[str, Any]
     }
 
 
-def loading(users: Users, _asked: list[bytes], _seconds: float) -> dict[str, Any]:
-    """What a user who is not in memory costs: reading the file and making a member of it."""
+def loading(users: Users, _images: list[bytes], _seconds: float) -> dict[str, Any]:
+    """Measure how long it takes to read an update and make a member of it."""
     engine, store = Engine(load_backbone(BACKBONE)), users.open()
-    times, work = [], []
+    wall, processor = [], []
     for user in users.ids[-500:]:
-        start, began = time.perf_counter(), time.process_time()
+        start, processor_start = time.perf_counter(), time.process_time()
         engine.member(store.versions.content(user, 1))
-        times.append(time.perf_counter() - start)
-        work.append(time.process_time() - began)
+        wall.append(time.perf_counter() - start)
+        processor.append(time.process_time() - processor_start)
     store.close()
-    return {"wall": percentiles(times), "processor": percentiles(work)}
+    return {"wall": percentiles(wall), "processor": percentiles(processor)}
 
 
 Part = Callable[[Users, list[bytes], float], dict[str, Any]]
 PARTS: dict[str, Part] = {
     "throughput": throughput,
     "memory": memory,
-    "right": right,
+    "right": correctness,
     "http": over_http,
     "loading": loading,
 }

@@ -1,9 +1,9 @@
-"""What a user costs the database: bytes of rows and indexes for each user, photo, version, training and event.
+"""The size of the database: bytes of rows and indexes per user, class, photo, version and training.
 
     python benchmarks/serving_store.py                                        SQLite, about a minute
     python benchmarks/serving_store.py --database postgresql://fit@host/empty     PostgreSQL, an empty database
 
-Adds to benchmarks/results/serving_store.json, one entry per kind of database. Sizes only, so a busy machine does no harm.
+Adds to benchmarks/results/serving_store.json, one entry for each kind of database.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ SUMMARY = {
 
 
 def size(store: Store) -> int:
-    """Bytes of the database when it is tidy."""
+    """Return the bytes of the database without deleted rows."""
     database = store.database
     if database.is_sqlite:
         database.scrub()
         with database.read() as connection:
             pages, page = (
-                connection.execute(text(f"PRAGMA {word}")).scalar_one()
-                for word in ("page_count", "page_size")
+                connection.execute(text(f"PRAGMA {pragma}")).scalar_one()
+                for pragma in ("page_count", "page_size")
             )
         return int(pages * page)
     with database.read() as connection:
@@ -50,37 +50,37 @@ def size(store: Store) -> int:
 
 
 def measure(store: Store, users: int, photos: int) -> dict[str, float]:
-    """Add many of each, and see by how much the database grows for one."""
-    found: dict[str, float] = {}
+    """Add many of each, and return the growth of the database per record."""
+    sizes: dict[str, float] = {}
 
-    def grow(what: str, count: int, add: Callable[[], None]) -> None:
+    def grow(kind: str, count: int, add: Callable[[], None]) -> None:
         before = size(store)
         add()
-        found[what] = round((size(store) - before) / count, 1)
+        sizes[kind] = round((size(store) - before) / count, 1)
 
     ids: list[str] = []
     grow(
         "user", 2000, lambda: ids.extend(store.users.create(f"user {i}", Quota())[0].id for i in range(2000))
     )
-    some = ids[:users]
+    chosen = ids[:users]
     classes = {}
 
     def add_classes() -> None:
-        classes.update({id: [store.classes.add(id, f"class {k}").id for k in range(10)] for id in some})
+        classes.update({id: [store.classes.add(id, f"class {k}").id for k in range(10)] for id in chosen})
 
     def add_photos() -> None:
-        for id in some:
+        for id in chosen:
             for i in range(photos):
                 store.photos.add(id, classes[id][i % 10], f"{id} {i}".encode(), b"small", "image/jpeg")
 
     def train() -> None:
-        for id in some:
-            asked = store.trainings.request(id, {"steps": 50})
+        for id in chosen:
+            training = store.trainings.request(id, {"steps": 50})
             store.trainings.claim("a worker")
             for step in range(20):
-                told = {"step": step, "steps": 50, "loss": 0.1234, "accuracy": 0.9, "seconds_left": 12.3}
-                store.trainings.add_event(asked.id, "a worker", "progress", told)
-            store.trainings.end(asked.id, "a worker", "done")
+                progress = {"step": step, "steps": 50, "loss": 0.1234, "accuracy": 0.9, "seconds_left": 12.3}
+                store.trainings.add_event(training.id, "a worker", "progress", progress)
+            store.trainings.end(training.id, "a worker", "done")
 
     grow("class", users * 10, add_classes)
     grow("photo", users * photos, add_photos)
@@ -88,11 +88,11 @@ def measure(store: Store, users: int, photos: int) -> dict[str, float]:
         "version",
         users * 5,
         lambda: (
-            [store.versions.publish(id, b"x", "trained", SUMMARY) for id in some for _ in range(5)] and None
+            [store.versions.publish(id, b"x", "trained", SUMMARY) for id in chosen for _ in range(5)] and None
         ),
     )
     grow("training", users, train)
-    return found
+    return sizes
 
 
 def main() -> None:
@@ -108,10 +108,10 @@ def main() -> None:
         kind = "SQLite" if store.database.is_sqlite else "PostgreSQL"
         measured = measure(store, args.users, args.photos)
         store.close()
-    found = json.loads(FILE.read_text()) if FILE.exists() else {}
-    found[kind] = {**measured, "photos_in_summary": len(SUMMARY["photos"]), "events_in_training": 21}
-    FILE.write_text(json.dumps(found, indent=2) + "\n")
-    print(json.dumps(found[kind], indent=2))
+    results = json.loads(FILE.read_text()) if FILE.exists() else {}
+    results[kind] = {**measured, "photos_in_summary": len(SUMMARY["photos"]), "events_in_training": 21}
+    FILE.write_text(json.dumps(results, indent=2) + "\n")
+    print(json.dumps(results[kind], indent=2))
 
 
 if __name__ == "__main__":
