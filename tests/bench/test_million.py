@@ -1,10 +1,10 @@
-"""The reckoning for a million users: plain multiplication, checked by hand once."""
+"""The estimate for a million users, against values computed by hand."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.serving_million import Assumed, Measured, page, reckon
+from benchmarks.serving_million import Assumed, Measured, estimate, page
 
 ROWS = {"user": 100.0, "class": 10.0, "photo": 20.0, "version": 30.0, "training": 40.0}
 MEASURED = Measured(stored=500_000, member=100_000, request=0.05, image=0.02, training=20, rows=ROWS)
@@ -14,22 +14,22 @@ ASSUMED = Assumed(
 )  # fmt: skip
 
 
-def test_the_sums_are_right():
-    found = {what: much.strip("*") for what, much, _ in reckon(ASSUMED, MEASURED)}
-    assert found["photos, in the object store"] == "864 GB"
-    assert found["thumbnails"] == "86.4 GB"
-    assert found["classifiers, in the object store"] == "1.3 TB"
+def test_the_values_are_correct():
+    values = {quantity: value.strip("*") for quantity, value, _ in estimate(ASSUMED, MEASURED)}
+    assert values["photos, in the object store"] == "864 GB"
+    assert values["thumbnails"] == "86.4 GB"
+    assert values["classifiers, in the object store"] == "1.3 TB"
     assert (
-        found["rows, in PostgreSQL"] == "1.05 GB"
-    )  # 100 + 2·10 + 10·20 + 3·30 + 20·40 bytes: 20 trainings are kept
-    assert found["memory for a day's active users' classifiers"] == "43.2 GB"
-    assert found["predictions a second: mean, busiest hour"] == "10, 20"
-    assert found["cores that answer, in the busiest hour"] == "2"
-    assert found["trainings a second: mean, busiest hour"] == "1.00, 2.00"
-    assert found["cores that train, in the busiest hour"] == "80"
+        values["rows, in PostgreSQL"] == "1.05 GB"
+    )  # 100 + 2·10 + 10·20 + 3·30 + 20·40 bytes: 20 trainings are stored
+    assert values["memory for the classifiers of a day's active users"] == "43.2 GB"
+    assert values["predictions per second: mean, busiest hour"] == "10, 20"
+    assert values["cores for predictions in the busiest hour"] == "2"
+    assert values["trainings per second: mean, busiest hour"] == "1.00, 2.00"
+    assert values["cores for trainings in the busiest hour"] == "80"
 
 
 def test_the_page_is_a_table():
-    lines = page(reckon(replace(ASSUMED, users=1_000_000), MEASURED), Assumed()).splitlines()
+    lines = page(estimate(replace(ASSUMED, users=1_000_000), MEASURED), Assumed()).splitlines()
     assert lines[0] == "| 1,000,000 users | | from |"
     assert {line.count("|") for line in lines} == {4}
