@@ -15,8 +15,8 @@ from filmtransfer.bench import figures, html_page, tables
 from filmtransfer.bench.datasets import DATASETS, VTAB
 from filmtransfer.bench.methods import METHODS
 from filmtransfer.bench.recipe import (
-    BESIDE,
-    CHOICES,
+    ESTIMATOR_KEYS,
+    EXECUTION_KEYS,
     FIGURES,
     KEYS,
     Run,
@@ -78,11 +78,13 @@ def test_a_packaged_recipe_names_only_what_there_is(name):
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_the_estimator_takes_what_a_packaged_recipe_says(name):
-    seen = {str({k: v for k, v in r.settings.items() if k in CHOICES}): r for r in load_recipe(name).runs()}
+    seen = {
+        str({k: v for k, v in r.settings.items() if k in ESTIMATOR_KEYS}): r for r in load_recipe(name).runs()
+    }
     for run in seen.values():
         if run.settings.get("protocol") == "federated":
             continue  # goes by a plan, which has tests of its own
-        FewShotClassifier(**{k: v for k, v in run.settings.items() if k in CHOICES}).training_config()
+        FewShotClassifier(**{k: v for k, v in run.settings.items() if k in ESTIMATOR_KEYS}).training_config()
 
 
 def test_every_table_and_figure_has_its_maker_and_its_words():
@@ -110,7 +112,7 @@ def test_the_order_of_settings_does_not_matter(chosen, random):
 @settings(deadline=None)
 @given(SETTINGS, st.sampled_from([name for name in NAMES if name != "weights"]), VALUES)
 def test_a_key_changes_with_what_decides_a_run_and_with_nothing_else(chosen, name, value):
-    same = name in BESIDE or repr(chosen.get(name)) == repr(value)
+    same = name in EXECUTION_KEYS or repr(chosen.get(name)) == repr(value)
     assert (Run(chosen).key == Run({**chosen, name: value}).key) is same
 
 
@@ -203,10 +205,10 @@ MISTAKES = {
     "unknown figure": (
         OWN.replace('name = "own"', 'name = "own"\nfigures = ["pie"]'), UsageError, "cannot be 'pie'.* size"
     ),
-    "no name": (OWN.replace('name = "own"', ""), UsageError, "does not say its name"),
-    "no seed": (OWN.replace("seed = [0, 1]", ""), UsageError, "does not say seed"),
-    "no sweep at all": ('[experiment]\nname = "x"\n', UsageError, "does not say dataset, method, seed"),
-    "empty": ("", UsageError, "does not say dataset"),
+    "no name": (OWN.replace('name = "own"', ""), UsageError, "lacks a name"),
+    "no seed": (OWN.replace("seed = [0, 1]", ""), UsageError, "lacks seed"),
+    "no sweep at all": ('[experiment]\nname = "x"\n', UsageError, "lacks dataset, method, seed"),
+    "empty": ("", UsageError, "lacks dataset"),
     "a word for a table": ('sweep = "all"\n', UsageError, r"\[sweep\] cannot be 'all'"),
     "a number for methods": ("methods = 3\n" + OWN, UsageError, "methods cannot be 3"),
     "a number for a method": (OWN + "[methods]\nBiT = 3\n", UsageError, r'\[methods."BiT"\] cannot be 3'),
@@ -238,7 +240,7 @@ def test_a_recipe_by_name_or_file(tmp_path):
 
 def test_choices_by_hand():
     recipe = parse_recipe(OWN, "own.toml")
-    chosen = recipe.with_choices(seed=4, shots=1, backbone="resnet18", method=["FiT-QDA"])
+    chosen = recipe.with_settings(seed=4, shots=1, backbone="resnet18", method=["FiT-QDA"])
     assert [dict(run.settings) for run in chosen.runs()] == [
         {
             "dataset": "cifar10",
@@ -250,14 +252,14 @@ def test_choices_by_hand():
         }
     ]
     assert len(recipe.runs()) == 4, "the recipe itself is as it was"
-    assert [r.settings["seed"] for r in recipe.with_choices(seed=[7, 8], method="BiT").runs()] == [7, 8]
+    assert [r.settings["seed"] for r in recipe.with_settings(seed=[7, 8], method="BiT").runs()] == [7, 8]
 
 
 def test_what_a_method_sets_for_itself_stays():
     recipe = parse_recipe(OWN + '[methods."BiT"]\nlearning_rate = 1.0\n', "own.toml")
     rates = {
         r.settings["method"]: r.settings["learning_rate"]
-        for r in recipe.with_choices(learning_rate=2.0).runs()
+        for r in recipe.with_settings(learning_rate=2.0).runs()
     }
     assert rates == {"BiT": 1.0, "FiT-LDA": 2.0}
 
@@ -265,7 +267,7 @@ def test_what_a_method_sets_for_itself_stays():
 def test_sets_methods_and_seeds_can_be_chosen_also_where_the_recipe_has_one():
     text = OWN.replace('dataset = ["cifar10"]\n', "").replace("shots = 5", 'shots = 5\ndataset = "cifar10"')
     runs = (
-        parse_recipe(text, "own.toml").with_choices(dataset=["svhn", "dtd"], method=["BiT"], seed=[0]).runs()
+        parse_recipe(text, "own.toml").with_settings(dataset=["svhn", "dtd"], method=["BiT"], seed=[0]).runs()
     )
     assert [run.settings["dataset"] for run in runs] == ["svhn", "dtd"]
 
@@ -276,4 +278,4 @@ def test_sets_methods_and_seeds_can_be_chosen_also_where_the_recipe_has_one():
 )  # fmt: skip
 def test_a_choice_that_there_is_not(chosen, says):
     with pytest.raises(UsageError, match=says):
-        parse_recipe(OWN, "own.toml").with_choices(**chosen)
+        parse_recipe(OWN, "own.toml").with_settings(**chosen)

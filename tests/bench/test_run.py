@@ -15,7 +15,7 @@ from filmtransfer import FewShotClassifier
 from filmtransfer.backbones import backbone_facts
 from filmtransfer.bench.learning_curve import accuracy_curve
 from filmtransfer.bench.methods import METHODS
-from filmtransfer.bench.recipe import CHOICES
+from filmtransfer.bench.recipe import ESTIMATOR_KEYS
 from filmtransfer.bench.run import compute_result, draw_task
 from filmtransfer.cli.show import counts_table
 from filmtransfer.errors import InputError, UnavailableError, UsageError
@@ -53,7 +53,7 @@ def which(images: Any) -> list[int]:
 
 
 def pixels(task: Any) -> tuple[bytes, bytes]:
-    return np.stack(task.learn.sources).tobytes(), np.stack(list(task.images)).tobytes()
+    return np.stack(task.train.sources).tobytes(), np.stack(list(task.images)).tobytes()
 
 
 # The task.
@@ -64,14 +64,14 @@ def test_every_method_and_backbone_has_the_same_task_and_every_seed_another(root
     for other in (settings("BiT"), settings("LoRA", backbone="resnet18", image_size=64), settings(steps=9)):
         task = draw_task(other, root)
         assert pixels(task) == pixels(first)
-        assert task.learn.labels == first.learn.labels
+        assert task.train.labels == first.train.labels
     other = draw_task(settings(seed=1), root)
     assert pixels(other)[0] != pixels(first)[0]
     assert pixels(other)[1] == pixels(first)[1], "the test images are those of the set"
 
 
 def test_fewer_shots_are_among_more(root):
-    drawn = [draw_task(settings(shots=shots, seed=3), root).learn for shots in (1, 2, 3, 4)]
+    drawn = [draw_task(settings(shots=shots, seed=3), root).train for shots in (1, 2, 3, 4)]
     for less, more in itertools.pairwise(drawn):
         assert {s.tobytes() for s in less.sources} < {s.tobytes() for s in more.sources}
     for shots, learn in enumerate(drawn, 1):
@@ -80,13 +80,13 @@ def test_fewer_shots_are_among_more(root):
 
 def test_all_is_all_of_them(root):
     task = draw_task(settings(shots="all"), root)
-    assert len(task.learn) == 20
+    assert len(task.train) == 20
     without = {k: v for k, v in settings().items() if k != "shots"}
     assert pixels(draw_task(without, root)) == pixels(task), "and what a recipe without shots means"
 
 
 def test_fewer_images_than_shots_are_refused_with_class_and_counts(root):
-    with pytest.raises(InputError, match="uneven has 2 training images of b, but 3 shots were asked for"):
+    with pytest.raises(InputError, match="uneven has 2 training images of b, but 3 shots are required"):
         draw_task(settings(dataset="uneven", shots=3), root)
     with pytest.raises(InputError, match="uneven has 0 training images of none, but 1 shots"):
         draw_task(settings(dataset="uneven", shots=1), root)
@@ -100,8 +100,8 @@ def test_shots_that_cannot_be(root, shots):
 
 def test_classes_without_training_images_can_only_be_wrong(root):
     task = draw_task(settings(dataset="uneven", shots="all"), root)
-    assert task.learn.classes == ["a", "b", "d"]
-    assert task.learn.labels == [0, 0, 0, 1, 1, 2, 2, 2, 2, 2]
+    assert task.train.classes == ["a", "b", "d"]
+    assert task.train.labels == [0, 0, 0, 1, 1, 2, 2, 2, 2, 2]
     assert task.labels.tolist() == [0, 0, 0, 1, 1, 1, -1, -1, -1, 2, 2, 2]
     assert which(task.images) == list(range(10, 22))
     assert compute_result(settings("Frozen-LDA", dataset="uneven", shots="all"), root)["accuracy"] <= 0.75
@@ -119,7 +119,7 @@ def test_a_limit_on_test_images_chooses_the_same_for_every_seed(root):
 
 def test_vtab_takes_a_thousand_training_images(root):
     task = draw_task(settings(protocol="vtab", shots="all"), root)
-    assert len(task.learn) == 20
+    assert len(task.train) == 20
     assert any("All 20 training images were taken" in note for note in task.notes)
     with pytest.raises(UsageError, match="protocol cannot be 'vtab2'"):
         draw_task(settings(protocol="vtab2"), root)
@@ -175,8 +175,10 @@ def test_numbers_are_counted_as_in_the_papers_table(results):
 def test_bytes_are_those_of_the_saved_file(results, root, tmp_path):
     for name in ("FiT-LDA", "BiT", "Linear-None"):
         chosen = settings(name, film_from=0)
-        clf = FewShotClassifier(**{k: v for k, v in chosen.items() if k in CHOICES}, seed=chosen["seed"])
-        clf.fit_images(draw_task(chosen, root).learn)
+        clf = FewShotClassifier(
+            **{k: v for k, v in chosen.items() if k in ESTIMATOR_KEYS}, seed=chosen["seed"]
+        )
+        clf.fit_images(draw_task(chosen, root).train)
         assert clf.save(tmp_path / name) == results[name]["bytes"] == (tmp_path / name).stat().st_size
 
 
@@ -191,12 +193,12 @@ def test_the_same_run_gives_the_same_result(results, root):
 
 def test_none_learns_the_covariance_weights_alone(root):
     chosen = settings("LDA-None", steps=2)
-    clf = FewShotClassifier(**{k: v for k, v in chosen.items() if k in CHOICES})
+    clf = FewShotClassifier(**{k: v for k, v in chosen.items() if k in ESTIMATOR_KEYS})
     task = draw_task(chosen, root)
-    model = clf.prepare(task.learn).model
+    model = clf.prepare(task.train).model
     assert not model.backbone_parameters()
     before = [parameter.detach().clone() for parameter in model.trainable_parameters()]
-    clf.fit_images(task.learn)
+    clf.fit_images(task.train)
     assert not clf.update_.parameters
     assert clf.history_.steps == 2
     assert clf.update_.head_weights is not None
@@ -206,12 +208,12 @@ def test_none_learns_the_covariance_weights_alone(root):
 @pytest.mark.parametrize("method", ["LDA-All", "Linear-All", "Linear-FiLM"])
 def test_all_weights_move(root, method):
     chosen = settings(method, preset="paper", learning_rate=0.01, steps=1)
-    clf = FewShotClassifier(**{k: v for k, v in chosen.items() if k in CHOICES})
+    clf = FewShotClassifier(**{k: v for k, v in chosen.items() if k in ESTIMATOR_KEYS})
     task = draw_task(chosen, root)
     start = {
-        name: p.detach().clone() for name, p in clf.prepare(task.learn).model.backbone_parameters().items()
+        name: p.detach().clone() for name, p in clf.prepare(task.train).model.backbone_parameters().items()
     }
-    clf.fit_images(task.learn)
+    clf.fit_images(task.train)
     assert clf.update_.parameters.keys() == start.keys()
     moved = [not torch.equal(value, start[name]) for name, value in clf.update_.parameters.items()]
     assert all(moved)
@@ -247,7 +249,7 @@ def test_looking_does_not_disturb_the_way(root):
 def test_a_curve_that_cannot_be(root, steps):
     task = draw_task(settings(), root)
     with pytest.raises(UsageError, match="curve cannot be"):
-        accuracy_curve(FewShotClassifier(), task.learn, task.images, task.labels, steps)
+        accuracy_curve(FewShotClassifier(), task.train, task.images, task.labels, steps)
 
 
 # The methods.
@@ -256,8 +258,8 @@ def test_a_curve_that_cannot_be(root, steps):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_is_what_its_name_says(method):
     chosen = METHODS[method]
-    assert chosen.keys() <= CHOICES
-    found = FewShotClassifier(**{k: v for k, v in chosen.items() if k in CHOICES}).training_config()
+    assert chosen.keys() <= ESTIMATOR_KEYS
+    found = FewShotClassifier(**{k: v for k, v in chosen.items() if k in ESTIMATOR_KEYS}).training_config()
     body = found.body()
     heads = {"LDA": "lda", "QDA": "qda", "ProtoNets": "protonets", "Linear": "linear", "BiT": "linear"}
     named = [head for word, head in heads.items() if word in method.split("-")] or ["linear"]

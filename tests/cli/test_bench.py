@@ -61,7 +61,7 @@ def test_data_says_what_is_present_and_what_is_missing(tmp_path, capsys):
     root = make_set(tmp_path, "cifar10")
     code, out, _ = run(capsys, "data", "--data-root", str(root))
     assert code == 0
-    assert f"1 of {len(DATASETS)} sets are present" in out
+    assert f"1 of {len(DATASETS)} datasets are present" in out
     lines = {line.split()[0]: line for line in out.splitlines() if line.split()}
     assert re.search(r"cifar10 +10 +yes +npz: ", lines["cifar10"])
     assert re.search(r"svhn +10 +no +Download .*http.* and put", lines["svhn"])
@@ -189,7 +189,7 @@ def test_a_damaged_archive_does_not_stop_the_others(words, here, root, capsys, d
 def test_fewer_images_than_shots(words, here, capsys):
     code, out, err = run(capsys, *words, "--set", "shots=[2, 9]")
     assert code == 3
-    assert re.search(r"drawings has 4 training images of \w+, but 9 shots were asked for", err)
+    assert re.search(r"drawings has 4 training images of \w+, but 9 shots are required", err)
     assert "| drawings | 2 |" in out
     assert here
 
@@ -249,6 +249,7 @@ def mistakes(root: Path, recipe: Path, tmp: Path) -> dict[str, tuple[list[str], 
     }
 
 
+@pytest.mark.process  # importing ray starts one
 def test_every_mistake_has_its_line_and_its_code(recipe, root, tmp_path, capsys):
     for name, (words, code, says) in mistakes(root, recipe, tmp_path).items():
         got, out, err = run(capsys, *words)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from filmtransfer.bench.orbit.sample import make_sample
+from filmtransfer.bench.orbit.sample import OrbitSample
 from filmtransfer.cli import main
 from tests.bench.tiny import HereWorkers, make_set
 
@@ -35,8 +35,8 @@ def here(monkeypatch) -> list[HereWorkers]:
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("orbit")
-    make_sample(folder, users=2, objects=2, clean=2, clutter=1, frames=4, size=32)
-    return make_sample(folder, users=1, objects=2, clean=2, clutter=1, frames=4, size=32, mode="train")
+    OrbitSample(users=2, objects=2, clean=2, clutter=1, frames=4, size=32).write(folder)
+    return OrbitSample(users=1, objects=2, clean=2, clutter=1, frames=4, size=32, mode="train").write(folder)
 
 
 SMALL = ("--set", "image_size=32", "--set", "clip_length=2", "--set", "steps=1")
@@ -85,8 +85,8 @@ def test_from_meta_training_to_the_table_and_on_where_it_was(root, tmp_path, cap
 
 
 def test_own_videos(tmp_path, capsys, here):
-    plain = make_sample(
-        tmp_path / "mine", users=1, objects=2, clean=2, clutter=1, frames=4, size=32, as_videos=True
+    plain = OrbitSample(users=1, objects=2, clean=2, clutter=1, frames=4, size=32).write(
+        tmp_path / "mine", as_videos=True
     )
     code, out, _ = run(
         capsys, "orbit", "--data-root", str(plain), "--methods", "protonets", "--tasks", "1", "--rate", "4",
@@ -142,6 +142,6 @@ def test_a_run_that_fails_does_not_end_the_others(root, tmp_path, capsys, here):
     words = ["orbit", "--data-root", str(broken), "--methods", "protonets", "--tasks", "1", *SMALL]
     code, out, err = run(capsys, *words, "--out", str(tmp_path / "out"))
     assert code == 3
-    assert "1 runs failed (P001 task 0 clutter ProtoNets): P001: no video that is asked for" in err
+    assert "1 runs failed (P001 task 0 clutter ProtoNets): P001: no query video" in err
     assert "| clutter | frame | P002 |" in out
     assert len(here) == 1

@@ -1,13 +1,12 @@
 """Test accuracy against training step (the paper's figure of convergence).
 
-At chosen steps the classifier is built as it would be delivered, all the way and without looking back, and tried on
-the test images. Choosing how far to go is left out: the figure is about the way.
+At the chosen steps the head is built from the current parameters and evaluated on the test images, without the choice of
+an interpolation factor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,47 +17,48 @@ from ..estimator import FewShotClassifier
 from ..training.baselines.batch import train_batches
 from ..training.finetune.episodic import finetune
 from ..training.finetune.loop import Progress
+from .datasets.dataset import ImageSources
 
 
 def accuracy_curve(
     clf: FewShotClassifier,
     learn: LabelledImages,
-    images: Sequence[Any] | np.ndarray,
+    images: ImageSources,
     labels: np.ndarray,
     steps: Sequence[int],
 ) -> list[list[float]]:
-    """[step, accuracy] at each of ``steps``; 0 is before training."""
-    whole = isinstance(steps, list) and all(type(step) is int and step >= 0 for step in steps)
-    if not whole or steps != sorted({*steps}):
+    """Return [step, accuracy] for each of ``steps``; 0 is before training."""
+    valid = isinstance(steps, list) and all(type(step) is int and step >= 0 for step in steps)
+    if not valid or steps != sorted({*steps}):
         raise UsageError(f"curve cannot be {steps!r}.", "It is a list of steps in ascending order.")
     ready = clf.prepare(learn)
     model, settings, truth = ready.model, ready.config, torch.from_numpy(labels)
     settings = settings.override(steps=steps[-1])
-    # One pass to read them all; the classes do not matter, only that there are two.
-    tried = load(
+    # ``load`` needs two classes; the labels are not used.
+    test = load(
         LabelledImages(list(images), [i % 2 for i in range(len(images))], [0, 1]), model.pixels, strict=True
     )
     support = ready.loaded.labels
-    linear = model.head.name == "linear"
+    by_batches = model.head.trained_by == "batches"
     rule = settings.batch_rule(len(support), ready.pixels.shape[-1])
-    own_head = linear and rule.zero_head  # trained with the rest, and delivered as it is
-    found: list[list[float]] = []
+    trained_head = by_batches and rule.zero_head  # trained together with the backbone
+    curve: list[list[float]] = []
 
-    def look(step: int) -> None:
+    def evaluate(step: int) -> None:
         if step in steps:
-            if not own_head:
+            if not trained_head:
                 model.configure(ready.pixels, support)
-            guess = model.logits(tried.pixels).argmax(1).cpu()
-            found.append([step, float((guess == truth).double().mean())])
+            predicted = model.logits(test.pixels).argmax(1).cpu()
+            curve.append([step, float((predicted == truth).double().mean())])
 
     def watch(progress: Progress) -> None:
-        look(progress.step)
+        evaluate(progress.step)
 
-    if not own_head:
-        look(0)
-    elif 0 in steps:  # a head of zeros tells nothing apart
-        found.append([0, 1 / len(learn.classes)])
-    if linear:
+    if not trained_head:
+        evaluate(0)
+    elif 0 in steps:  # a head of zeros is at chance level
+        curve.append([0, 1 / len(learn.classes)])
+    if by_batches:
         train_batches(
             model,
             ready.train_pixels,
@@ -71,4 +71,4 @@ def accuracy_curve(
         )
     else:
         finetune(model, ready.train_pixels, support, settings, seed=clf.seed, watch=watch)
-    return found
+    return curve

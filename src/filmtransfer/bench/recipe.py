@@ -1,8 +1,8 @@
-"""A recipe: one experiment of the paper as a TOML file, and the runs it stands for.
+"""A recipe: one experiment of the paper as a TOML file, and its runs.
 
-``[experiment]`` says what it is and which table it makes; every combination of the lists in ``[sweep]`` is a run;
-``[settings]`` holds for all of them but where a method says otherwise, ``[methods."BiT"]`` for one method. A run is known by its settings:
-the same settings have the same key, in whatever recipe they stand.
+``[experiment]`` names the experiment and its table; every combination of the lists in ``[sweep]`` is a run; ``[settings]``
+apply to all runs, and ``[methods."BiT"]`` to one method, where they take precedence. A run is identified by its settings:
+the same settings have the same key in every recipe.
 """
 
 from __future__ import annotations
@@ -22,47 +22,58 @@ from ..training.config import TrainingConfig, names
 from ..training.presets import preset
 from . import federations
 from .methods import METHODS
+from .rows import RunSettings
 
 TABLES = (
     "few_shot", "vtab", "splits", "bodies", "released", "adapters",
     "federated", "federated_algorithms", "federated_methods",
 )  # fmt: skip
 FIGURES = ("size", "shots", "curves", "film", "bodies", "splits", "communication", "spread")
-EXPERIMENT = {"name", "title", "table", "figures", "protocol"}
-# What decides a run: the data, the method, and every choice of the estimator.
-DATA = {"dataset", "shots", "seed", "test_images", "data_split", "protocol", "curve"}
-CHOICES = {"backbone", "weights", "head", "head_options", "preset", "prior", "device", "precision", *names()}
-OTHERS = DATA | CHOICES | {"method"}  # of all but federated runs
-KEYS = OTHERS | federations.FIELDS
-ALWAYS = ("dataset", "method", "seed")  # every run has them
-BACKBONE = "efficientnet_lite0"  # where a recipe names none
-# Where and how fast it is computed does not make it another run.
-BESIDE = {"device", "micro_batch", "cache_mb", "timeout", "cnaps"}  # a file is known by its digest
+EXPERIMENT_KEYS = {"name", "title", "table", "figures", "protocol"}
+# The settings of a run: the data, the method, and the parameters of the estimator.
+DATA_KEYS = {"dataset", "shots", "seed", "test_images", "data_split", "protocol", "curve"}
+ESTIMATOR_KEYS = {
+    "backbone",
+    "weights",
+    "head",
+    "head_options",
+    "preset",
+    "prior",
+    "device",
+    "precision",
+    *names(),
+}
+LOCAL_KEYS = DATA_KEYS | ESTIMATOR_KEYS | {"method"}  # of runs that are not federated
+KEYS = LOCAL_KEYS | federations.FIELDS
+REQUIRED_KEYS = ("dataset", "method", "seed")
+BACKBONE = "efficientnet_lite0"  # the default
+# Settings that do not identify a run: where and how fast it is computed. A CNAPs file is identified by its digest.
+EXECUTION_KEYS = {"device", "micro_batch", "cache_mb", "timeout", "cnaps"}
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training and evaluation, by its settings."""
+    """One training and evaluation, given by its settings."""
 
-    settings: Mapping[str, Any]
+    settings: RunSettings
 
     def identity(self) -> dict[str, Any]:
-        """What makes it this run and no other: its settings, and what its preset says today."""
+        """Return what identifies the run: its settings, and the current values of its preset."""
         federated = federations.is_federated(self.settings)
         chosen = federations.decides(self.settings) if federated else self.settings
-        found = {k: v for k, v in chosen.items() if k not in BESIDE}
-        if "weights" in found:
-            found["weights"] = Path(str(found["weights"])).name  # the file, not where it lies
+        identity = {k: v for k, v in chosen.items() if k not in EXECUTION_KEYS}
+        if "weights" in identity:
+            identity["weights"] = Path(str(identity["weights"])).name  # without its folder
         if federated:
-            return found
-        said = preset(str(self.settings.get("preset", "fast"))).to_dict()
-        plain = TrainingConfig(steps=None, learning_rate=0.0).to_dict()
-        says = {k: v for k, v in said.items() if v != plain[k] and k not in BESIDE}
-        return found | {"preset_says": says}  # without defaults: a new setting leaves old keys alone
+            return identity
+        config = preset(str(self.settings.get("preset", "fast"))).to_dict()
+        default = TrainingConfig(steps=None, learning_rate=0.0).to_dict()
+        values = {k: v for k, v in config.items() if v != default[k] and k not in EXECUTION_KEYS}
+        return identity | {"preset_says": values}  # without defaults, so that a new setting changes no key
 
     @property
     def key(self) -> str:
-        """The same for the same settings, whatever their order."""
+        """A digest of the identity, independent of the order of the settings."""
         return hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
@@ -78,62 +89,62 @@ class Run:
 
 @dataclass(frozen=True)
 class Recipe:
-    """An experiment."""
+    """An experiment: settings, the values to sweep over, and the tables and figures to make."""
 
     name: str
     title: str
     table: str
     sweep: Mapping[str, list[Any]]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    settings: RunSettings = field(default_factory=dict)
+    methods: Mapping[str, RunSettings] = field(default_factory=dict)
     figures: tuple[str, ...] = ()
-    about: str = ""  # the comment that the file opens with
+    about: str = ""  # the comment at the beginning of the file
 
     def runs(self) -> list[Run]:
-        """All combinations, seed by seed, so that a table of one seed is whole before the next begins."""
+        """Return all combinations, seed by seed, so that a table of one seed is complete before the next begins."""
         order = sorted(self.sweep, key=lambda name: (name != "seed", list(self.sweep).index(name)))
-        found = []
+        runs = []
         for values in itertools.product(*(self.sweep[name] for name in order)):
             point = dict(zip(order, values, strict=True))
             method = str(point.get("method", self.settings.get("method")))
             own = {**METHODS.get(method, {}), **self.methods.get(method, {})}
             chosen = {"backbone": BACKBONE, **self.settings, **own, **point}
-            federations.check(chosen, OTHERS)
-            found.append(Run(chosen))
-        return list({run.key: run for run in found}.values())
+            federations.check(chosen, LOCAL_KEYS)
+            runs.append(Run(chosen))
+        return list({run.key: run for run in runs}.values())
 
-    def with_choices(self, **chosen: Any) -> Recipe:
-        """With settings of the command line; a setting that the recipe sweeps over becomes that one value.
+    def with_settings(self, **chosen: Any) -> Recipe:
+        """Return the recipe with settings of the command line, which replace the values of a sweep.
 
-        What a method sets for itself (a smaller rate for all weights) stays as it is.
+        Settings of a method (a smaller learning rate for all weights) keep their precedence.
         """
         unknown = chosen.keys() - KEYS
         if unknown:
             raise invalid_choice("A setting", sorted(unknown)[0], sorted(KEYS))
         sweep = dict(self.sweep)
         for name, value in chosen.items():
-            if name in sweep or name in ALWAYS:
+            if name in sweep or name in REQUIRED_KEYS:
                 sweep[name] = value if isinstance(value, list) else [value]
                 if not sweep[name]:
-                    raise UsageError(f"{name} has no value.", f"As in {name}=[1, 2].")
-        _methods_known(sweep, self.settings, self.methods, "The method")
+                    raise UsageError(f"{name} has no value.", f"Write {name}=[1, 2], for example.")
+        _check_methods(sweep, self.settings, self.methods, "The method")
         fixed = {k: v for k, v in chosen.items() if k not in sweep}
         return Recipe(**{**vars(self), "sweep": sweep, "settings": {**self.settings, **fixed}})
 
 
-def is_orbit(settings: Mapping[str, Any]) -> bool:
-    """Whether it is a task of ORBIT (bench/orbit/), which no recipe stands for."""
+def is_orbit(settings: RunSettings) -> bool:
+    """Return whether a run is a task of ORBIT (bench/orbit/), which is not part of a recipe."""
     return settings.get("protocol") == "orbit"
 
 
 def recipe_names() -> list[str]:
-    """The recipes that come with the package."""
-    found = (p.name for p in files(__package__).joinpath("recipes").iterdir())
-    return sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
+    """Return the names of the recipes of the package."""
+    paths = (p.name for p in files(__package__).joinpath("recipes").iterdir())
+    return sorted(name.removesuffix(".toml") for name in paths if name.endswith(".toml"))
 
 
 def load_recipe(name: str) -> Recipe:
-    """A recipe by name, or from a file of one's own."""
+    """Load a recipe by name, or from a .toml file."""
     path = Path(name)
     if path.suffix == ".toml":
         if not path.is_file():
@@ -143,7 +154,9 @@ def load_recipe(name: str) -> Recipe:
         try:
             return parse_recipe(path.read_text(encoding="utf-8"), str(path))
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path} cannot be read ({error}).", "A recipe is a UTF-8 text.") from None
+            raise InputError(
+                f"{path} cannot be read ({error}).", "A recipe is a text file in UTF-8."
+            ) from None
     if name not in recipe_names():
         raise invalid_choice("The recipe", name, [*recipe_names(), "a .toml file of your own"])
     text = files(__package__).joinpath("recipes", f"{name}.toml").read_text(encoding="utf-8")
@@ -151,33 +164,34 @@ def load_recipe(name: str) -> Recipe:
 
 
 def parse_recipe(text: str, source: str) -> Recipe:
-    """A recipe from its text; a key that nobody reads is a mistake and is named."""
+    """Parse the text of a recipe; an unknown key is an error."""
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{source} is not a TOML file ({error}).") from None
-    _known(content, {"experiment", "sweep", "settings", "methods"}, f"{source}: table")
+    _check_keys(content, {"experiment", "sweep", "settings", "methods"}, f"{source}: table")
     experiment, sweep = content.get("experiment", {}), content.get("sweep", {})
     settings, methods = content.get("settings", {}), content.get("methods", {})
-    _known(experiment, EXPERIMENT, f"{source}: [experiment]")
-    _known(sweep, KEYS, f"{source}: [sweep]")
-    _known(settings, KEYS, f"{source}: [settings]")
+    _check_keys(experiment, EXPERIMENT_KEYS, f"{source}: [experiment]")
+    _check_keys(sweep, KEYS, f"{source}: [sweep]")
+    _check_keys(settings, KEYS, f"{source}: [settings]")
     if not isinstance(methods, dict):
-        raise UsageError(f"{source}: methods cannot be {methods!r}.", 'As in [methods."BiT"].')
+        raise UsageError(f"{source}: methods cannot be {methods!r}.", 'Write [methods."BiT"], for example.')
     for method, own in methods.items():
-        _known(own, KEYS, f'{source}: [methods."{method}"]')
+        _check_keys(own, KEYS, f'{source}: [methods."{method}"]')
     for name, values in sweep.items():
         if not isinstance(values, list) or not values:
             raise UsageError(
-                f"{source}: [sweep] {name} has to be a list of values.", "As in seed = [0, 1, 2]."
+                f"{source}: [sweep] {name} has to be a list of values.",
+                "Write seed = [0, 1, 2], for example.",
             )
-    missing = [k for k in ALWAYS if k not in sweep and k not in settings]
+    missing = [k for k in REQUIRED_KEYS if k not in sweep and k not in settings]
     if missing or "name" not in experiment:
         raise UsageError(
-            f"{source} does not say {', '.join(missing) or 'its name'}.",
+            f"{source} lacks {', '.join(missing) or 'a name'}.",
             "A recipe has [experiment] name and, in [sweep] or [settings], dataset, method and seed.",
         )
-    _methods_known(sweep, settings, methods, f"{source}: the method")
+    _check_methods(sweep, settings, methods, f"{source}: the method")
     if (table := experiment.get("table", "few_shot")) not in TABLES:
         raise invalid_choice(f"{source}: the table", table, TABLES)
     figures = tuple(experiment.get("figures", ()))
@@ -200,17 +214,17 @@ def parse_recipe(text: str, source: str) -> Recipe:
     )
 
 
-def _methods_known(
-    sweep: Mapping[str, Any], settings: Mapping[str, Any], methods: Mapping[str, Any], what: str
+def _check_methods(
+    sweep: Mapping[str, list[Any]], settings: RunSettings, methods: Mapping[str, RunSettings], what: str
 ) -> None:
     for method in sweep.get("method", [settings.get("method")]):
         if str(method) not in METHODS and str(method) not in methods:
             raise invalid_choice(what, method, [*METHODS, 'or one with its own [methods."…"]'])
 
 
-def _known(found: Any, allowed: set[str], where: str) -> None:
-    if not isinstance(found, dict):
-        raise UsageError(f"{where} cannot be {found!r}.", f"It is a table of: {', '.join(sorted(allowed))}.")
-    for name in found:
+def _check_keys(table: object, allowed: set[str], where: str) -> None:
+    if not isinstance(table, dict):
+        raise UsageError(f"{where} cannot be {table!r}.", f"It is a table of: {', '.join(sorted(allowed))}.")
+    for name in table:
         if name not in allowed:
             raise UsageError(f"{where} has an unknown key {name!r}.", f"Known: {', '.join(sorted(allowed))}.")

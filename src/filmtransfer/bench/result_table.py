@@ -15,9 +15,12 @@ from .published import BACKBONES, Published
 
 EMPTY_CELL = "–"
 PUBLISHED_FIELDS = ("published", "published_interval", "published_backbone", "difference", "inside")
+COMPARISON = (
+    "In brackets: the published number, ours minus it, and whether the difference lies within the sum of both "
+    "intervals (✓) or not (✗)."
+)
 LEGEND = (
-    "± is 1.96 standard errors over seeds (the paper's interval), the test images being the same. In brackets: the "
-    "published number, ours minus it, and whether the difference lies within the sum of both intervals (✓) or not (✗)."
+    f"± is 1.96 standard errors over seeds (the paper's interval), with the same test images. {COMPARISON}"
 )
 
 

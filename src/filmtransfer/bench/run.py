@@ -1,18 +1,17 @@
-"""One run: draw the task, train through the front door, try the classifier on the test images.
+"""Compute one run: sample the task, train a FewShotClassifier, and evaluate it on the test images.
 
-What is recorded is what the paper's tables need: accuracy, the updateable numbers by the paper's count and
-relative to BiT's (RMUS), and the bytes of the update as it is stored.
+The result has what the paper's tables need: accuracy, the updateable parameters by the paper's count and relative to
+BiT's (RMUS), and the size of the update file.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,25 +22,27 @@ from ..errors import FitWarning, InputError, UsageError, invalid_choice
 from ..estimator import FewShotClassifier
 from ..seeding import make_generator, permutation
 from .datasets import Dataset, load_dataset, load_vtab
+from .datasets.dataset import ImageSources
 from .federations import is_federated
 from .learning_curve import accuracy_curve
-from .recipe import CHOICES, Run, is_orbit
+from .recipe import ESTIMATOR_KEYS, Run, is_orbit
+from .rows import RunResult, RunSettings
 
 PROTOCOLS = ("few-shot", "vtab", "federated")
 
 
 @dataclass(frozen=True)
 class BenchmarkTask:
-    """Images to learn from, and images to be tried on; classes nobody can learn are in the test images too."""
+    """Training and test images; the latter include classes without training images."""
 
-    learn: LabelledImages
-    images: Sequence[Any] | np.ndarray
-    labels: np.ndarray  # of the test images: an index into the learned classes, −1 where there is none
+    train: LabelledImages
+    images: ImageSources  # for testing
+    labels: np.ndarray  # of the test images: an index into the classes of ``train``, or −1
     notes: list[str]
 
 
-def compute_result(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
-    """Do it, and say how it went."""
+def compute_result(settings: RunSettings, root: Path) -> RunResult:
+    """Train and evaluate, and return what the results file stores."""
     if is_federated(settings):
         from .federated_run import run as run_federated  # needs flwr
 
@@ -52,22 +53,24 @@ def compute_result(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
         return evaluate_task(settings, root)
     task = draw_task(settings, root)
     clf = FewShotClassifier(
-        **{k: v for k, v in settings.items() if k in CHOICES}, seed=int(settings.get("seed", 0))
+        **{k: v for k, v in settings.items() if k in ESTIMATOR_KEYS}, seed=int(settings.get("seed", 0))
     )
     began = time.monotonic()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)  # one-shot classes and the like are the experiment
+        warnings.simplefilter("ignore", FitWarning)  # one-shot classes are part of the experiments
         if settings.get("curve"):
-            curve = accuracy_curve(clf, task.learn, task.images, task.labels, settings["curve"])
+            curve = accuracy_curve(clf, task.train, task.images, task.labels, settings["curve"])
             if not curve:
-                raise InputError("Training ended before the first step of the curve.", "Begin it with 0.")
+                raise InputError(
+                    "Training ended before the first step of the curve.", "Begin the curve with 0."
+                )
             return {"curve": curve, "accuracy": curve[-1][1], **_counts(task), "notes": task.notes}
-        clf.fit_images(task.learn)
+        clf.fit_images(task.train)
     trained = time.monotonic() - began
-    right = clf.classify(task.images, strict=True).probabilities.argmax(1) == task.labels
+    correct = clf.classify(task.images, strict=True).probabilities.argmax(1) == task.labels
     update = clf.update_
     result = {
-        "accuracy": float(right.mean()),
+        "accuracy": float(correct.mean()),
         **_counts(task),
         **update_sizes(clf),
         "bytes": len(update.to_bytes()),
@@ -83,69 +86,69 @@ def compute_result(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
         "notes": task.notes,
     }
     if update.settings.get("adapter_options"):
-        result["adapter_options"] = update.settings["adapter_options"]  # with the subnet that NOAH found
+        result["adapter_options"] = update.settings["adapter_options"]  # includes the subnet that NOAH chose
     if update.film:
         result["film"] = film_quantiles(update.film)
     return result
 
 
 def check_backbones(runs: Iterable[Run]) -> None:
-    """Say before a sweep, and once, that a backbone is not to be had."""
-    wanted = {(str(r.settings["backbone"]), r.settings.get("weights")) for r in runs}
-    for name, weights in sorted(wanted, key=str):
+    """Raise an error, before a sweep begins, if a backbone is not available."""
+    backbones = {(str(r.settings["backbone"]), r.settings.get("weights")) for r in runs}
+    for name, weights in sorted(backbones, key=str):
         load_backbone(name, weights)
 
 
-def draw_task(settings: Mapping[str, Any], root: Path) -> BenchmarkTask:
-    """The task of a run that is not federated: the same for every method and backbone, another for each seed."""
+def draw_task(settings: RunSettings, root: Path) -> BenchmarkTask:
+    """Sample the images of a run: the same for every method and backbone, different for each seed."""
     name, seed = str(settings["dataset"]), int(settings.get("seed", 0))
     protocol = settings.get("protocol", "few-shot")
     if protocol not in PROTOCOLS:
         raise invalid_choice("The protocol", protocol, PROTOCOLS)
-    found = _open(name, str(root), protocol, str(settings.get("data_split", "official")), seed)
-    chosen = np.arange(len(found.train.labels))
+    dataset = _open(name, str(root), protocol, str(settings.get("data_split", "official")), seed)
+    chosen = np.arange(len(dataset.train.labels))
     shots = settings.get("shots", "all")
     if shots != "all":
-        chosen = sample_shots(found, name, shots, seed)
-    learned = np.unique(found.train.labels[chosen])  # of 1000 images of 397 classes some classes have none
-    place = np.full(len(found.classes), -1)
-    place[learned] = np.arange(len(learned))
-    tried = np.arange(len(found.test.labels))
-    if (limit := int(settings.get("test_images", 0))) and limit < len(tried):
-        order = permutation(len(tried), make_generator(0, "test images", name)).numpy()
-        tried = np.sort(order[:limit])
+        chosen = sample_shots(dataset, name, shots, seed)
+    classes = np.unique(dataset.train.labels[chosen])  # 1000 images of 397 classes do not cover all of them
+    index = np.full(len(dataset.classes), -1)
+    index[classes] = np.arange(len(classes))
+    test = np.arange(len(dataset.test.labels))
+    if (limit := int(settings.get("test_images", 0))) and limit < len(test):
+        order = permutation(len(test), make_generator(0, "test images", name)).numpy()
+        test = np.sort(order[:limit])
     return BenchmarkTask(
         LabelledImages(
-            [found.train.sources[int(i)] for i in chosen],
-            place[found.train.labels[chosen]].tolist(),
-            [found.classes[c] for c in learned],
+            [dataset.train.sources[int(i)] for i in chosen],
+            index[dataset.train.labels[chosen]].tolist(),
+            [dataset.classes[c] for c in classes],
         ),
-        found.test.select(tried).sources,
-        place[found.test.labels[tried]],
-        list(found.notes),
+        dataset.test.select(test).sources,
+        index[dataset.test.labels[test]],
+        list(dataset.notes),
     )
 
 
-def sample_shots(found: Dataset, name: str, shots: Any, seed: int) -> np.ndarray:
-    """``shots`` images of each class; those of fewer shots are among those of more."""
+def sample_shots(dataset: Dataset, name: str, shots: object, seed: int) -> np.ndarray:
+    """Return the indices of ``shots`` images of each class; those of fewer shots are a subset of those of more."""
     if not isinstance(shots, int) or isinstance(shots, bool) or shots < 1:
         raise UsageError(f"shots cannot be {shots!r}.", "It is a whole number of at least 1, or 'all'.")
-    labels = found.train.labels
+    labels = dataset.train.labels
     kept = []
-    for c in range(len(found.classes)):
+    for c in range(len(dataset.classes)):
         members = np.flatnonzero(labels == c)
         if len(members) < shots:
             raise InputError(
-                f"{name} has {len(members)} training images of {found.classes[c]}, but {shots} shots were asked for.",
-                "Ask for fewer shots, or for 'all'.",
+                f"{name} has {len(members)} training images of {dataset.classes[c]}, but {shots} shots are required.",
+                "Choose fewer shots, or 'all'.",
             )
         order = permutation(len(members), make_generator(seed, "shots", name, c)).numpy()
         kept.append(members[order[:shots]])
     return np.concatenate(kept)
 
 
-def update_sizes(clf: FewShotClassifier) -> dict[str, Any]:
-    """Updateable numbers by the paper's count (its table of parameters), and relative to BiT's."""
+def update_sizes(clf: FewShotClassifier) -> dict[str, float]:
+    """Return the updateable parameters by the paper's count (its table of parameters), and relative to BiT's."""
     update = clf.update_
     counted, full = update.updateable(backbone_facts(clf.backbone))
     body = sum(t.numel() for t in update.parameters.values())
@@ -158,24 +161,26 @@ def update_sizes(clf: FewShotClassifier) -> dict[str, Any]:
 
 
 def film_quantiles(film: Mapping[str, torch.Tensor]) -> dict[str, list[float]]:
-    """0, ¼, ½, ¾ and 1 quantiles of |γ − 1| and |β| at each site: what a box plot shows."""
-    at = torch.tensor([0, 0.25, 0.5, 0.75, 1.0])
+    """Return the 0, ¼, ½, ¾ and 1 quantiles of |γ − 1| and |β| at each site, for box plots."""
+    levels = torch.tensor([0, 0.25, 0.5, 0.75, 1.0])
     return {
-        name: [round(q, 6) for q in torch.quantile((v - float(name.endswith("gamma"))).abs(), at).tolist()]
+        name: [
+            round(q, 6) for q in torch.quantile((v - float(name.endswith("gamma"))).abs(), levels).tolist()
+        ]
         for name, v in film.items()
     }
 
 
 def _counts(task: BenchmarkTask) -> dict[str, int]:
     return {
-        "images": len(task.learn),
-        "classes": len(task.learn.classes),
+        "images": len(task.train),
+        "classes": len(task.train.classes),
         "test_images": len(task.images),
     }
 
 
 @lru_cache(maxsize=4)
-def _open(name: str, root: str, protocol: str, split: Any, seed: int) -> Dataset:
+def _open(name: str, root: str, protocol: str, split: str, seed: int) -> Dataset:
     if protocol == "vtab":
-        return load_vtab(name, Path(root), split=split, seed=seed)
-    return load_dataset(name, Path(root), split=split, seed=seed)
+        return load_vtab(name, Path(root), split=split, seed=seed)  # type: ignore[arg-type]  # load_vtab checks it
+    return load_dataset(name, Path(root), split=split, seed=seed)  # type: ignore[arg-type]  # load_dataset checks it

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,13 +15,17 @@ from ..formatting import duration, file_size, percent
 from .printing import Json, Printer, Threads, progress_line
 from .settings import read_settings
 
+if TYPE_CHECKING:
+    from ..bench.recipe import Recipe
+    from ..bench.sweep import SweepProgress, SweepResult
+
 app = typer.Typer(
-    help="Rerun the paper's experiments, and see ours beside the published numbers.",
+    help="Rerun the paper's experiments and compare with the published numbers.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-Root = Annotated[Path, typer.Option("--data-root", help="The folder that holds the image sets.")]
+Root = Annotated[Path, typer.Option("--data-root", help="The folder with the datasets.")]
 Out = Annotated[
     Path | None,
     typer.Option("--out", "-o", help="Folder for results, tables and figures; by default bench/RECIPE."),
@@ -30,7 +34,7 @@ RecipeName = Annotated[str, typer.Argument(help="A recipe by name ('fit bench re
 Set = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", help="A setting for all runs, as in --set backbone=efficientnet_lite0. May be repeated."
+        "--set", help="A setting for all runs, such as backbone=efficientnet_lite0. May be repeated."
     ),
 ]
 
@@ -38,10 +42,12 @@ Set = Annotated[
 @app.command("data")
 def data(
     root: Root = Path("data"),
-    fetch: Annotated[str | None, typer.Option(help="Download this set, where its licence allows it.")] = None,
+    fetch: Annotated[
+        str | None, typer.Option(help="Download this dataset, if its licence allows it.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say which image sets are present, which are missing, and what to do about it."""
+    """List which datasets are present, which are missing, and how to get them."""
     from ..bench.datasets import DATASETS, custom_datasets, inventory
     from ..bench.datasets import fetch as download
     from ..errors import invalid_choice
@@ -49,7 +55,7 @@ def data(
     printer = Printer(as_json)
     if fetch is not None:
         if fetch not in DATASETS:
-            raise invalid_choice("The data set", fetch, DATASETS)
+            raise invalid_choice("The dataset", fetch, DATASETS)
         with progress_line() as show:
             files = download(
                 DATASETS[fetch], root, progress=lambda name, done, total: show(done, total or done, name)
@@ -65,29 +71,29 @@ def data(
         right=(1,),
     )
     present = sum(r.present for r in rows)
-    printer.say(f"{present} of {len(rows)} sets are present in {root}.")
-    if own := custom_datasets(root):
-        printer.say(f"Also there, to be used by name: {', '.join(own)}.")
-    printer.document({"root": str(root), "sets": [vars(r) for r in rows], "own": own})
+    printer.say(f"{present} of {len(rows)} datasets are present in {root}.")
+    if custom := custom_datasets(root):
+        printer.say(f"Also present, to be used by name: {', '.join(custom)}.")
+    printer.document({"root": str(root), "sets": [vars(r) for r in rows], "own": custom})
 
 
 @app.command("recipes")
 def recipes(as_json: Json = False) -> None:
-    """List the experiments that come with the package."""
+    """List the recipes of the package."""
     from ..bench.recipe import load_recipe, recipe_names
 
     printer = Printer(as_json)
-    found = [load_recipe(name) for name in recipe_names()]
+    loaded = [load_recipe(name) for name in recipe_names()]
     printer.table(
-        ["recipe", "runs", "what"],
-        [[name, len(r.runs()), r.title] for name, r in zip(recipe_names(), found, strict=True)],
+        ["recipe", "runs", "title"],
+        [[name, len(r.runs()), r.title] for name, r in zip(recipe_names(), loaded, strict=True)],
         right=(1,),
     )
     printer.document(
         {
             "recipes": [
                 {"name": n, "runs": len(r.runs()), "title": r.title}
-                for n, r in zip(recipe_names(), found, strict=True)
+                for n, r in zip(recipe_names(), loaded, strict=True)
             ]
         }
     )
@@ -98,16 +104,16 @@ def run(
     recipe: RecipeName,
     root: Root = Path("data"),
     out: Out = None,
-    workers: Annotated[int, typer.Option(help="Processes of this machine.")] = 1,
+    workers: Annotated[int, typer.Option(help="Number of local processes.")] = 1,
     ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster, or 'auto'.")] = None,
     threads: Threads = None,
     settings: Set = None,
-    dataset: Annotated[list[str] | None, typer.Option(help="Only this set. May be repeated.")] = None,
+    dataset: Annotated[list[str] | None, typer.Option(help="Only this dataset. May be repeated.")] = None,
     method: Annotated[list[str] | None, typer.Option(help="Only this method. May be repeated.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds 0 … N−1 instead of the recipe's.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run an experiment; what is on file already is not repeated."""
+    """Run an experiment; runs that already have a result are not repeated."""
     from ..bench.figures import require_matplotlib
     from ..bench.recipe import load_recipe
     from ..bench.report import write_report
@@ -117,80 +123,84 @@ def run(
 
     printer = Printer(as_json)
     chosen = _choices(settings, dataset, method, seeds)
-    what = load_recipe(recipe).with_choices(**chosen)
+    experiment = load_recipe(recipe).with_settings(**chosen)
     if not root.is_dir():
         raise InputError(
             f"There is no data folder {root}.",
-            "Name it with --data-root; 'fit bench data' says what it needs.",
+            "Name it with --data-root; 'fit bench data' lists what it needs.",
         )
-    folder = out or Path("bench") / what.name
+    folder = out or Path("bench") / experiment.name
 
-    if what.figures:
-        require_matplotlib()  # and not after hours of work
+    if experiment.figures:
+        require_matplotlib()  # before hours of work, not after
 
     def make_workers() -> SweepWorkers:
         if ray:
             return RayWorkers(ray, root, threads or 1)
-        check_backbones(what.runs())
+        check_backbones(experiment.runs())
         return LocalWorkers(workers, root, threads)
 
-    # Ray tells of the death of a machine on stdout, which belongs to the result.
-    with progress(printer) as watch, redirect_stdout(sys.stderr):
-        made = run_sweep(what.runs(), folder / "results.jsonl", make_workers, watch)
-    for note in made.notes:
+    # Ray reports the death of a machine on stdout, which is for the result.
+    with sweep_progress(printer) as on_progress, redirect_stdout(sys.stderr):
+        result = run_sweep(experiment.runs(), folder / "results.jsonl", make_workers, on_progress)
+    for note in result.notes:
         printer.note(note)
-    _tell(printer, what, made, write_report(what, made, folder), folder)
-    if made.failures:
+    _print_report(printer, experiment, result, write_report(experiment, result, folder), folder)
+    if result.failures:
         raise typer.Exit(3)
 
 
 @app.command("report")
 def report(recipe: RecipeName, out: Out = None, settings: Set = None, as_json: Json = False) -> None:
-    """Write the tables, figures and page again from the results on file."""
+    """Write tables, figures and page again from the stored results."""
     from ..bench.recipe import load_recipe
     from ..bench.report import write_report
     from ..bench.results import read_results
     from ..bench.sweep import collect_rows
 
     printer = Printer(as_json)
-    what = load_recipe(recipe).with_choices(**_choices(settings))
-    folder = out or Path("bench") / what.name
-    found = read_results(folder / "results.jsonl")
-    for note in found.notes:
+    experiment = load_recipe(recipe).with_settings(**_choices(settings))
+    folder = out or Path("bench") / experiment.name
+    results = read_results(folder / "results.jsonl")
+    for note in results.notes:
         printer.note(note)
-    made = collect_rows(what.runs(), found)
-    if not made.rows:
+    result = collect_rows(experiment.runs(), results)
+    if not result.rows:
         raise InputError(
-            f"{folder} has no results of {what.name}.", f"Make them with: fit bench run {recipe}"
+            f"{folder} has no results of {experiment.name}.", f"Compute them with: fit bench run {recipe}"
         )
-    _tell(printer, what, made, write_report(what, made, folder), folder)
+    _print_report(printer, experiment, result, write_report(experiment, result, folder), folder)
 
 
-def _tell(printer: Printer, what: Any, made: Any, files: list[Path], folder: Path) -> None:
-    """The tables for people, everything for programs; a sweep with failures says so last."""
+def _print_report(
+    printer: Printer, experiment: Recipe, result: SweepResult, files: list[Path], folder: Path
+) -> None:
+    """Print the tables, the files and the failures, or everything as JSON."""
     for file in files:
         if file.suffix == ".md":
             printer.say(file.read_text(encoding="utf-8"))
     if files:
         printer.say(f"Wrote {folder}: {', '.join(file.name for file in files)}.")
-    tell_failures(printer, made.failures)
-    missing = len(what.runs()) - len(made.rows) - len(made.failures)
+    print_failures(printer, result.failures)
+    missing = len(experiment.runs()) - len(result.rows) - len(result.failures)
     if missing:
-        printer.note(f"{missing} of {len(what.runs())} runs are not on file yet: fit bench run {what.name}")
+        printer.note(
+            f"{missing} of {len(experiment.runs())} runs have no result yet: fit bench run {experiment.name}"
+        )
     printer.document(
         {
-            "recipe": what.name,
-            "runs": len(what.runs()),
-            "done": len(made.rows),
-            "failures": made.failures,
+            "recipe": experiment.name,
+            "runs": len(experiment.runs()),
+            "done": len(result.rows),
+            "failures": result.failures,
             "files": [str(file) for file in files],
-            "rows": made.rows,
+            "rows": result.rows,
         }
     )
 
 
-def tell_failures(printer: Printer, failures: dict[str, str]) -> None:
-    """Each reason once."""
+def print_failures(printer: Printer, failures: dict[str, str]) -> None:
+    """Print each reason once."""
     by_reason: dict[str, list[str]] = {}
     for run_name, reason in failures.items():
         by_reason.setdefault(reason, []).append(run_name)
@@ -204,7 +214,7 @@ def _choices(
     method: list[str] | None = None,
     seeds: int | None = None,
 ) -> dict[str, Any]:
-    """What was chosen by hand."""
+    """Return the settings that were chosen on the command line."""
     chosen = read_settings(settings, "backbone=efficientnet_lite0")
     if dataset:
         chosen["dataset"] = dataset
@@ -218,22 +228,22 @@ def _choices(
 
 
 @contextmanager
-def progress(printer: Printer) -> Iterator[Callable[[Any], None]]:
-    """A bar over the whole sweep with the time left, and a line for every run that ends."""
+def sweep_progress(printer: Printer) -> Iterator[Callable[[SweepProgress], None]]:
+    """Show a progress bar with the remaining time, and print a line for every run that ends."""
     with progress_line() as show:
 
-        def watch(progress: Any) -> None:
-            left = progress.seconds_left
-            until = f", about {duration(left)} left" if left else ""
+        def on_progress(progress: SweepProgress) -> None:
+            seconds = progress.seconds_left
+            remaining = f", about {duration(seconds)} left" if seconds else ""
             failed = f", {progress.failed} failed" if progress.failed else ""
             if progress.last:
                 printer.err.print(
-                    f"[{progress.done}/{progress.total}{failed}{until}] {progress.last}", markup=False
+                    f"[{progress.done}/{progress.total}{failed}{remaining}] {progress.last}", markup=False
                 )
             show(
                 progress.done + progress.failed,
                 progress.total,
-                f"{percent(progress.done / max(progress.total, 1))}{until}",
+                f"{percent(progress.done / max(progress.total, 1))}{remaining}",
             )
 
-        yield watch
+        yield on_progress

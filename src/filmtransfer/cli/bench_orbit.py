@@ -10,53 +10,56 @@ import typer
 from ..errors import InputError, UsageError
 from ..formatting import duration, file_size, percent
 from ..training.config import names
-from .bench import Set, progress, tell_failures
+from .bench import Set, print_failures, sweep_progress
 from .printing import Json, Printer, Threads, progress_bar
 from .settings import read_settings, training_options
 
 METHODS = "finetuner,protonets,fit-lda"
-# What --set takes: the training settings that ORBIT's protocol uses, and the protocol's own.
+# The settings of --set: the training settings that ORBIT uses, and those of its protocol.
 SETTINGS = {*names()} - {"train", "small_image_size", "train_size", "hold_out", "search_steps"} | {
     "weights", "clip_length", "clips_per_video", "videos_per_object", "clean_to_learn", "present_only",
 }  # fmt: skip
 
 Backbone = Annotated[str, typer.Option(help="The backbone ('fit backbones' lists them).")]
 Rate = Annotated[
-    float | None, typer.Option(help="Frames a second to take of video files; by default all of them.")
+    float | None, typer.Option(help="Frames per second to use of video files; by default all of them.")
 ]
 
 
 def orbit(
-    root: Annotated[Path, typer.Option("--data-root", help="ORBIT's folder, or one of videos of your own.")],
+    root: Annotated[
+        Path, typer.Option("--data-root", help="ORBIT's folder, or a folder of your own videos.")
+    ],
     backbone: Backbone = "efficientnet_lite0",
     methods: Annotated[
         str,
         typer.Option(
-            help="Of finetuner, cnaps, protonets, frozen-lda, fit-lda, fit-qda, fit-protonets, bit; commas between."
+            help="Comma-separated: finetuner, cnaps, protonets, frozen-lda, fit-lda, fit-qda, fit-protonets, bit."
         ),
     ] = METHODS,
-    users: Annotated[int | None, typer.Option(help="Only the first so many users.")] = None,
-    tasks: Annotated[int, typer.Option(help="Tasks for each user.")] = 5,
+    users: Annotated[int | None, typer.Option(help="Only this many users.")] = None,
+    tasks: Annotated[int, typer.Option(help="Number of tasks per user.")] = 5,
     cnaps: Annotated[
-        Path | None, typer.Option(help="Simple CNAPs, as written by 'fit bench cnaps train'.")
+        Path | None, typer.Option(help="The file of Simple CNAPs that 'fit bench cnaps train' wrote.")
     ] = None,
     mode: Annotated[str, typer.Option(help="The part of ORBIT: test, validation or train.")] = "test",
     rate: Rate = None,
-    seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results and tables.")] = Path(
         "bench/orbit"
     ),
-    workers: Annotated[int, typer.Option(help="Processes of this machine.")] = 1,
+    workers: Annotated[int, typer.Option(help="Number of local processes.")] = 1,
     threads: Threads = None,
     settings: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Personalization on ORBIT: learn from clean videos of a user's objects, be asked for others.
+    """Personalization on ORBIT: train on clean videos of a user's objects, and classify other videos.
 
-    What is on file already is not repeated.
+    Runs that already have a result are not repeated.
     """
     from ..bench.orbit.personalization import prepare_method
-    from ..bench.orbit.tables import orbit_runs, write_orbit
+    from ..bench.orbit.runs import OrbitExperiment
+    from ..bench.orbit.tables import write_orbit
     from ..bench.sweep import run_sweep
     from ..bench.workers import LocalWorkers
 
@@ -66,38 +69,38 @@ def orbit(
         raise UsageError(
             f"A setting cannot be {unknown[0]!r}.", f"Choose one of: {', '.join(sorted(SETTINGS))}."
         )
-    words = [word.strip() for word in methods.split(",") if word.strip()]
-    if not words:
-        raise UsageError("No method was named.", f"As in --methods {METHODS}.")
-    runs, notes = orbit_runs(
-        root, words, backbone=backbone, users=users, tasks=tasks, mode=mode, rate=rate, seed=seed,
-        cnaps=cnaps, settings=chosen,
-    )  # fmt: skip
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    if not names:
+        raise UsageError("No method was named.", f"Write --methods {METHODS}, for example.")
+    experiment = OrbitExperiment(names, backbone, users, tasks, mode, rate, seed, cnaps, chosen)
+    runs, notes = experiment.runs(root)
     for note in notes:
         printer.note(note)
     for run in {run.settings["method"]: run for run in runs}.values():
-        prepare_method(run.settings)  # a mistake is said now, and once
-    with progress(printer) as watch:
-        made = run_sweep(runs, out / "results.jsonl", lambda: LocalWorkers(workers, root, threads), watch)
-    for note in made.notes:
+        prepare_method(run.settings)  # an error is reported now, and once
+    with sweep_progress(printer) as on_progress:
+        result = run_sweep(
+            runs, out / "results.jsonl", lambda: LocalWorkers(workers, root, threads), on_progress
+        )
+    for note in result.notes:
         printer.note(note)
-    files = write_orbit(made.rows, out) if made.rows else []
+    files = write_orbit(result.rows, out) if result.rows else []
     for file in files:
         if file.suffix == ".md":
             printer.say(file.read_text(encoding="utf-8"))
-    tell_failures(printer, made.failures)
+    print_failures(printer, result.failures)
     if files:
         printer.say(f"Wrote {out}: {', '.join(file.name for file in files)}.")
     printer.document(
         {
             "runs": len(runs),
-            "done": len(made.rows),
-            "failures": made.failures,
+            "done": len(result.rows),
+            "failures": result.failures,
             "files": [str(file) for file in files],
-            "rows": made.rows,
+            "rows": result.rows,
         }
     )
-    if made.failures:
+    if result.failures:
         raise typer.Exit(3)
 
 
@@ -116,30 +119,28 @@ def _cnaps() -> None:
 @training_options(*OPTIONS)
 def train(
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")],
-    root: Annotated[Path, typer.Option("--data-root", help="The folder that holds the image sets.")] = Path(
-        "data"
-    ),
-    dataset: Annotated[list[str] | None, typer.Option(help="An image set. May be repeated.")] = None,
+    root: Annotated[Path, typer.Option("--data-root", help="The folder with the datasets.")] = Path("data"),
+    dataset: Annotated[list[str] | None, typer.Option(help="A dataset to train on. May be repeated.")] = None,
     orbit_root: Annotated[
         Path | None, typer.Option("--orbit", help="ORBIT's folder, for the users of its train part.")
     ] = None,
     backbone: Backbone = "efficientnet_lite0",
     weights: Annotated[str | None, typer.Option(help="A weights file for the backbone.")] = None,
-    classes: Annotated[int, typer.Option(help="At most so many classes of a set.")] = 60,
-    images: Annotated[int, typer.Option(help="At most so many images of a class.")] = 20,
-    held_out: Annotated[float, typer.Option(help="Share of the classes to test on.")] = 0.3,
-    test_tasks: Annotated[int, typer.Option(help="Tasks of held-out classes to test on, of each set.")] = 20,
+    classes: Annotated[int, typer.Option(help="Classes of a dataset, at most.")] = 60,
+    images: Annotated[int, typer.Option(help="Images of a class, at most.")] = 20,
+    held_out: Annotated[float, typer.Option(help="Fraction of the classes to test on.")] = 0.3,
+    test_tasks: Annotated[int, typer.Option(help="Test tasks of held-out classes, per dataset.")] = 20,
     rate: Rate = None,
-    seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     threads: Threads = None,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Meta-train the set encoder and the FiLM generators; test them on classes that they have not seen."""
+    """Meta-train the set encoder and the FiLM generators, and test them on held-out classes."""
     from ..backbones import load_backbone
     from ..bench.cnaps.film_generator import CNAPs
     from ..bench.cnaps.meta_training import META_TRAINING, PENALTY, bare_model, compare, meta_train
-    from ..bench.cnaps.task_sources import class_sources, spec_of, user_sources
+    from ..bench.cnaps.task_sources import class_sources, pixel_spec, user_sources
     from ..bench.datasets import load_dataset
     from ..files import check_writable
     from ..training.torch_settings import prepare
@@ -147,32 +148,34 @@ def train(
     printer = Printer(as_json)
     check_writable(out)
     config = META_TRAINING.override(**settings)
-    whole = {"steps": config.steps or 0, "classes": classes, "images": images, "test-tasks": test_tasks}
-    for name, value in whole.items():
+    counts = {"steps": config.steps or 0, "classes": classes, "images": images, "test-tasks": test_tasks}
+    for name, value in counts.items():
         if value < 1:
             raise UsageError(f"{name} cannot be {value}.", "It is a whole number of at least 1.")
     if not 0 < held_out < 1:
         raise UsageError(f"held-out cannot be {held_out}.", "It is a fraction between 0 and 1.")
     if not dataset and orbit_root is None:
-        raise InputError("There is nothing to meta-train on.", "Name a set with --dataset, or --orbit DIR.")
+        raise InputError(
+            "There is nothing to meta-train on.", "Name a dataset with --dataset, or use --orbit DIR."
+        )
     prepare(threads)
-    found = load_backbone(backbone, weights)
-    spec = spec_of(found, config.image_size)
-    sources, tested = [], []
+    loaded = load_backbone(backbone, weights)
+    spec = pixel_spec(loaded, config.image_size)
+    sources, test_sources = [], []
     for name in dataset or []:
-        learn, test = class_sources(
+        train_source, test_source = class_sources(
             name, load_dataset(name, root), spec, classes=classes, images=images, held_out=held_out, seed=seed
         )
-        sources.append(learn)
-        tested.append(test)
+        sources.append(train_source)
+        test_sources.append(test_source)
     if orbit_root is not None:
         sources += user_sources(orbit_root, spec, rate=rate, seed=seed)
-    made = CNAPs(found, seed=seed)
-    model = bare_model(found, spec.size)
+    generator = CNAPs(loaded, seed=seed)
+    model = bare_model(loaded, spec.size)
     with progress_bar(as_json) as watch:
-        history = meta_train(made, model, sources, config, seed=seed, watch=watch)
-    rows = [compare(made, model, source, config, test_tasks, seed) for source in tested]
-    made.results = {
+        history = meta_train(generator, model, sources, config, seed=seed, watch=watch)
+    rows = [compare(generator, model, source, config, test_tasks, seed) for source in test_sources]
+    generator.results = {
         "sources": [source.name for source in sources],
         "settings": config.to_dict() | {"image_size": spec.size, "penalty": PENALTY, "seed": seed},
         "steps": history.steps,
@@ -180,7 +183,7 @@ def train(
         "seconds": round(history.seconds, 1),
         "held_out": rows,
     }
-    content = made.save(out)
+    size = generator.save(out)
     if rows:
         printer.table(
             ["set", "classes", "tasks", "frozen", "generated", "gain"],
@@ -194,9 +197,10 @@ def train(
             right=(1, 2, 3, 4, 5),
         )  # fmt: skip
     printer.say(
-        f"{history.steps} tasks in {duration(history.seconds)}; {made.numbers():,} numbers in {out} ({file_size(content)})."
+        f"{history.steps} tasks in {duration(history.seconds)}; {generator.parameter_count():,} parameters in {out} "
+        f"({file_size(size)})."
     )
     if history.stopped != "done":
         printer.note(f"Training stopped early: {history.stopped}.")
-    document: dict[str, Any] = {"file": str(out), "bytes": content, "numbers": made.numbers()}
-    printer.document(document | made.results)
+    document = {"file": str(out), "bytes": size, "numbers": generator.parameter_count()}
+    printer.document({**document, **generator.results})

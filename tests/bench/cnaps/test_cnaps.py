@@ -21,7 +21,7 @@ from filmtransfer.bench.cnaps.meta_training import (
     task_gradient,
 )
 from filmtransfer.bench.orbit.evaluation import evaluate_task
-from filmtransfer.bench.orbit.sample import make_sample
+from filmtransfer.bench.orbit.sample import OrbitSample
 from filmtransfer.episodes import split_videos
 from filmtransfer.errors import InputError, UpdateFileError
 from filmtransfer.seeding import make_generator
@@ -146,7 +146,7 @@ def test_the_file(backbone, model, source, tmp_path):
     with pytest.raises(UpdateFileError, match="was trained with efficientnet_lite0"):
         CNAPs.load(file, backbone)
     file.write_bytes(good.replace(b"filmtransfer-cnaps", b"filmtransfer-xxxxx"))
-    with pytest.raises(UpdateFileError, match="holds no Simple CNAPs"):
+    with pytest.raises(UpdateFileError, match="not a Simple CNAPs file"):
         CNAPs.load(file, backbone)
     with pytest.raises(UpdateFileError, match="cannot be read"):
         CNAPs.load(tmp_path / "absent", backbone)
@@ -158,7 +158,7 @@ def test_the_file(backbone, model, source, tmp_path):
 
 
 def test_on_a_task_of_orbit(backbone, tmp_path):
-    root = make_sample(tmp_path / "orbit", users=1, objects=2, clean=2, clutter=1, frames=4, size=32)
+    root = OrbitSample(users=1, objects=2, clean=2, clutter=1, frames=4, size=32).write(tmp_path / "orbit")
     made = stirred(backbone)
     made.save(tmp_path / "c.safetensors")
     result = evaluate_task(
@@ -168,5 +168,5 @@ def test_on_a_task_of_orbit(backbone, tmp_path):
         },
         root,
     )  # fmt: skip
-    assert result["shared"] == 3_371_008 + made.numbers()
+    assert result["shared"] == 3_371_008 + made.parameter_count()
     assert result["numbers"] == 1280 * 1283 // 2 * 2

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from filmtransfer.bench.orbit.dataset import read_user, user_names
-from filmtransfer.bench.orbit.sample import make_sample
+from filmtransfer.bench.orbit.sample import OrbitSample
 from filmtransfer.data.pixels import PixelSpec
 from filmtransfer.errors import InputError, UsageError
 
@@ -17,7 +17,7 @@ SPEC = PixelSpec(16, (0.5,) * 3, (0.5,) * 3)
 
 @pytest.fixture
 def root(tmp_path):
-    return make_sample(tmp_path / "orbit", users=2, objects=2, clean=2, clutter=1, frames=9, size=24)
+    return OrbitSample(users=2, objects=2, clean=2, clutter=1, frames=9, size=24).write(tmp_path / "orbit")
 
 
 def test_the_published_layout(root):
@@ -36,8 +36,8 @@ def test_the_published_layout(root):
 
 
 def test_plain_videos_and_frames_may_stand_beside_each_other(root, tmp_path):
-    plain = make_sample(
-        tmp_path / "plain", users=1, objects=2, clean=2, clutter=1, frames=9, size=24, as_videos=True
+    plain = OrbitSample(users=1, objects=2, clean=2, clutter=1, frames=9, size=24).write(
+        tmp_path / "plain", as_videos=True
     )
     framed = read_user(root, "P001")
     filmed = read_user(plain, "P001")
@@ -64,7 +64,7 @@ def test_annotations_are_optional(root):
         _ = read_user(root, "P001").objects[0].clutter[0].absent
 
 
-def test_what_cannot_be_used_is_left_out_and_named(root):
+def test_unusable_videos_and_objects_are_skipped_with_a_note(root):
     user = root / "test" / "P001"
     names = sorted(p.name for p in user.iterdir())
     empty = user / names[0] / "clean" / "nothing"
@@ -74,18 +74,18 @@ def test_what_cannot_be_used_is_left_out_and_named(root):
     shutil.rmtree(user / names[0] / "clutter")
     shutil.rmtree(user / names[1] / "clean")
     (user / "diary").mkdir()
-    found = read_user(root, "P001")
-    assert [thing.name for thing in found.objects] == [names[0]]
-    said = "\n".join(found.notes)
-    for words in (
+    read = read_user(root, "P001")
+    assert [item.name for item in read.objects] == [names[0]]
+    notes = "\n".join(read.notes)
+    for text in (
         "nothing has no frames",
         "torn.mp4: the file is damaged",
         "belong to no video",
         "no clutter video",
     ):
-        assert words in said
-    assert "no clean video to learn from" in said
-    assert "diary has neither" in said
+        assert text in notes
+    assert "no clean video to learn from" in notes
+    assert "diary has neither" in notes
 
 
 def test_damaged_frames_are_named_and_the_others_read(root):

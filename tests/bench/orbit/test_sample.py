@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 from filmtransfer.bench.orbit.dataset import read_user, user_names
-from filmtransfer.bench.orbit.sample import main, make_sample
+from filmtransfer.bench.orbit.sample import OrbitSample, main
 
 TINY = {"users": 1, "objects": 2, "clean": 1, "clutter": 1, "frames": 2, "size": 16}
 
 
 def test_it_is_the_same_each_time(tmp_path):
-    a, b = (make_sample(tmp_path / name, **TINY) for name in "ab")
+    a, b = (OrbitSample(**TINY).write(tmp_path / name) for name in "ab")
     frames = sorted(p.relative_to(a) for p in a.rglob("*.jpg"))
     assert len(frames) == 8
     assert all((a / p).read_bytes() == (b / p).read_bytes() for p in frames)
@@ -31,7 +31,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
 
 
 def test_users_have_things_that_look_alike(tmp_path):
-    make_sample(tmp_path, **TINY | {"users": 2, "objects": 3})
+    OrbitSample(**TINY | {"users": 2, "objects": 3}).write(tmp_path)
     assert user_names(tmp_path) == ["P001", "P002"]
     names = [thing.name for thing in read_user(tmp_path, "P001").objects]
     assert len({name.split()[0] for name in names}) == 2  # colours

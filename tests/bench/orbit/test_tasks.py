@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from filmtransfer.bench.orbit.dataset import read_user
-from filmtransfer.bench.orbit.sample import make_sample
+from filmtransfer.bench.orbit.sample import OrbitSample
 from filmtransfer.bench.orbit.tasks import OrbitProtocol, cut_clips, read_clips, read_video, sample_task
 from filmtransfer.data.pixels import PixelSpec
 from filmtransfer.errors import InputError, UsageError
@@ -19,7 +19,7 @@ SPEC = PixelSpec(16, (0.5,) * 3, (0.5,) * 3)
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("orbit")
-    return make_sample(folder, users=1, objects=3, clean=7, clutter=2, frames=18, size=16)
+    return OrbitSample(users=1, objects=3, clean=7, clutter=2, frames=18, size=16).write(folder)
 
 
 @pytest.fixture
@@ -28,29 +28,29 @@ def root(made, tmp_path):
 
 
 def names(user, kind):
-    return [{v.name for v in getattr(thing, kind)} for thing in user.objects]
+    return [{v.name for v in getattr(item, kind)} for item in user.objects]
 
 
-def test_clutter_is_asked_for_and_all_clean_videos_are_learned_from(made):
+def test_clutter_queries_use_all_clean_videos_as_support(made):
     user = read_user(made, "P001")
     task = sample_task(user, "clutter", 0, 0)
-    assert task.classes == [thing.name for thing in user.objects]
+    assert task.classes == [item.name for item in user.objects]
     for c in range(3):
         assert {clip.source.name for clip in task.clips if clip.label == c} == names(user, "clean")[c]
-        assert {video.name for label, video in task.asked if label == c} == names(user, "clutter")[c]
+        assert {video.name for label, video in task.queries if label == c} == names(user, "clutter")[c]
 
 
-def test_clean_videos_that_are_asked_for_are_not_learned_from(made):
+def test_clean_queries_are_not_in_the_support(made):
     user = read_user(made, "P001")
     task = sample_task(user, "clean", 0, 0)
-    for c, thing in enumerate(user.objects):
-        learned = {clip.source.name for clip in task.clips if clip.label == c}
-        asked = {video.name for label, video in task.asked if label == c}
-        assert learned == {v.name for v in thing.clean[:5]}
-        assert asked == {v.name for v in thing.clean[5:]}
+    for c, item in enumerate(user.objects):
+        support = {clip.source.name for clip in task.clips if clip.label == c}
+        queries = {video.name for label, video in task.queries if label == c}
+        assert support == {v.name for v in item.clean[:5]}
+        assert queries == {v.name for v in item.clean[5:]}
 
 
-def test_clips_are_eight_frames_in_a_row_a_random_number_of_each_video(made):
+def test_clips_are_eight_consecutive_frames_a_random_number_of_each_video(made):
     user = read_user(made, "P001")
     tasks = [sample_task(user, "clutter", number, 0) for number in range(6)]
     for task in tasks:
@@ -84,53 +84,53 @@ def test_a_task_follows_from_its_number_and_the_seed(made):
 def test_frames_are_read_clip_by_clip(made):
     user = read_user(made, "P001")
     task = sample_task(user, "clutter", 0, 0)
-    learned = read_clips(task, SPEC)
-    assert learned.pixels.shape == (8 * len(task.clips), 3, 16, 16)
-    assert learned.labels.tolist() == [clip.label for clip in task.clips]
+    support = read_clips(task, SPEC)
+    assert support.pixels.shape == (8 * len(task.clips), 3, 16, 16)
+    assert support.labels.tolist() == [clip.label for clip in task.clips]
     last = task.clips[-1]
     alone = torch.stack([s for s in last.source.read(last.frames, SPEC)[0] if s is not None])
-    assert torch.equal(learned.pixels[-8:], alone)
+    assert torch.equal(support.pixels[-8:], alone)
 
 
 def test_one_object_is_not_enough(root):
     user = read_user(root, "P001")
-    for thing in user.objects[1:]:
-        shutil.rmtree(root / "test" / "P001" / thing.name)
-    with pytest.raises(InputError, match="P001 has 1 object that can be learned"):
+    for item in user.objects[1:]:
+        shutil.rmtree(root / "test" / "P001" / item.name)
+    with pytest.raises(InputError, match="P001 has 1 object with clean videos"):
         sample_task(read_user(root, "P001"), "clutter", 0, 0)
 
 
-def test_an_object_with_one_clean_video_is_learned_but_not_asked_for(root):
+def test_an_object_with_one_clean_video_has_no_clean_query(root):
     user = read_user(root, "P001")
     for video in user.objects[0].clean[1:]:
         shutil.rmtree(video.path)
     task = sample_task(read_user(root, "P001"), "clean", 0, 0)
     assert 0 in {clip.label for clip in task.clips}
-    assert {label for label, _ in task.asked} == {1, 2}
+    assert {label for label, _ in task.queries} == {1, 2}
 
 
-def test_nothing_to_ask_for(root):
-    for thing in read_user(root, "P001").objects:
-        shutil.rmtree(root / "test" / "P001" / thing.name / "clutter")
+def test_a_user_without_query_videos(root):
+    for item in read_user(root, "P001").objects:
+        shutil.rmtree(root / "test" / "P001" / item.name / "clutter")
     user = read_user(root, "P001")
-    with pytest.raises(InputError, match="no clutter video to be asked for"):
+    with pytest.raises(InputError, match="no clutter query video"):
         sample_task(user, "clutter", 0, 0)
-    assert sample_task(user, "clean", 0, 0).asked
+    assert sample_task(user, "clean", 0, 0).queries
     with pytest.raises(UsageError, match="cannot be 'dirty'"):
         sample_task(user, "dirty", 0, 0)
 
 
-def test_a_clip_with_a_damaged_frame_is_left_out(root):
+def test_a_clip_with_a_damaged_frame_is_skipped(root):
     user = read_user(root, "P001")
     task = sample_task(user, "clutter", 0, 0)
-    spoiled = task.clips[0]
-    spoiled.source.frames[spoiled.frames[2]].write_bytes(b"torn")
-    learned = read_clips(task, SPEC)
-    assert len(learned.labels) == len(task.clips) - 1
-    assert "not an image" in learned.notes[0]
+    damaged = task.clips[0]
+    damaged.source.frames[damaged.frames[2]].write_bytes(b"torn")
+    support = read_clips(task, SPEC)
+    assert len(support.labels) == len(task.clips) - 1
+    assert "not an image" in support.notes[0]
 
 
-def test_an_object_of_nothing_but_damaged_frames(root):
+def test_an_object_with_only_damaged_frames(root):
     user = read_user(root, "P001")
     for video in user.objects[1].clean:
         for frame in video.frames:
@@ -139,7 +139,7 @@ def test_an_object_of_nothing_but_damaged_frames(root):
         read_clips(sample_task(user, "clutter", 0, 0), SPEC)
 
 
-def test_frames_without_the_object_need_not_be_asked_for(root):
+def test_frames_without_the_object_can_be_excluded_from_queries(root):
     video = read_user(root, "P001").objects[0].clutter[0]
     video.frames[4].write_bytes(b"torn")
     video.absent[:3] = [True] * 3

@@ -1,15 +1,14 @@
-"""Simple CNAPs: FiLM numbers generated from the support images in one pass, instead of learned for each task.
+"""Simple CNAPs: FiLM parameters generated from the support images in one pass, instead of trained for each task.
 
-A set encoder turns the bare features of the support images into one vector (the mean of an encoding of each), and a
-small network for each FiLM site turns that into Δγ and Δβ: ψ = (1 + Δγ, Δβ). The last layers begin at 0, so a generator
-that was never trained leaves the backbone as it is. The head is Mahalanobis.
+A set encoder maps the frozen backbone's features of the support images to one vector (the mean of their encodings), and a
+small network for each FiLM site maps that vector to Δγ and Δβ: ψ = (1 + Δγ, Δβ). The last layers start at 0, so an
+untrained generator leaves the backbone unchanged. The head is Mahalanobis.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +25,7 @@ FORMAT = 1
 
 
 class CNAPs(nn.Module):
-    """The set encoder and the generators; what is shared by all users beside the backbone."""
+    """The set encoder and the generators, which all users share with the backbone."""
 
     def __init__(self, backbone: Backbone, embedding: int = 64, hidden: int = 64, seed: int = 0) -> None:
         super().__init__()
@@ -40,7 +39,7 @@ class CNAPs(nn.Module):
                 nn.Linear(embedding, hidden), nn.ELU(), nn.Linear(hidden, 2 * channels)
             )
         self._start(make_generator(seed, "cnaps"))
-        self.results: dict[str, Any] = {}  # how it was trained, and how good it was
+        self.results: dict[str, object] = {}  # training settings and accuracies
 
     @torch.no_grad()
     def _start(self, generator: torch.Generator) -> None:
@@ -53,32 +52,35 @@ class CNAPs(nn.Module):
             last.weight.zero_()
 
     def encode(self, features: Tensor) -> Tensor:
-        """One vector (E) for a support set of bare features (N, D), whatever their order."""
-        even = F.layer_norm(features, features.shape[-1:])  # backbones differ in how large features are
-        vector: Tensor = F.elu(self.encoder(even)).mean(0)
+        """Encode the frozen features (N, D) of a support set as one vector (E), independent of their order."""
+        normalized = F.layer_norm(
+            features, features.shape[-1:]
+        )  # the scale of features depends on the backbone
+        vector: Tensor = F.elu(self.encoder(normalized)).mean(0)
         return vector
 
     def changes(self, features: Tensor) -> dict[str, Tensor]:
-        """Δγ and Δβ by site."""
+        """Compute Δγ and Δβ by site."""
         vector = self.encode(features)
-        found: dict[str, Tensor] = {}
+        deltas: dict[str, Tensor] = {}
         for key, network in self.generators.items():
             gamma, beta = network(vector).chunk(2)
-            found[f"{_site(key)}.gamma"], found[f"{_site(key)}.beta"] = gamma, beta
-        return found
+            deltas[f"{_site(key)}.gamma"], deltas[f"{_site(key)}.beta"] = gamma, beta
+        return deltas
 
     def film(self, features: Tensor) -> dict[str, Tensor]:
-        """ψ for a task, from the bare features of its support images."""
+        """Compute ψ for a task from the frozen features of its support images."""
         return {name: delta + name.endswith("gamma") for name, delta in self.changes(features).items()}
 
-    def numbers(self) -> int:
+    def parameter_count(self) -> int:
+        """Return the number of parameters of encoder and generators."""
         return sum(p.numel() for p in self.parameters())
 
     def save(self, path: str | Path) -> int:
-        """Write it atomically; returns its size in bytes."""
+        """Write the generator atomically; return the size of the file in bytes."""
         if not all(bool(torch.isfinite(p).all()) for p in self.parameters()):
             raise InputError(
-                "What was learned is not made of finite numbers; nothing was written.",
+                "The parameters are not finite; nothing was written.",
                 "Try a smaller learning rate.",
             )
         meta = {
@@ -94,7 +96,7 @@ class CNAPs(nn.Module):
 
     @classmethod
     def load(cls, path: str | Path, backbone: Backbone) -> CNAPs:
-        """Read and check a file; it belongs to the backbone it was trained with."""
+        """Read and check a file, which belongs to the backbone it was trained with."""
         hint = "Train it with 'fit bench cnaps train'."
         try:
             content = Path(path).read_bytes()
@@ -102,12 +104,12 @@ class CNAPs(nn.Module):
             raise UpdateFileError(f"{path} cannot be read ({error.strerror}).", hint) from None
         tensors, meta = unpack(content, KEY, str(path), hint)
         if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-            raise UpdateFileError(f"{path} holds no Simple CNAPs that this version can read.", hint)
+            raise UpdateFileError(f"{path} is not a Simple CNAPs file that this version can read.", hint)
         try:
             name, digest = str(meta["backbone"]["name"]), str(meta["backbone"]["sha256"])
             sizes = int(meta["embedding"]), int(meta["hidden"])
         except (KeyError, TypeError, ValueError):
-            raise UpdateFileError(f"{path} lacks something or holds it wrongly.", hint) from None
+            raise UpdateFileError(f"{path} is incomplete or damaged.", hint) from None
         if digest != backbone.digest:
             raise UpdateFileError(
                 f"{path} was trained with {name}, weights {digest[:12]}…; the backbone here is {backbone.name}, "
@@ -115,20 +117,20 @@ class CNAPs(nn.Module):
                 hint,
             )
         if not all(0 < size <= 4096 for size in sizes):
-            raise UpdateFileError(f"{path} lacks something or holds it wrongly.", hint)
-        made = cls(backbone, *sizes)
-        found = {k: tuple(t.shape) for k, t in tensors.items()}
-        if found != {k: tuple(t.shape) for k, t in made.state_dict().items()} or not all(
+            raise UpdateFileError(f"{path} is incomplete or damaged.", hint)
+        cnaps = cls(backbone, *sizes)
+        shapes = {k: tuple(t.shape) for k, t in tensors.items()}
+        if shapes != {k: tuple(t.shape) for k, t in cnaps.state_dict().items()} or not all(
             t.is_floating_point() and bool(torch.isfinite(t).all()) for t in tensors.values()
         ):
-            raise UpdateFileError(f"{path} does not fit {backbone.name}, or is not made of numbers.", hint)
-        made.load_state_dict(tensors)
-        made.results = dict(meta.get("results") or {})
-        return made
+            raise UpdateFileError(f"{path} does not fit {backbone.name}, or is not finite.", hint)
+        cnaps.load_state_dict(tensors)
+        cnaps.results = dict(meta.get("results") or {})
+        return cnaps
 
 
 def _key(site: str) -> str:
-    return site.replace(".", "/")  # a module's name has no dots
+    return site.replace(".", "/")  # the name of a module has no dots
 
 
 def _site(key: str) -> str:

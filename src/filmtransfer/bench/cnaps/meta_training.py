@@ -1,8 +1,8 @@
-"""Meta-training of Simple CNAPs: episode after episode, of another data set or user each time.
+"""Meta-training of Simple CNAPs on episodes of different datasets or users.
 
-The loss of a task goes through the head and the backbone to ψ, and from there to the generators. ψ is cut out of the
-graph, so that the engine can run the images in micro-batches: the gradient gathers on copies of ψ and then passes the
-generators once. The gradient is exact; memory is that of a micro-batch and the support set.
+The gradient of a task's loss flows through the head and the backbone to ψ, and from there to the generators. The graph is
+cut at ψ, so that the images can be processed in micro-batches: the gradient is accumulated on copies of ψ and then passes
+through the generators once. It is exact; memory is that of a micro-batch and the support set.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .film_generator import CNAPs
 
 @dataclass(frozen=True)
 class TaskSource:
-    """Where tasks come from: images of a data set, or clips of a user's videos (T frames to each label)."""
+    """A source of tasks: images of a dataset, or clips of a user's videos (T frames per label)."""
 
     name: str
     pixels: Tensor  # (N·T, 3, S, S)
@@ -47,6 +47,7 @@ class TaskSource:
         return episodes(self.labels, "resplit", config.support_size, seed, config.max_query)
 
     def frames(self, indices: Tensor) -> Tensor:
+        """Return the images, or the frames of the clips, at ``indices``."""
         rows = (indices[:, None] * self.length + torch.arange(self.length)).flatten()
         return self.pixels[rows]
 
@@ -64,18 +65,16 @@ PENALTY = 1e-3  # on the squares of Δγ and Δβ
 
 
 def bare_model(backbone: Backbone, image_size: int) -> AdaptedModel:
-    """The backbone with FiLM layers that nothing learns, and the Mahalanobis head."""
+    """Return the frozen backbone with FiLM layers and the Mahalanobis head."""
     return AdaptedModel(backbone, Mahalanobis(), image_size, body=Body(train="none"))
 
 
-def embedder(
-    model: AdaptedModel, source: TaskSource, numbers: dict[str, Tensor]
-) -> Callable[[Tensor], Tensor]:
-    """From indices to features under ψ, with a graph to ψ."""
+def embedder(model: AdaptedModel, source: TaskSource, psi: dict[str, Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return a function from indices to features under ψ, differentiable with respect to ψ."""
 
     def embed(indices: Tensor) -> Tensor:
         frames = source.frames(indices)
-        with film.per_sample(model.network, [numbers] * len(frames)):
+        with film.per_sample(model.network, [psi] * len(frames)):
             features = model.embed(frames)
         clips: Tensor = features.unflatten(0, (len(indices), source.length)).mean(1)
         return clips
@@ -85,7 +84,7 @@ def embedder(
 
 @torch.no_grad()
 def bare_features(model: AdaptedModel, source: TaskSource) -> Tensor:
-    """What the set encoder sees: the same for ever, so computed once."""
+    """Compute the features of the frozen backbone, the input of the set encoder."""
     features = model.features(source.pixels)
     clips: Tensor = features.unflatten(0, (len(source.labels), source.length)).mean(1)
     return clips
@@ -121,27 +120,25 @@ def meta_train(
     seed: int = 0,
     watch: Watch | None = None,
 ) -> History:
-    """Take the steps; each on a task of a source drawn at random."""
+    """Train on one task per step, of a source drawn at random."""
     if not sources:
-        raise InputError("There is nothing to meta-train on.", "Name a data set, or ORBIT's folder.")
+        raise InputError("There is nothing to meta-train on.", "Name a dataset, or ORBIT's folder.")
     for source in sources:
         if len(torch.unique(source.labels)) < 2:
-            raise InputError(
-                f"{source.name} has one class.", "A task needs two classes to tell from each other."
-            )
+            raise InputError(f"{source.name} has one class.", "A task needs at least two.")
     bare = [bare_features(model, source) for source in sources]
     tasks = [source.tasks(config, seed * 1000 + i) for i, source in enumerate(sources)]
-    draw = make_generator(seed, "sources")
-    learned = list(cnaps.parameters())
+    generator = make_generator(seed, "sources")
+    parameters = list(cnaps.parameters())
 
     def backward() -> StepResult:
-        i = integer(0, len(sources) - 1, draw)
+        i = integer(0, len(sources) - 1, generator)
         return task_gradient(cnaps, model, sources[i], bare[i], next(tasks[i]), config)
 
     return run_steps(
         backward,
-        learned,
-        torch.optim.Adam(learned, lr=config.learning_rate),
+        parameters,
+        torch.optim.Adam(parameters, lr=config.learning_rate),
         config.steps or 0,
         watch=watch,
         time_limit=config.time_limit,
@@ -152,27 +149,26 @@ def meta_train(
 def task_accuracy(
     cnaps: CNAPs | None, model: AdaptedModel, source: TaskSource, task: Episode, batch: int = 32
 ) -> float:
-    """Accuracy on a task's query images; without ``cnaps`` that of the bare backbone."""
+    """Return the accuracy on a task's query images; without ``cnaps``, that of the frozen backbone."""
     both = torch.unique(torch.cat([task.support, task.query]))
-    place = {int(i): row for row, i in enumerate(both)}
+    row_of = {int(i): row for row, i in enumerate(both)}
     rows = {"support": task.support, "query": task.query}
-    at = {name: torch.tensor([place[int(i)] for i in indices]) for name, indices in rows.items()}
-    plain: dict[str, Tensor] = {}
-    features = torch.cat([embedder(model, source, plain)(part) for part in both.split(batch)])
+    at = {name: torch.tensor([row_of[int(i)] for i in indices]) for name, indices in rows.items()}
+    features = torch.cat([embedder(model, source, {})(part) for part in both.split(batch)])
     if cnaps is not None:
-        numbers = cnaps.film(features[at["support"]])
-        features = torch.cat([embedder(model, source, numbers)(part) for part in both.split(batch)])
+        psi = cnaps.film(features[at["support"]])
+        features = torch.cat([embedder(model, source, psi)(part) for part in both.split(batch)])
     head = model.head.configure(features[at["support"]], task.support_labels)
-    found = head.logits(features[at["query"]]).argmax(1).cpu()
-    return float((found == task.query_labels).double().mean())
+    predicted = head.logits(features[at["query"]]).argmax(1).cpu()
+    return float((predicted == task.query_labels).double().mean())
 
 
 def compare(
     cnaps: CNAPs, model: AdaptedModel, source: TaskSource, config: TrainingConfig, tasks: int, seed: int
 ) -> dict[str, Any]:
-    """Accuracy on tasks of classes that training has not seen: the bare backbone's, the generated, and the gain."""
-    stream = source.tasks(config, seed * 1000 + 999)
-    drawn = [next(stream) for _ in range(tasks)]
+    """Compare the accuracy of the frozen backbone and of generated FiLM on tasks of held-out classes."""
+    episode_iterator = source.tasks(config, seed * 1000 + 999)
+    drawn = [next(episode_iterator) for _ in range(tasks)]
     frozen = [task_accuracy(None, model, source, task) for task in drawn]
     generated = [task_accuracy(cnaps, model, source, task) for task in drawn]
     gain, interval = mean_interval([b - a for a, b in zip(frozen, generated, strict=True)])

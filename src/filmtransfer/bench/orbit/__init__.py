@@ -1,1 +1,1 @@
-"""The ORBIT benchmark: personal object recognition from a user's videos."""
+"""Personalization on ORBIT: its videos, the tasks of its users, and the paper's table."""

@@ -1,10 +1,10 @@
-"""ORBIT as it is published: users, their objects, and clean and clutter videos of each.
+"""ORBIT as it is published: users, their objects, and clean and clutter videos of each object.
 
     ROOT/test/USER/OBJECT/{clean,clutter}/VIDEO/*.jpg        frames, as published (train, validation, test)
-    ROOT/USER/OBJECT/{clean,clutter}/VIDEO.mp4               plain videos of one's own; the two may be mixed
-    ROOT/annotations/test/VIDEO.json                         optional: which frames do not show the object
+    ROOT/USER/OBJECT/{clean,clutter}/VIDEO.mp4               video files of your own; both forms can be mixed
+    ROOT/annotations/test/VIDEO.json                         optional: the frames that do not show the object
 
-Nothing is decoded here but what is asked for. What cannot be used is left out, with a line that says why.
+Only requested frames are decoded. Videos, objects and users that cannot be used are skipped, with a note that says why.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ABSENT = "object_not_present_issue"
 
 @dataclass(frozen=True)
 class OrbitVideo:
-    """A folder of frames, or a file; ``rate`` frames a second are taken of a file (None: all)."""
+    """A folder of frames, or a video file of which ``rate`` frames a second are used (None: all)."""
 
     path: Path
     annotations: Path | None = None
@@ -38,39 +38,40 @@ class OrbitVideo:
 
     @property
     def name(self) -> str:
+        """The name of the folder, or of the file without its suffix."""
         return self.path.stem if self.path.is_file() else self.path.name
 
     @cached_property
     def frames(self) -> Sequence[Path | int]:
-        """Its frames, at most 1000: files, or places in a video file."""
+        """The frames, at most 1000: paths, or indices in a video file."""
         if self.path.is_dir():
             return [p for p in _entries(self.path) if p.suffix.lower() in SUFFIXES][:FRAME_CAP]
         return [i for i, _ in frame_times(self.path, self.rate)][:FRAME_CAP]
 
     @cached_property
     def absent(self) -> list[bool]:
-        """For each frame whether it is noted that the object is not to be seen; nobody noted: it is."""
+        """Whether each frame is annotated as not showing the object; False without annotations."""
         if self.annotations is None or not self.annotations.is_file():
             return [False] * len(self.frames)
         try:
-            notes = json.loads(self.annotations.read_text(encoding="utf-8"))
+            annotated = json.loads(self.annotations.read_text(encoding="utf-8"))
             names = [f.name if isinstance(f, Path) else str(f) for f in self.frames]
-            return [bool((notes.get(name) or {}).get(ABSENT)) for name in names]
+            return [bool((annotated.get(name) or {}).get(ABSENT)) for name in names]
         except (OSError, ValueError, AttributeError) as error:
             raise InputError(f"{self.annotations} cannot be read ({str(error)[:80]}).") from None
 
     def read(self, chosen: Sequence[int], spec: PixelSpec) -> tuple[list[Tensor | None], list[SkippedImage]]:
-        """Those frames as uint8 (3, S, S), None where one cannot be read; and why not."""
+        """Return the chosen frames as uint8 (3, S, S), None for an unreadable one, and the reasons."""
         if self.path.is_dir():
             paths = [Path(str(self.frames[i])) for i in chosen]
             return read_squares(paths, spec, [str(path) for path in paths])
-        places = [int(str(self.frames[i])) for i in chosen]
+        indices = [int(str(self.frames[i])) for i in chosen]
         try:
-            pictures = dict(zip(sorted(set(places)), read_frames(self.path, places), strict=True))
+            images = dict(zip(sorted(set(indices)), read_frames(self.path, indices), strict=True))
         except InputError as error:
-            return [None] * len(places), [SkippedImage(str(self.path), error.message)]
-        names = [f"{self.path} frame {place}" for place in places]
-        return read_squares([pictures[place] for place in places], spec, names)
+            return [None] * len(indices), [SkippedImage(str(self.path), error.message)]
+        names = [f"{self.path} frame {index}" for index in indices]
+        return read_squares([images[index] for index in indices], spec, names)
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class OrbitObject:
 
 @dataclass(frozen=True)
 class OrbitUser:
-    """Someone with objects to recognise; ``notes`` say what was left out."""
+    """A user with objects to recognise; ``notes`` say what was skipped."""
 
     name: str
     objects: list[OrbitObject]
@@ -92,7 +93,7 @@ class OrbitUser:
 
 
 def user_names(root: str | Path, mode: str = "test") -> list[str]:
-    """The users below ``root/mode``, or below ``root`` itself if it has no such folder."""
+    """Return the users below ``root/mode``, or below ``root`` itself if it has no such folder."""
     base = _base(Path(root), mode)
     names = [p.name for p in _folders(base) if any(_is_object(q) for q in _folders(p))]
     if not names:
@@ -104,7 +105,7 @@ def user_names(root: str | Path, mode: str = "test") -> list[str]:
 
 
 def read_user(root: str | Path, name: str, mode: str = "test", rate: float | None = None) -> OrbitUser:
-    """A user's objects; videos without a frame, and objects without a clean video, are left out."""
+    """Read the objects of a user; videos without frames and objects without a clean video are skipped."""
     base = _base(Path(root), mode)
     annotations = base.parent / "annotations" / mode if base.name == mode else base / "annotations"
     user = OrbitUser(name, [])
@@ -112,17 +113,19 @@ def read_user(root: str | Path, name: str, mode: str = "test", rate: float | Non
         raise InputError(
             f"There is no user {name} in {base}.", f"Users: {', '.join(user_names(root, mode))}."
         )
-    for place in _folders(base / name):
-        if not _is_object(place):
-            user.notes.append(f"{place.name} has neither a clean nor a clutter folder: left out.")
+    for folder in _folders(base / name):
+        if not _is_object(folder):
+            user.notes.append(f"{folder.name} has neither a clean nor a clutter folder: skipped.")
             continue
-        videos = {kind: list(_videos(place / kind, annotations, rate, user.notes)) for kind in TYPES}
+        videos = {kind: list(_videos(folder / kind, annotations, rate, user.notes)) for kind in TYPES}
         if not videos["clean"]:
-            user.notes.append(f"{place.name} has no clean video to learn from: left out.")
+            user.notes.append(f"{folder.name} has no clean video to learn from: skipped.")
             continue
         if not videos["clutter"]:
-            user.notes.append(f"{place.name} has no clutter video: it is learned, and not asked for there.")
-        user.objects.append(OrbitObject(place.name, videos["clean"], videos["clutter"]))
+            user.notes.append(
+                f"{folder.name} has no clutter video: it is learned, but has no clutter queries."
+            )
+        user.objects.append(OrbitObject(folder.name, videos["clean"], videos["clutter"]))
     return user
 
 
@@ -139,32 +142,32 @@ def _base(root: Path, mode: str) -> Path:
 
 
 def _videos(folder: Path, annotations: Path, rate: float | None, notes: list[str]) -> Iterator[OrbitVideo]:
-    where = f"{folder.parent.name}/{folder.name}"
+    title = f"{folder.parent.name}/{folder.name}"
     if not folder.is_dir():
         return
     if loose := [p for p in _entries(folder) if p.suffix.lower() in SUFFIXES and p.is_file()]:
-        notes.append(f"{len(loose)} images directly in {where} belong to no video: left out.")
-    for place in _entries(folder):
-        if not place.is_dir() and place.suffix.lower() not in VIDEO_SUFFIXES:
+        notes.append(f"{len(loose)} images directly in {title} belong to no video: skipped.")
+    for path in _entries(folder):
+        if not path.is_dir() and path.suffix.lower() not in VIDEO_SUFFIXES:
             continue
-        video = OrbitVideo(place, annotations / f"{place.stem if place.is_file() else place.name}.json", rate)
+        video = OrbitVideo(path, annotations / f"{path.stem if path.is_file() else path.name}.json", rate)
         try:
             empty = not video.frames
         except InputError as error:
-            notes.append(f"{where}/{place.name}: {error.message}: left out.")
+            notes.append(f"{title}/{path.name}: {error.message}: skipped.")
             continue
         if empty:
-            notes.append(f"{where}/{place.name} has no frames: left out.")
+            notes.append(f"{title}/{path.name} has no frames: skipped.")
         else:
             yield video
 
 
-def _is_object(place: Path) -> bool:
-    return any((place / kind).is_dir() for kind in TYPES)
+def _is_object(folder: Path) -> bool:
+    return any((folder / kind).is_dir() for kind in TYPES)
 
 
-def _folders(place: Path) -> list[Path]:
-    return [p for p in _entries(place) if p.is_dir()]
+def _folders(folder: Path) -> list[Path]:
+    return [p for p in _entries(folder) if p.is_dir()]
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -1,18 +1,18 @@
-"""One task of ORBIT: learn from a user's clips, be asked for whole videos, frame by frame.
+"""One task of ORBIT: train on a user's support clips, and classify the query videos frame by frame.
 
-Each frame is judged with the seven before it. Frame accuracy is the share of a video's frames that are right, video
-accuracy whether most of them are. Both are averaged over all videos of all tasks of all users, as in the paper's table;
-an interval over users stands beside, since videos of one user are not independent.
+Each frame is classified together with the seven frames before it. Frame accuracy is the fraction of a video's frames that
+are correctly classified, video accuracy whether the most frequent prediction is correct. Both are averaged over all
+videos of all tasks of all users, as in the paper's table; since videos of one user are not independent, there is also
+an interval over users.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from ...estimator import versions
 from ...model import AdaptedModel
 from ...training.assess.evaluation import mean_interval
 from ...training.finetune.clips import with_history
+from ..rows import Row, RunResult, RunSettings
 from .dataset import OrbitUser, read_user
 from .personalization import personalize, prepare_method
 from .tasks import OrbitProtocol, read_clips, read_video, sample_task
@@ -29,45 +30,45 @@ from .tasks import OrbitProtocol, read_clips, read_video, sample_task
 
 @dataclass(frozen=True)
 class VideoResult:
-    """How a video was recognised."""
+    """How well a query video was classified."""
 
     name: str
-    thing: str
+    object_name: str
     frames: int
     frame_accuracy: float
-    right: bool
+    correct: bool
 
 
-def evaluate_task(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
-    """Do a task, and say how it went."""
+def evaluate_task(settings: RunSettings, root: Path) -> RunResult:
+    """Train on a task, and return what the results file stores about it."""
     user = _user(str(root), str(settings["user"]), str(settings.get("mode", "test")), settings.get("rate"))
-    protocol = OrbitProtocol.of(settings)
+    protocol = OrbitProtocol.from_settings(settings)
     seed = int(settings.get("seed", 0))
     task = sample_task(user, str(settings["videos"]), int(settings["task"]), seed, protocol)
     method = prepare_method(settings)
     began = time.monotonic()
-    clips = read_clips(task, replace(method.backbone.pixels, size=method.side))
+    clips = read_clips(task, replace(method.backbone.pixels, size=method.read_size))
     read = time.monotonic()
     personal = personalize(
         method, clips, protocol.clip_length, len(task.classes), seed + int(settings["task"])
     )
     trained = time.monotonic()
     spec = replace(method.backbone.pixels, size=method.size)
-    judged, notes = [], [*user.notes, *clips.notes]
-    for label, video in task.asked:
-        pixels, missing = read_video(video, spec, protocol.present_only)
-        notes += missing
+    videos, notes = [], [*user.notes, *clips.notes]
+    for label, video in task.queries:
+        pixels, skipped = read_video(video, spec, protocol.present_only)
+        notes += skipped
         if pixels is None:
-            notes.append(f"{video.name} has no frame to be asked for: left out.")
+            notes.append(f"{video.name} has no query frame: skipped.")
             continue
-        found = classify_frames(personal.model, pixels, protocol.clip_length)
-        judged.append(score_video(found, label, video.name, task.classes))
-    if not judged:
-        raise InputError(f"{user.name}: no video that is asked for can be read.", notes[-1])
+        predicted = classify_frames(personal.model, pixels, protocol.clip_length)
+        videos.append(score_video(predicted, label, video.name, task.classes))
+    if not videos:
+        raise InputError(f"{user.name}: no query video can be read.", notes[-1])
     return {
-        "accuracy": _mean(v.frame_accuracy for v in judged),
-        "video_accuracy": _mean(float(v.right) for v in judged),
-        "videos": [[v.thing, v.name, v.frames, round(v.frame_accuracy, 6), v.right] for v in judged],
+        "accuracy": sum(v.frame_accuracy for v in videos) / len(videos),
+        "video_accuracy": sum(v.correct for v in videos) / len(videos),
+        "videos": [[v.object_name, v.name, v.frames, round(v.frame_accuracy, 6), v.correct] for v in videos],
         "classes": len(task.classes),
         "clips": len(clips.labels),
         "shared": personal.shared,
@@ -85,18 +86,17 @@ def evaluate_task(settings: Mapping[str, Any], root: Path) -> dict[str, Any]:
 
 
 def classify_frames(model: AdaptedModel, frames: Tensor, length: int) -> Tensor:
-    """The label of each frame of a video (N), told from it and the frames before it."""
+    """Return the predicted label of each frame of a video (N), from the frame and those before it."""
     features = with_history(model.features(frames), length)
-    assert model.head is not None
-    found: Tensor = model.head.classes[model.head.logits(features).argmax(1).cpu()]
-    return found
+    predicted: Tensor = model.head.classes[model.head.logits(features).argmax(1).cpu()]
+    return predicted
 
 
-def score_video(found: Tensor, label: int, name: str, classes: Sequence[str]) -> VideoResult:
-    """Frame by frame, and by the label that most frames got (of two as frequent the first)."""
-    most = int(torch.bincount(found, minlength=len(classes)).argmax())
-    share = float((found == label).double().mean())
-    return VideoResult(name, classes[label], len(found), share, most == label)
+def score_video(predicted: Tensor, label: int, name: str, classes: Sequence[str]) -> VideoResult:
+    """Score the predictions of a video by frame, and by the most frequent label (the first one of a tie)."""
+    most_frequent = int(torch.bincount(predicted, minlength=len(classes)).argmax())
+    accuracy = float((predicted == label).double().mean())
+    return VideoResult(name, classes[label], len(predicted), accuracy, most_frequent == label)
 
 
 @dataclass(frozen=True)
@@ -110,22 +110,17 @@ class Summary:
     over_users: float
 
 
-def summarise(rows: Iterable[Mapping[str, Any]], metric: str) -> Summary:
-    """Of the result lines of one method and kind of video: ``frame`` or ``video`` accuracy."""
-    place = {"frame": 3, "video": 4}[metric]
+def summarise(rows: Iterable[Row], metric: str) -> Summary:
+    """Summarise the ``frame`` or ``video`` accuracy of the rows of one method and kind of query videos."""
+    column = {"frame": 3, "video": 4}[metric]
     scores: dict[str, list[float]] = {}
     for row in rows:
         own = scores.setdefault(str(row["settings"]["user"]), [])
-        own += [100 * float(video[place]) for video in row["result"]["videos"]]
-    mean, half = mean_interval([s for own in scores.values() for s in own])
+        own += [100 * float(video[column]) for video in row["result"]["videos"]]
+    mean, over_videos = mean_interval([s for own in scores.values() for s in own])
     by_user = {user: sum(own) / len(own) for user, own in sorted(scores.items())}
-    of_users, over_users = mean_interval(list(by_user.values()))
-    return Summary(mean, half, by_user, of_users, over_users)
-
-
-def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return sum(found) / len(found)
+    mean_of_users, over_users = mean_interval(list(by_user.values()))
+    return Summary(mean, over_videos, by_user, mean_of_users, over_users)
 
 
 @lru_cache(maxsize=4)

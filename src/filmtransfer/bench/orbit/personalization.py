@@ -1,11 +1,9 @@
-"""A model for one user: what each method of the paper's table makes of the clips, and what it has to keep for it."""
+"""Train a model for one user by each method of the paper's table, and count its parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,8 +13,7 @@ from ...backbones import Backbone, backbone_facts, load_backbone
 from ...data import resize
 from ...episodes import video_episodes
 from ...errors import UsageError
-from ...heads import SingularError, make_head
-from ...heads.mahalanobis import Mahalanobis
+from ...heads import HEADS, Head, SingularError, make_head
 from ...model import AdaptedModel, Body, Hardware
 from ...training.adapt import adapt
 from ...training.config import TrainingConfig, names
@@ -28,34 +25,36 @@ from ...training.finetune.interpolation import interpolate, snapshot
 from ...training.finetune.loop import History
 from ...training.presets import preset
 from ..cnaps.film_generator import CNAPs
+from ..rows import RunSettings
 from .tasks import SupportClips
 
 
 @dataclass(frozen=True)
 class OrbitMethod:
-    """How a run learns: a method's settings, with the backbone it learns on."""
+    """How a run trains: head, training config, backbone and hardware."""
 
     head: str
-    settings: TrainingConfig
+    config: TrainingConfig
     backbone: Backbone
     hardware: Hardware
     cnaps: CNAPs | None = None
 
     @property
-    def side(self) -> int:
-        """The side of the squares that have to be read."""
-        if self.settings.rule == "hyperrule" and self.settings.train == "all":
-            return max(self.size, self.backbone.fit_size(self.settings.train_size_for(0)))
+    def read_size(self) -> int:
+        """The side of the images to read: the HyperRule crops from larger ones."""
+        if self.config.rule == "hyperrule" and self.config.train == "all":
+            return max(self.size, self.backbone.fit_size(self.config.train_size_for(0)))
         return self.size
 
     @property
     def size(self) -> int:
-        return self.backbone.fit_size(self.settings.image_size)
+        """The side of the images in prediction."""
+        return self.backbone.fit_size(self.config.image_size)
 
 
 @dataclass(frozen=True)
 class PersonalModel:
-    """A user's model, and the numbers it consists of: shared by all users, and the user's own."""
+    """A user's model, and its parameters: those shared by all users, and the user's own."""
 
     model: AdaptedModel
     history: History
@@ -63,34 +62,29 @@ class PersonalModel:
     own: int
 
 
-def prepare_method(settings: Mapping[str, Any]) -> OrbitMethod:
-    """Look at every choice and load the backbone."""
+def prepare_method(settings: RunSettings) -> OrbitMethod:
+    """Validate the settings of a run and load its backbone."""
     chosen = {name: settings[name] for name in names() if name in settings}
-    found = preset(str(settings.get("preset", "orbit_b0")), **chosen)
-    backbone = _backbone(str(settings["backbone"]), settings.get("weights"), found.body().folds)
+    config = preset(str(settings.get("preset", "orbit_b0")), **chosen)
+    backbone = _backbone(str(settings["backbone"]), settings.get("weights"), config.body().folds)
     hardware = Hardware.choose(str(settings.get("device", "auto")))
     head = str(settings["head"])
+    make_head(head)  # raises an error for an unknown head
     cnaps = None
-    if head == "mahalanobis":
-        if "cnaps" not in settings:
-            raise UsageError(
-                "Simple CNAPs has not been trained.", "Name its file with --cnaps ('fit bench cnaps train')."
-            )
+    if "cnaps" in settings:
         cnaps = CNAPs.load(settings["cnaps"], backbone).to(hardware.device)
-    else:
-        make_head(head)
-    if found.steps is not None:  # else the HyperRule's, by the number of frames
-        found = found.resolve(backbone)
-    return OrbitMethod(head, found, backbone, hardware, cnaps)
+    if config.steps is not None:  # the HyperRule chooses them by the number of frames
+        config = config.resolve(backbone)
+    return OrbitMethod(head, config, backbone, hardware, cnaps)
 
 
 def personalize(
     method: OrbitMethod, task: SupportClips, length: int, classes: int, seed: int
 ) -> PersonalModel:
-    """From clips of a user's objects to the user's model."""
+    """Train the model of a user on clips of the user's objects."""
     if method.cnaps is not None:
         model, history = _generate(method, method.cnaps, task, length), History()
-    elif method.head == "linear" and method.settings.train != "none":
+    elif HEADS[method.head].trained_by == "batches" and method.config.train != "none":
         model, history = _train_batches(method, task, length, seed)
     else:
         model, history = _finetune(method, task, length, seed)
@@ -99,48 +93,44 @@ def personalize(
 
 
 def parameter_counts(method: OrbitMethod, model: AdaptedModel, classes: int) -> tuple[int, int]:
-    """Shared and own numbers by the paper's count (its table of ORBIT)."""
-    d, weights = method.backbone.features, backbone_facts(method.backbone.name).parameters
-    heads = {
-        "lda": (d + 1) * classes,
-        "linear": (d + 1) * classes,
-        "protonets": d * classes,
-        "qda": d * (d + 3) // 2 * classes,
-        "mahalanobis": d * (d + 3) // 2 * classes,
-    }
-    body = sum(p.numel() for p in model.backbone_parameters().values())
-    if method.settings.train == "all" and method.cnaps is None:
-        return 0, heads[method.head] + body
-    generated = 0 if method.cnaps is None else method.cnaps.numbers()
-    return weights + generated, heads[method.head] + body
+    """Return the shared and the user's own parameters by the paper's count (its table of ORBIT)."""
+    head = HEADS[method.head]
+    own = head.updateable(classes, method.backbone.features) - len(
+        head.weight_names
+    )  # e is not counted there
+    own += sum(p.numel() for p in model.backbone_parameters().values())
+    if method.config.train == "all" and method.cnaps is None:
+        return 0, own
+    generator = 0 if method.cnaps is None else method.cnaps.parameter_count()
+    return backbone_facts(method.backbone.name).parameters + generator, own
 
 
 def _finetune(
     method: OrbitMethod, task: SupportClips, length: int, seed: int
 ) -> tuple[AdaptedModel, History]:
-    """FiT: 50 steps on episodes by Algorithm 3; with nothing to learn (FineTuner, ProtoNets) the head at once."""
-    settings = method.settings
-    model = _model(method, settings.body(), make_head(method.head), seed)
-    frames = Activations(model, task.pixels, settings.cache_mb)
+    """Fine-tune by episodes of Algorithm 3 (FiT), or only build the head if nothing is trained (FineTuner, ProtoNets)."""
+    config = method.config
+    model = _model(method, config.body(), make_head(method.head), seed)
+    frames = Activations(model, task.pixels, config.cache_mb)
     clips = Clips(frames, length)
     history, start = History(), snapshot(model)
-    if settings.steps and settings.train != "none":
+    if config.steps and config.train != "none":
         tasks = video_episodes(
             task.labels,
             task.videos,
-            settings.support_size,
+            config.support_size,
             seed,
-            once=settings.split == "split",
-            max_query=settings.max_query,
+            once=config.split == "split",
+            max_query=config.max_query,
         )
-        batch = settings.override(micro_batch=max(1, settings.micro_batch // length))
+        batch = config.override(micro_batch=max(1, config.micro_batch // length))
         history = finetune(model, task.pixels, task.labels, batch, seed=seed, embed=clips, tasks=tasks)
     try:
         _build(model, clips.features(), task.labels)
-        whole = model.head.is_finite()
+        finite = model.head.is_finite()
     except SingularError:
-        whole = False
-    if not whole and history.steps:  # better the frozen backbone than ruin
+        finite = False
+    if not finite and history.steps:  # fall back to the frozen backbone
         history.stopped = "not finite"
         interpolate(model, start, start, 0.0)
         _build(model, clips.features(), task.labels)
@@ -156,25 +146,24 @@ def _build(model: AdaptedModel, features: Tensor, labels: Tensor) -> None:
 def _train_batches(
     method: OrbitMethod, task: SupportClips, length: int, seed: int
 ) -> tuple[AdaptedModel, History]:
-    """BiT: every weight, on the frames as images. A mean of features has the mean of their logits."""
-    settings = method.settings
+    """Train all weights by the HyperRule with frames as images (BiT); the logits of a mean are the mean of logits."""
     labels = task.labels.repeat_interleave(length)
-    settings = settings.resolve(method.backbone, len(labels))
-    model = _model(method, settings.body(), make_head(method.head), seed)
-    small = method.backbone.fit_size(settings.train_size_for(0))
+    config = method.config.resolve(method.backbone, len(labels))
+    model = _model(method, config.body(), make_head(method.head), seed)
+    train_size = method.backbone.fit_size(config.train_size_for(0))
     interpolation = method.backbone.pixels.interpolation
-    pixels, larger = (resize(task.pixels, size, interpolation) for size in (method.size, small))
+    pixels, train_pixels = (resize(task.pixels, size, interpolation) for size in (method.size, train_size))
     try:
-        return model, adapt(model, pixels, larger, labels, settings, seed=seed).history
+        return model, adapt(model, pixels, train_pixels, labels, config, seed=seed).history
     except NonFiniteError:
         raise UsageError(
-            f"{method.backbone.name} gives no finite features.", "Are its weights whole?"
+            f"{method.backbone.name} computes features that are not finite.", "Check its weights file."
         ) from None
 
 
 def _generate(method: OrbitMethod, cnaps: CNAPs, task: SupportClips, length: int) -> AdaptedModel:
-    """Simple CNAPs: ψ from the clips in one pass."""
-    model = _model(method, Body(train="none"), Mahalanobis(), 0)
+    """Generate the FiLM parameters ψ from the clips in one pass (Simple CNAPs)."""
+    model = _model(method, Body(train="none"), make_head(method.head), 0)
     clips = Clips(Activations(model, task.pixels, 0), length)
     with torch.no_grad():
         film.load(model.network, {k: v.cpu() for k, v in cnaps.film(clips.features()).items()})
@@ -182,7 +171,7 @@ def _generate(method: OrbitMethod, cnaps: CNAPs, task: SupportClips, length: int
     return model
 
 
-def _model(method: OrbitMethod, body: Body, head: Any, seed: int) -> AdaptedModel:
+def _model(method: OrbitMethod, body: Body, head: Head, seed: int) -> AdaptedModel:
     return AdaptedModel(method.backbone, head, method.size, body=body, seed=seed, hardware=method.hardware)
 
 

@@ -1,15 +1,14 @@
-"""ORBIT's test tasks: what a user's model learns from, and what it is asked.
+"""The test tasks of ORBIT: support clips and query videos of one user.
 
-All of the user's objects are in every task. It learns from clips of clean videos: of each video a random number of its
-clips, at most ten. It is asked for whole videos: clutter videos of the same objects, or clean ones it has not seen (the
-first five, or all but one, are to learn from then).
+All objects of the user are in every task. The support set consists of clips of clean videos: a random number of clips of
+each video, at most ten. The queries are complete videos: clutter videos of the same objects, or clean videos that are not
+in the support set (the first five, or all but one, of an object are support videos then).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from torch import Tensor
 from ...data import PixelSpec
 from ...errors import InputError, UsageError, invalid_choice
 from ...seeding import integer, make_generator, permutation
+from ..rows import RunSettings
 from .dataset import OrbitObject, OrbitUser, OrbitVideo
 
 QUERY_KINDS = ("clean", "clutter")
@@ -24,17 +24,17 @@ QUERY_KINDS = ("clean", "clutter")
 
 @dataclass(frozen=True)
 class OrbitProtocol:
-    """The numbers of the protocol; those of the benchmark's own code (2022), which the paper used."""
+    """The settings of the protocol; the defaults are those of the benchmark's code of 2022, which the paper used."""
 
     clip_length: int = 8
     clips_per_video: int = 10  # a random number up to this
     videos_per_object: int = 15
-    clean_to_learn: int = 5  # when clean videos are asked for
-    present_only: bool = False  # ask only for frames that are not noted as lacking the object
+    clean_to_learn: int = 5  # when clean videos are the queries
+    present_only: bool = False  # without query frames that are annotated as not showing the object
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> OrbitProtocol:
-        """With what a run says of it."""
+    def from_settings(cls, settings: RunSettings) -> OrbitProtocol:
+        """Return the protocol of a run."""
         chosen = {f.name: settings[f.name] for f in fields(cls) if f.name in settings}
         for name, value in chosen.items():
             if name == "present_only":
@@ -47,76 +47,76 @@ class OrbitProtocol:
 
 @dataclass(frozen=True)
 class Clip:
-    """Frames in a row of one video."""
+    """Consecutive frames of one video."""
 
     label: int
-    video: int  # a number for each video of the task
+    video: int  # the index of the video in the task
     source: OrbitVideo
     frames: list[int]
 
 
 @dataclass(frozen=True)
 class OrbitTask:
-    """What is learned from, and the videos that are asked for with the label of their object."""
+    """Support clips, and query videos with the label of their object."""
 
     user: str
     classes: list[str]
     clips: list[Clip]
-    asked: list[tuple[int, OrbitVideo]]
+    queries: list[tuple[int, OrbitVideo]]
 
 
 def sample_task(
-    user: OrbitUser, asked: str, number: int, seed: int, protocol: OrbitProtocol | None = None
+    user: OrbitUser, query_kind: str, number: int, seed: int, protocol: OrbitProtocol | None = None
 ) -> OrbitTask:
-    """Task ``number`` of a user; the same for every method."""
+    """Sample task ``number`` of a user, which is the same for every method."""
     protocol = protocol or OrbitProtocol()
-    if asked not in QUERY_KINDS:
-        raise invalid_choice("The videos asked for", asked, QUERY_KINDS)
+    if query_kind not in QUERY_KINDS:
+        raise invalid_choice("The kind of query videos", query_kind, QUERY_KINDS)
     if len(user.objects) < 2:
         raise InputError(
-            f"{user.name} has {len(user.objects)} object{'s' * (len(user.objects) != 1)} that can be learned.",
-            "Telling objects apart needs two.",
+            f"{user.name} has {len(user.objects)} object{'s' * (len(user.objects) != 1)} with clean videos.",
+            "A classifier needs two.",
         )
-    generator = make_generator(seed, "orbit", user.name, asked, number)
+    generator = make_generator(seed, "orbit", user.name, query_kind, number)
     clips: list[Clip] = []
     queries: list[tuple[int, OrbitVideo]] = []
     count = 0
-    for label, thing in enumerate(user.objects):
-        learn, ask = divide(thing, asked, protocol)
-        for video in _some(learn, protocol.videos_per_object, generator):
-            cut = cut_clips(len(video.frames), protocol.clip_length)
-            wanted = integer(1, min(len(cut), protocol.clips_per_video), generator)
-            chosen = sorted(permutation(len(cut), generator)[:wanted].tolist())
-            clips += [Clip(label, count, video, cut[i]) for i in chosen]
+    for label, item in enumerate(user.objects):
+        support_videos, query_videos = split_videos(item, query_kind, protocol)
+        for video in _sample(support_videos, protocol.videos_per_object, generator):
+            segments = cut_clips(len(video.frames), protocol.clip_length)
+            clip_count = integer(1, min(len(segments), protocol.clips_per_video), generator)
+            chosen = sorted(permutation(len(segments), generator)[:clip_count].tolist())
+            clips += [Clip(label, count, video, segments[i]) for i in chosen]
             count += 1
-        queries += [(label, video) for video in _some(ask, protocol.videos_per_object, generator)]
+        queries += [(label, video) for video in _sample(query_videos, protocol.videos_per_object, generator)]
     if not queries:
         raise InputError(
-            f"{user.name} has no {asked} video to be asked for.",
-            "Add clutter videos." if asked == "clutter" else "Add a second clean video of an object.",
+            f"{user.name} has no {query_kind} query video.",
+            "Add clutter videos." if query_kind == "clutter" else "Add a second clean video of an object.",
         )
-    return OrbitTask(user.name, [thing.name for thing in user.objects], clips, queries)
+    return OrbitTask(user.name, [item.name for item in user.objects], clips, queries)
 
 
-def divide(
-    thing: OrbitObject, asked: str, protocol: OrbitProtocol
+def split_videos(
+    item: OrbitObject, query_kind: str, protocol: OrbitProtocol
 ) -> tuple[list[OrbitVideo], list[OrbitVideo]]:
-    """Videos to learn from and to ask for; the only clean video of an object is learned from, and not asked for."""
-    if asked == "clutter":
-        return thing.clean, thing.clutter
-    split = max(min(protocol.clean_to_learn, len(thing.clean) - 1), 1)
-    return thing.clean[:split], thing.clean[split:]
+    """Return the support and the query videos of an object; an only clean video is a support video."""
+    if query_kind == "clutter":
+        return item.clean, item.clutter
+    split = max(min(protocol.clean_to_learn, len(item.clean) - 1), 1)
+    return item.clean[:split], item.clean[split:]
 
 
 def cut_clips(frames: int, length: int) -> list[list[int]]:
-    """Clips in a row without overlap; the last one ends with the last frame again, if frames are lacking."""
-    places = [*range(frames), *[frames - 1] * (-frames % length)]
-    return [places[begin : begin + length] for begin in range(0, len(places), length)]
+    """Return consecutive clips without overlap; the last frame is repeated to fill the last clip."""
+    indices = [*range(frames), *[frames - 1] * (-frames % length)]
+    return [indices[begin : begin + length] for begin in range(0, len(indices), length)]
 
 
 @dataclass
 class SupportClips:
-    """The frames of a task's clips, one clip after the other, and what clip is of which object and video."""
+    """The frames of the support clips, one clip after the other, and the object and video of each clip."""
 
     pixels: Tensor
     labels: Tensor
@@ -125,7 +125,7 @@ class SupportClips:
 
 
 def read_clips(task: OrbitTask, spec: PixelSpec) -> SupportClips:
-    """Decode what is learned from; a clip with a frame that cannot be read is left out, and it is said."""
+    """Decode the support clips; a clip with an unreadable frame is skipped, with a note."""
     pixels: list[Tensor] = []
     kept: list[Clip] = []
     notes: list[str] = []
@@ -134,15 +134,16 @@ def read_clips(task: OrbitTask, spec: PixelSpec) -> SupportClips:
         notes += [f"{s.name}: {s.reason}." for s in skipped[:1]]
         length = len(clips[0].frames)
         for i, clip in enumerate(clips):
-            found = [s for s in squares[i * length : (i + 1) * length] if s is not None]
-            if len(found) == length:
-                pixels += found
+            frames = [s for s in squares[i * length : (i + 1) * length] if s is not None]
+            if len(frames) == length:
+                pixels += frames
                 kept.append(clip)
     labels = torch.tensor([clip.label for clip in kept], dtype=torch.long)
-    lost = [name for c, name in enumerate(task.classes) if c not in labels]
-    if lost:
+    unreadable = [name for c, name in enumerate(task.classes) if c not in labels]
+    if unreadable:
         raise InputError(
-            f"{task.user}: no clip of {', '.join(lost)} can be read" + (f" ({notes[0]})." if notes else "."),
+            f"{task.user}: no clip of {', '.join(unreadable)} can be read"
+            + (f" ({notes[0]})." if notes else "."),
             "Replace its videos, or remove the object.",
         )
     return SupportClips(torch.stack(pixels), labels, torch.tensor([clip.video for clip in kept]), notes)
@@ -151,21 +152,21 @@ def read_clips(task: OrbitTask, spec: PixelSpec) -> SupportClips:
 def read_video(
     video: OrbitVideo, spec: PixelSpec, present_only: bool = False
 ) -> tuple[Tensor | None, list[str]]:
-    """The frames of a video that is asked for; those that cannot be read are left out, and it is said."""
+    """Decode the frames of a query video; unreadable frames are skipped, with a note."""
     chosen = [i for i, absent in enumerate(video.absent) if not (present_only and absent)]
     squares, skipped = video.read(chosen, spec)
-    found = [square for square in squares if square is not None]
+    frames = [square for square in squares if square is not None]
     notes = [f"{s.name}: {s.reason}." for s in skipped[:1]]
-    return (torch.stack(found) if found else None), notes
+    return (torch.stack(frames) if frames else None), notes
 
 
-def _some(videos: Sequence[OrbitVideo], cap: int, generator: torch.Generator) -> list[OrbitVideo]:
-    """In random order, at most ``cap`` of them."""
+def _sample(videos: Sequence[OrbitVideo], cap: int, generator: torch.Generator) -> list[OrbitVideo]:
+    """Return at most ``cap`` videos in random order."""
     return [videos[i] for i in permutation(len(videos), generator)[:cap].tolist()]
 
 
 def _by_video(clips: Sequence[Clip]) -> list[tuple[OrbitVideo, list[Clip]]]:
-    found: dict[int, list[Clip]] = {}
+    groups: dict[int, list[Clip]] = {}
     for clip in clips:
-        found.setdefault(clip.video, []).append(clip)
-    return [(group[0].source, group) for group in found.values()]
+        groups.setdefault(clip.video, []).append(clip)
+    return [(group[0].source, group) for group in groups.values()]
