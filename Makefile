@@ -42,6 +42,7 @@ format: $(DEV)
 
 docs: $(DEV)
 	$(BIN)/python -m scripts.make_reference
+	$(BIN)/python -m scripts.make_architecture
 
 accuracy: $(DEV)
 	$(BIN)/python benchmarks/accuracy.py --data ../shared/data

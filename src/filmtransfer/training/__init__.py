@@ -1,0 +1,1 @@
+"""Training: configuration and presets, episodic fine-tuning, baselines, assessment and editing."""
