@@ -17,8 +17,8 @@ TARGET = ROOT / "docs/architecture.md"
 def first_sentence(module: Path) -> str:
     """Return the first sentence of a module's docstring."""
     text = ast.get_docstring(ast.parse(module.read_text("utf-8"))) or ""
-    sentence = re.split(r"(?<=[.:])\s", " ".join(text.split("\n\n")[0].split()))[0]
-    return sentence.rstrip(".:")
+    sentence = re.split(r"(?<=\.)\s", " ".join(text.split("\n\n")[0].split()))[0]
+    return sentence.rstrip(".")
 
 
 def module_map() -> str:
