@@ -32,7 +32,7 @@ from filmtransfer.training.assess.evaluation import mean_interval
 from filmtransfer.training.baselines.batch import Cosine, train_batches
 from filmtransfer.training.finetune.activations import Activations
 from filmtransfer.training.finetune.episodic import finetune
-from filmtransfer.training.finetune.interpolation import SHARES, choose, hold_out, interpolate, snapshot
+from filmtransfer.training.finetune.interpolation import ALPHAS, choose_alpha, hold_out, interpolate, snapshot
 from filmtransfer.training.presets import preset
 from filmtransfer.training.torch_settings import keep_freed_memory
 from sets import Task, task
@@ -129,23 +129,25 @@ def one(where: Task, seed: int, old: dict[str, Any] | None) -> dict[str, Any]:
         adapted = adapt(model, learn.pixels, small, y, settings, seed=seed)
         row["seconds"][head] = round(time.monotonic() - began, 1)
         row[head] = accuracy(model)
-        row[f"{head}_share"] = adapted.share
+        row[f"{head}_share"] = adapted.alpha
     # LDA in the same steps as adapt, but tried on the held-out images at every point of the way.
     model = model_with("lda")
     began = time.monotonic()
-    kept, held = hold_out(y, settings.hold_out, make_generator(seed, "hold out"))
+    fit, held = hold_out(y, settings.hold_out, make_generator(seed, "hold out"))
     start = snapshot(model)
-    finetune(model, small[kept], y[kept], settings, seed=seed)
+    finetune(model, Activations(model, small[fit], settings.cache_mb), y[fit], settings, seed=seed)
     end = snapshot(model)
-    choice = choose(model, start, end, Activations(model, learn.pixels, settings.cache_mb), y, kept, held)
+    choice = choose_alpha(
+        model, start, end, Activations(model, learn.pixels, settings.cache_mb), y, fit, held
+    )
     row["seconds"]["lda"] = round(time.monotonic() - began, 1)
-    row["lda_share"], row["lda_at"] = choice.share, {}
-    row["lda_scores"] = {str(share): score for share, score in choice.scores.items()}
-    for share in SHARES:
-        interpolate(model, start, end, share)
+    row["lda_share"], row["lda_at"] = choice.alpha, {}
+    row["lda_scores"] = {str(alpha): score for alpha, score in choice.scores.items()}
+    for alpha in ALPHAS:
+        interpolate(model, start, end, alpha)
         model.configure(learn.pixels, y)
-        row["lda_at"][str(share)] = accuracy(model)
-    row["lda"] = row["lda_at"][str(choice.share)]
+        row["lda_at"][str(alpha)] = accuracy(model)
+    row["lda"] = row["lda_at"][str(choice.alpha)]
     if old is not None:
         row["full"], row["seconds"]["full"] = old["full"], old["seconds"]["full"]
         return row
@@ -153,7 +155,9 @@ def one(where: Task, seed: int, old: dict[str, Any] | None) -> dict[str, Any]:
     for rate in FULL_RATES:
         model = model_with("linear", fold=False)
         began = time.monotonic()
-        train_batches(model, full_size, y, Cosine(FULL_STEPS, rate), seed=seed)
+        train_batches(
+            model, Activations(model, full_size, 0), y, Cosine(FULL_STEPS, rate), settings, seed=seed
+        )
         model.configure(learn.pixels, y)
         row["seconds"]["full"] = round(time.monotonic() - began, 1)
         row["full"] = max(row["full"], accuracy(model))
@@ -175,7 +179,7 @@ def table(runs: list[dict[str, Any]]) -> str:
     took = [r["lda"] for r in runs]
     safe = sum(r["lda"] >= r["lda_at"]["0.0"] for r in runs)
     highest = [r["lda_at"][max(r["lda_scores"], key=r["lda_scores"].get)] for r in runs]
-    means = {f"always {s}": _mean(r["lda_at"][str(s)] for r in runs) for s in SHARES}
+    means = {f"always {s}": _mean(r["lda_at"][str(s)] for r in runs) for s in ALPHAS}
     means |= {"highest score": _mean(highest), "as chosen": _mean(took), "best by test": _mean(best)}
     lines += [
         "",

@@ -36,12 +36,12 @@ from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body, Hardware
 from filmtransfer.seeding import make_generator, permutation
 from filmtransfer.training.adapt import adapt
+from filmtransfer.training.callbacks import Callbacks, Progress
 from filmtransfer.training.finetune.activations import Activations
 from filmtransfer.training.finetune.episodic import finetune
 from filmtransfer.training.finetune.gradient import accumulate
-from filmtransfer.training.finetune.loop import Progress
 from filmtransfer.training.presets import preset
-from filmtransfer.training.torch_settings import denormals_as_zero, prepare
+from filmtransfer.training.torch_settings import configure_process, denormals_as_zero
 from plain import PlainModel, dense_head
 from sets import task
 
@@ -258,7 +258,7 @@ def run_ours(
 ) -> dict[str, Any]:
     """The engine, or what is left of it without some of its savings."""
     if keep:
-        prepare()
+        configure_process()
     found = backbone_of(backbone, fold=fold)
     if not layout:
         found = replace(found, memory_format=torch.contiguous_format)
@@ -342,7 +342,7 @@ def cuts() -> dict[str, Any]:
 
 
 def run_cuts(size: int) -> dict[str, float]:
-    prepare()
+    configure_process()
     backbone = backbone_of("efficientnet_lite0", fold=True)
     pixels = drawings(100, size, "engine")
     found = {}
@@ -382,7 +382,7 @@ def growth() -> dict[str, Any]:
 
 
 def run_step(size: int = 128, images: int = 100) -> float:
-    prepare()
+    configure_process()
     model = AdaptedModel(backbone_of("efficientnet_lite0", fold=True), make_head("lda"), size)
     embed = Activations(model, drawings(images, size, "engine"), preset("fast").cache_mb)
     episode = episode_of(images, 10, 50, 0)
@@ -427,7 +427,7 @@ def speed() -> dict[str, Any]:
 
 def run_speed(backbone: str, compiled: bool) -> dict[str, float]:
     """GFLOP/s of forward passes and of forward and backward passes, at 128 pixels, 64 images."""
-    prepare()
+    configure_process()
     matmul = matmul_speed()
     found = backbone_of(backbone, fold=True)
     model = AdaptedModel(found, make_head("lda"), 128)
@@ -477,7 +477,7 @@ def accuracy(data: Path, seeds: int) -> dict[str, Any]:
 
 def run_accuracy(data: str, name: str, seed: int) -> dict[str, Any]:
     """The fast preset, and the paper's 400 steps with a fixed split, at 128 pixels; both heads at 224."""
-    prepare()
+    configure_process()
     where = task(Path(data), name, 10, seed, 500)
     backbone = load_backbone("efficientnet_lite0")
     fast = preset("fast").resolve(backbone)
@@ -498,7 +498,7 @@ def run_accuracy(data: str, name: str, seed: int) -> dict[str, Any]:
     seen: dict[str, list[float]] = {}
     began, looking = time.monotonic(), 0.0
 
-    def look(progress: Progress) -> None:
+    def on_step(progress: Progress) -> None:
         nonlocal looking
         if progress.step in (100, 400):
             paused = time.monotonic()
@@ -506,7 +506,9 @@ def run_accuracy(data: str, name: str, seed: int) -> dict[str, Any]:
             seen[str(progress.step)] = [right(paper), paused - began - looking]
             looking += time.monotonic() - paused
 
-    finetune(paper, small, learn.labels, preset("paper").override(film_from=0), seed=seed, watch=look)
+    config = preset("paper").override(film_from=0)
+    images = Activations(paper, small, config.cache_mb)
+    finetune(paper, images, learn.labels, config, seed=seed, callbacks=Callbacks(on_step=on_step))
     return result | {"paper": seen["400"][0], "paper_seconds": seen["400"][1], "paper_by_step": seen}
 
 

@@ -22,8 +22,9 @@ from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body
 from filmtransfer.training.adapt import adapt
 from filmtransfer.training.assess.evaluation import mean_interval
+from filmtransfer.training.callbacks import Callbacks
 from filmtransfer.training.presets import preset
-from filmtransfer.training.profiler import Profile
+from filmtransfer.training.profiler import Profiler
 from filmtransfer.training.torch_settings import keep_freed_memory
 from sets import Task, task
 
@@ -77,7 +78,7 @@ def runs(where: Task, seed: int, cuts: list[tuple[int, int]]) -> Any:
     frozen = accuracy(bare, held_out)
     for size, stage in cuts:
         model = AdaptedModel(backbone, make_head("lda"), bare.pixels.size, body=Body(film_from=stage))
-        profile, began = Profile(on=True), time.monotonic()
+        profiler, began = Profiler(), time.monotonic()
         adapted = adapt(
             model,
             learn.pixels,
@@ -85,7 +86,7 @@ def runs(where: Task, seed: int, cuts: list[tuple[int, int]]) -> Any:
             learn.labels,
             preset("fast").override(film_from=stage),
             seed=seed,
-            profile=profile,
+            callbacks=Callbacks(profiler=profiler),
         )
         yield {
             "set": where.name,
@@ -94,9 +95,9 @@ def runs(where: Task, seed: int, cuts: list[tuple[int, int]]) -> Any:
             "film_from": stage,
             "accuracy": accuracy(model, held_out),
             "frozen": frozen,
-            "share": adapted.share,
+            "share": adapted.alpha,
             "seconds": round(time.monotonic() - began, 2),
-            "step_seconds": round(profile.to_dict()["step_seconds"], 4),
+            "step_seconds": round(profiler.to_dict()["step_seconds"], 4),
         }
 
 

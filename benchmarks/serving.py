@@ -42,7 +42,7 @@ from filmtransfer.serve.engine.batcher import Batcher
 from filmtransfer.serve.engine.cache import Cache
 from filmtransfer.serve.engine.multi_user import Engine, Member
 from filmtransfer.serve.store import StoreLocation
-from filmtransfer.training.torch_settings import prepare
+from filmtransfer.training.torch_settings import configure_process
 from serving_page import write_page
 from serving_users import Users, make_users, photos
 
@@ -62,7 +62,7 @@ def main() -> None:
     options.add_argument("--keep", type=Path, help="where the users are stored for the next run")
     options.add_argument("--part", choices=PARTS, nargs="+", default=list(PARTS))
     args = options.parse_args()
-    prepare(1)
+    configure_process(1)
     with tempfile.TemporaryDirectory() as scratch:
         users = make_users(args.keep or Path(scratch, "users"), args.users, args.data, log)
         images = photos(args.data, 64)
@@ -75,7 +75,7 @@ def main() -> None:
 
 def run_in_process(run: Part, *arguments: Any) -> dict[str, Any]:
     """Run a part in a new process, so that it does not inherit the memory of another."""
-    with ProcessPoolExecutor(1, get_context("spawn"), initializer=prepare, initargs=(1,)) as pool:
+    with ProcessPoolExecutor(1, get_context("spawn"), initializer=configure_process, initargs=(1,)) as pool:
         return pool.submit(run, *arguments).result()
 
 

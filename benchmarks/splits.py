@@ -21,6 +21,7 @@ from filmtransfer.data import load, resize
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel
 from filmtransfer.training.assess.evaluation import mean_interval
+from filmtransfer.training.finetune.activations import Activations
 from filmtransfer.training.finetune.episodic import finetune
 from filmtransfer.training.finetune.interpolation import interpolate, snapshot
 from filmtransfer.training.presets import preset
@@ -72,7 +73,8 @@ def one(args: argparse.Namespace, name: str, shots: int, seed: int) -> dict[str,
     for split in ("split", "resplit"):
         interpolate(model, start, start, 0.0)
         began = time.monotonic()
-        finetune(model, small, learn.labels, settings.override(split=split), seed=seed)
+        images = Activations(model, small, settings.cache_mb)
+        finetune(model, images, learn.labels, settings.override(split=split), seed=seed)
         row[f"{split}_seconds"] = round(time.monotonic() - began, 1)
         end = snapshot(model)
         row[split] = accuracy()

@@ -26,7 +26,7 @@ from filmtransfer.model import log_posterior
 from filmtransfer.model.ood import largest_cosine
 from filmtransfer.training.assess.calibration import calibration_error, log_loss
 from filmtransfer.training.assess.evaluation import mean_interval
-from filmtransfer.training.torch_settings import prepare
+from filmtransfer.training.torch_settings import configure_process
 from sets import _read
 
 SETS = ("cifar10", "eurosat", "oxford_pets", "dtd10", "flowers102", "svhn", "fashion_mnist", "quickdraw")
@@ -212,7 +212,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3])
     parser.add_argument("--heads", nargs="+", default=["lda"])
     chosen = parser.parse_args()
-    prepare(1)
+    configure_process(1)
     warnings.simplefilter("ignore")
     file = RESULTS / "trust.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []

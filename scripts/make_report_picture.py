@@ -16,6 +16,7 @@ from filmtransfer import FewShotClassifier
 from filmtransfer.data import LabelledImages
 from filmtransfer.data.sample import sample_drawings
 from filmtransfer.report import PhotoRecorder, collect_training, write_report
+from filmtransfer.training.callbacks import Callbacks
 
 TARGET = Path(__file__).parents[1] / "docs" / "report.png"
 CLASSES, SHOTS = 6, 10
@@ -33,7 +34,8 @@ def flawed_drawings() -> LabelledImages:
 
 def main() -> None:
     recorder = PhotoRecorder()
-    clf = FewShotClassifier(seed=0, steps=0).fit_images(flawed_drawings(), look=recorder.on_training)
+    callbacks = Callbacks(on_fitted=recorder.on_training)
+    clf = FewShotClassifier(seed=0, steps=0).fit_images(flawed_drawings(), callbacks)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
         update, page = Path(folder, "drawings.safetensors"), Path(folder, "report.html")
         clf.save(update)

@@ -18,6 +18,7 @@ from filmtransfer.backbones import digest, load_backbone
 from filmtransfer.data import LabelledImages
 from filmtransfer.errors import FitWarning, InputError, UsageError
 from filmtransfer.training import config
+from filmtransfer.training.callbacks import Callbacks
 from tests.conftest import picture
 
 IMAGES = [np.asarray(picture(i % 3, i)) for i in range(15)]
@@ -137,12 +138,12 @@ def test_ctrl_c_keeps_what_was_learned():
     clf = FewShotClassifier(steps=100_000, **SMALL)
     seen = []
 
-    def watch(progress):
+    def on_step(progress):
         seen.append(progress.step)
         if len(seen) == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
-    clf.fit_images(LabelledImages.from_memory(IMAGES, LABELS), watch)
+    clf.fit_images(LabelledImages.from_memory(IMAGES, LABELS), Callbacks(on_step=on_step))
     assert clf.history_.stopped == "interrupted"
     assert 0 < clf.history_.steps < 100_000
     assert clf.score(NEW, LABELS[:9]) > 0.5
@@ -198,7 +199,7 @@ def test_unreadable_images_are_skipped_or_refused(tmp_path):
 @pytest.mark.parametrize(
     ("option", "value", "says"),
     [
-        ("backbone", "nothing", "no backbone"),
+        ("backbone", "nothing", "There is no backbone"),
         ("head", "svm", "The head cannot be 'svm'"),
         ("preset", "slow", "The preset"),
         ("steps", -1, "steps cannot be"),
@@ -266,7 +267,7 @@ def test_an_image_whose_features_are_not_numbers_is_named(monkeypatch, tmp_path)
 
     monkeypatch.setattr(AdaptedModel, "above", spoiled)
     poison[:] = [3]  # the support images of the second step
-    with pytest.warns(FitWarning, match=r"not finite, of .*/\d+\.png.*The last good numbers are kept"):
+    with pytest.warns(FitWarning, match=r"not finite, of .*/\d+\.png.*The last finite parameters are kept"):
         clf = quick(steps=4, split="use_all").fit(files, LABELS)
     assert clf.history_.stopped == "not finite"
     assert clf.history_.steps < 2

@@ -26,13 +26,12 @@ from .model.support import digest_of, name_of
 from .training import edit
 from .training.adapt import Adapted, adapt
 from .training.assess.assessment import Assessment, assess, with_assessment
+from .training.callbacks import NO_CALLBACKS, Callbacks
 from .training.config import TrainingConfig, names
 from .training.finetune.gradient import NonFiniteError
-from .training.finetune.loop import Watch
 from .training.finetune.parallel import local_rank
 from .training.prepare import Prepared, prepare, remarks
 from .training.presets import preset
-from .training.profiler import Profile
 
 
 @dataclass(frozen=True)
@@ -142,61 +141,45 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # Fitting
 
     def fit(self, images: Sequence[Any], labels: Sequence[Any]) -> Self:
-        """Learn from images (paths, PIL images or uint8 arrays) and their labels."""
+        """Train on images (paths, PIL images or uint8 arrays) and their labels."""
         return self.fit_images(LabelledImages.from_memory(images, labels))
 
     def fit_folder(self, folder: str | Path) -> Self:
-        """Learn from a folder with one subfolder per class, or from a CSV of paths and labels."""
+        """Train on a folder with one subfolder per class, or on a CSV of paths and labels."""
         return self.fit_images(LabelledImages.from_path(folder))
 
-    def fit_images(
-        self,
-        images: LabelledImages,
-        watch: Watch | None = None,
-        profile: Profile | None = None,
-        look: Callable[[LoadedImages, Adapted], None] | None = None,
-    ) -> Self:
-        """Learn from labelled images.
+    def fit_images(self, images: LabelledImages, callbacks: Callbacks = NO_CALLBACKS) -> Self:
+        """Train on labelled images."""
+        return self.fit_prepared(self.prepare(images), callbacks)
 
-        ``watch`` is told of every step, ``profile`` of where time goes; ``look`` is shown the images and their
-        features at the end.
-        """
-        return self.fit_prepared(self.prepare(images), watch, profile, look)
-
-    def fit_prepared(
-        self,
-        ready: Prepared,
-        watch: Watch | None = None,
-        profile: Profile | None = None,
-        look: Callable[[LoadedImages, Adapted], None] | None = None,
-    ) -> Self:
-        """Learn from images that ``prepare`` has read."""
+    def fit_prepared(self, prepared: Prepared, callbacks: Callbacks = NO_CALLBACKS) -> Self:
+        """Train on images that ``prepare`` has read."""
+        model, loaded = prepared.model, prepared.loaded
         try:
             adapted = adapt(
-                ready.model,
-                ready.pixels,
-                ready.train_pixels,
-                ready.loaded.labels,
-                ready.config,
+                model,
+                prepared.pixels,
+                prepared.train_pixels,
+                loaded.labels,
+                prepared.config,
                 seed=self.seed,
-                watch=watch,
-                profile=profile,
+                callbacks=callbacks,
             )
-        except NonFiniteError as error:  # before anything was learned
+        except NonFiniteError as error:  # before any training
             raise InputError(
-                f"{self.backbone} gives no finite features for {_these(ready.loaded.names, error.images)}.",
-                "Are its weights whole? If so, remove the image.",
+                f"{self.backbone} gives no finite features for {_these(loaded.names, error.images)}.",
+                "Are its weights complete? If so, remove the image.",
             ) from None
         if adapted.history.not_finite:
             warnings.warn(
                 "Fine-tuning stopped at features that are not finite, of "
-                f"{_these(ready.loaded.names, adapted.history.not_finite)}. The last good numbers are kept.",
+                f"{_these(loaded.names, adapted.history.not_finite)}. The last finite parameters are kept.",
                 FitWarning,
                 stacklevel=4,
             )
-        self._adopt(ready.model, ready.loaded, ready.config, adapted)
-        if look is not None:
-            look(ready.loaded, adapted)
+        self._adopt(model, loaded, prepared.config, adapted)
+        if callbacks.on_fitted is not None:
+            callbacks.on_fitted(loaded, adapted)
         return self
 
     def prepare(self, images: LabelledImages, backbone: Backbone | None = None) -> Prepared:

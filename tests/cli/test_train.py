@@ -61,7 +61,7 @@ def test_the_profile_lists_phases_and_operations(trained, capsys, tmp_path):
     assert result["profile"]["steps"] == 3
     assert result["profile"]["by_phase"]["query: backward"] > 0
     _, out, _ = run(capsys, *arguments)
-    for line in ("a step, by phase", "support: forward", "by kind of arithmetic", "done once"):
+    for line in ("a step, by phase", "support: forward", "by kind of operation", "once"):
         assert line in out
     shown = document(capsys, "show", str(tmp_path / "p.safetensors"), "--plot", str(tmp_path / "p.png"))
     assert shown["film_numbers"] == 19_936
@@ -134,7 +134,7 @@ def test_an_unwritable_report_is_refused_before_training(reported, capsys, tmp_p
     assert "There is no folder" in err
     code, _, err = run(capsys, "train", reported / "photos", "--out", out, "--report", out)
     assert code == 2
-    assert "take the place of the update" in err
+    assert "cannot be the same file" in err
     assert not out.exists()
 
 

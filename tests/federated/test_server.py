@@ -65,12 +65,11 @@ def plain_loop(clients: ClientPopulation) -> tuple[np.ndarray, list[float]]:
             set_parameters(clients.model, psi)
             finetune(
                 clients.model,
-                client.examples.embed.pixels,
+                client.examples.embed,
                 client.examples.labels,
                 plan.training_config(number),
                 seed=make_generator(plan.seed, "client", name, number).initial_seed(),
-                embed=client.examples.embed,
-                pull=plan.mu if plan.algorithm == "fedprox" else 0.0,
+                proximal_mu=plan.mu if plan.algorithm == "fedprox" else 0.0,
             )
             new += weights[name] * (get_parameters(clients.model) - psi).astype(np.float64)
         psi = (psi + new).astype(np.float32)
@@ -173,10 +172,10 @@ def test_clients_with_one_class_or_one_image_per_class_do_not_train():
         own = faulty.examples
         if i == 0:
             rows = torch.nonzero(own.labels == 0).flatten()
-            faulty.examples = Examples(own.embed.pick(rows), own.labels[rows], own.classes[:1])
+            faulty.examples = Examples(own.embed.select(rows), own.labels[rows], own.classes[:1])
         if i == 1:
             rows = torch.tensor([int(torch.nonzero(own.labels == c)[0]) for c in range(3)])
-            faulty.examples = Examples(own.embed.pick(rows), own.labels[rows], own.classes)
+            faulty.examples = Examples(own.embed.select(rows), own.labels[rows], own.classes)
         return faulty
 
     server = make_server(clients, client=client)

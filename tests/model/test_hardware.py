@@ -15,6 +15,7 @@ from filmtransfer.errors import FitWarning, UnavailableError, UsageError
 from filmtransfer.heads import HEADS, make_head
 from filmtransfer.model import AdaptedModel, Body, Hardware
 from filmtransfer.model import hardware as module
+from filmtransfer.training.finetune.activations import Activations
 from filmtransfer.training.finetune.episodic import finetune
 from filmtransfer.training.presets import PRESETS
 
@@ -94,7 +95,8 @@ def test_bfloat16_is_for_the_backbone_only():
     assert 0 < (features - want).norm() < 0.05 * want.norm()
     assert torch.equal(half.features(images()), want), "what it is built from is float32 throughout"
     labels = torch.arange(2).repeat(4)
-    history = finetune(half, images(), labels, PRESETS["fast"].override(steps=2), seed=0)
+    config = PRESETS["fast"].override(steps=2)
+    history = finetune(half, Activations(half, images(), config.cache_mb), labels, config, seed=0)
     assert history.stopped == "done"
 
 

@@ -13,7 +13,7 @@ from filmtransfer.heads import make_head
 from filmtransfer.model import Update
 from filmtransfer.serve.training import train_user
 from filmtransfer.training.assess.leave_one_out import leave_one_out
-from filmtransfer.training.finetune.loop import Progress
+from filmtransfer.training.callbacks import Progress
 
 from .small import backbone, photo
 

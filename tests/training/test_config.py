@@ -33,7 +33,7 @@ def test_every_setting_has_help_bounds_and_a_valid_default(setting):
 def test_choices_are_those_of_their_owners():
     choices = {setting.name: setting.choices for setting in settings()}
     assert choices["split"] == ("auto", "paper", *SPLITS)
-    assert choices["adapter"] == ADAPTERS
+    assert choices["adapter"] == tuple(ADAPTERS)
     assert choices["train"] == TRAIN
     assert next(s for s in settings() if s.name == "image_size").maximum == MAX_SIZE
 

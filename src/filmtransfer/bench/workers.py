@@ -67,11 +67,11 @@ def _initialize(slots: int, threads: int | None, parent: int) -> None:
     """Prepare a new process: its share of the cores, and an end when its parent ends."""
     import signal
 
-    from ..training.torch_settings import prepare
+    from ..training.torch_settings import configure_process
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it and ends the workers
     _exit_with(parent)
-    prepare(threads, slots)
+    configure_process(threads, slots)
 
 
 def _exit_with(parent: int) -> None:
@@ -156,7 +156,7 @@ def _at_least_one(name: str, value: int) -> None:
 
 
 def _attempt_on_ray(run: Run, root: Path, threads: int) -> RunOutcome:
-    from ..training.torch_settings import prepare
+    from ..training.torch_settings import configure_process
 
-    prepare(threads, 1)
+    configure_process(threads, 1)
     return attempt_run(run, root)

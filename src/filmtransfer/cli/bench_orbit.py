@@ -143,7 +143,8 @@ def train(
     from ..bench.cnaps.task_sources import class_sources, pixel_spec, user_sources
     from ..bench.datasets import load_dataset
     from ..files import check_writable
-    from ..training.torch_settings import prepare
+    from ..training.callbacks import Callbacks
+    from ..training.torch_settings import configure_process
 
     printer = Printer(as_json)
     check_writable(out)
@@ -158,7 +159,7 @@ def train(
         raise InputError(
             "There is nothing to meta-train on.", "Name a dataset with --dataset, or use --orbit DIR."
         )
-    prepare(threads)
+    configure_process(threads)
     loaded = load_backbone(backbone, weights)
     spec = pixel_spec(loaded, config.image_size)
     sources, test_sources = [], []
@@ -172,8 +173,9 @@ def train(
         sources += user_sources(orbit_root, spec, rate=rate, seed=seed)
     generator = CNAPs(loaded, seed=seed)
     model = bare_model(loaded, spec.size)
-    with progress_bar(as_json) as watch:
-        history = meta_train(generator, model, sources, config, seed=seed, watch=watch)
+    with progress_bar(as_json) as on_step:
+        callbacks = Callbacks(on_step=on_step)
+        history = meta_train(generator, model, sources, config, seed=seed, callbacks=callbacks)
     rows = [compare(generator, model, source, config, test_tasks, seed) for source in test_sources]
     generator.results = {
         "sources": [source.name for source in sources],

@@ -30,7 +30,7 @@ def demo(
     """Train a classifier on the drawings that ship with the package, and test it on others."""
     from ..data.sample import sample_drawings
     from ..files import check_writable
-    from ..training.torch_settings import prepare
+    from ..training.torch_settings import configure_process
 
     printer = Printer(as_json)
     try:
@@ -39,7 +39,7 @@ def demo(
         raise InputError(f"{out} cannot be created ({error.strerror}).", "Choose another folder.") from None
     file, picture = out / "drawings.safetensors", out / "predictions.png"
     check_writable(file)
-    prepare()
+    configure_process()
     training, test = sample_drawings(SHOTS, seed)
     printer.say(
         f"Quick, Draw! (Google, CC BY 4.0): {len(training.classes)} classes, {SHOTS} drawings each for training, "
@@ -79,10 +79,11 @@ def _train_and_test(
 
     from ..estimator import FewShotClassifier
     from ..training.assess.evaluation import evaluate
+    from ..training.callbacks import Callbacks
 
     clf = FewShotClassifier(seed=seed, steps=steps)
     with printer.notes(), progress_bar() as on_step:
-        clf.fit_images(training, on_step)
+        clf.fit_images(training, Callbacks(on_step=on_step))
     predicted = torch.from_numpy(clf.predict_proba(test.sources).argmax(1))
     result = evaluate(predicted, torch.tensor(test.labels), len(training.classes))
     when = f"after {clf.history_.steps} steps of it" if clf.history_.steps else "before fine-tuning"

@@ -48,7 +48,7 @@ def evaluate(
     from ..files import check_writable
     from ..report import PhotoRecorder
     from ..training.assess.evaluation import evaluate as compare
-    from ..training.torch_settings import prepare
+    from ..training.torch_settings import configure_process
 
     printer = Printer(as_json)
     ood = ood or former_ood
@@ -56,7 +56,7 @@ def evaluate(
         check_writable(report)
     elif ood is not None:
         raise UsageError("--ood needs a report.", "Say where to write it: --report FILE")
-    prepare(threads)
+    configure_process(threads)
     clf = FewShotClassifier.load(file, weights=weights, device=device)
     images = LabelledImages.from_path(folder)
     classes = [str(name) for name in clf.update_.classes]

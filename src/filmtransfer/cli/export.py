@@ -67,9 +67,9 @@ def export(
         _export_to_hub(printer, file, hub, push, public)
         return
     from ..export import load_classifier, read_calibration_images, write_folded, write_shared, write_web
-    from ..training.torch_settings import prepare
+    from ..training.torch_settings import configure_process
 
-    prepare(threads)
+    configure_process(threads)
     clf = load_classifier(file, weights)
     images = None if calibrate is None else read_calibration_images(calibrate, clf)
     printer.skipped(images.skipped if images else [])

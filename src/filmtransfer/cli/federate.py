@@ -105,7 +105,7 @@ def simulate(
     from ..federated.plan import named_plan
     from ..federated.simulation import simulate as run_simulation
     from ..files import write_atomically
-    from ..training.torch_settings import prepare
+    from ..training.torch_settings import configure_process
 
     printer = Printer(as_json)
     chosen = read_settings(settings, "steps=5")
@@ -127,7 +127,7 @@ def simulate(
         partition="folders" if folders else "few_shot" if dirichlet is None else "dirichlet",
         alpha=0.5 if dirichlet is None else dirichlet, classes=classes, test_images=test_images, seed=seed, weights=str(weights or ""),
     )  # fmt: skip
-    prepare(threads)
+    configure_process(threads)
     out.mkdir(parents=True, exist_ok=True)
     simulation = run_simulation(
         config, plan, read_images, folder=out, engine=engine, log=printer.say,

@@ -42,10 +42,10 @@ def predict(
     """Classify images."""
     from ..data import list_images
     from ..estimator import FewShotClassifier
-    from ..training.torch_settings import prepare
+    from ..training.torch_settings import configure_process
 
     printer = Printer(as_json)
-    prepare(threads)
+    configure_process(threads)
     clf = FewShotClassifier.load(file, weights=weights, device=device)
     paths = list_images(images)
     result = clf.classify(paths, strict=strict)

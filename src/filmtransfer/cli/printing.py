@@ -19,7 +19,7 @@ from ..formatting import duration
 
 if TYPE_CHECKING:
     from ..data import SkippedImage
-    from ..training.finetune.loop import Progress as StepProgress
+    from ..training.callbacks import Progress as StepProgress
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
 

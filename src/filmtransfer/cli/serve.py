@@ -60,7 +60,7 @@ def serve(
         raise MissingExtraError("The service", "serve")
     from ..serve import server
     from ..serve.settings import ServiceSettings, read_rate
-    from ..training.torch_settings import prepare
+    from ..training.torch_settings import configure_process
 
     if not 0.001 <= max_photo_mb <= 1000:
         raise UsageError(f"--max-photo-mb cannot be {max_photo_mb:g}.", "Use 0.001 to 1000.")
@@ -79,7 +79,7 @@ def serve(
         settings=ServiceSettings(max_photo_bytes=round(max_photo_mb * 1e6), rate=read_rate(rate)),
         open_page=open_page,
     )
-    prepare(threads)
+    configure_process(threads)
 
     def on_ready(about: JsonObject) -> None:
         printer.say(f"The page is at {about['link']}")

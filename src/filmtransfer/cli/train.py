@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,24 @@ from ..errors import UsageError
 from ..formatting import file_size, percent
 from .printing import Device, Json, Printer, Threads, progress_bar
 from .settings import training_options
+
+if TYPE_CHECKING:
+    from ..estimator import FewShotClassifier
+    from ..training.profiler import Profiler
+
+# Why training ended, and the interpolation factor α, in words.
+STOPPED = {
+    "done": "",
+    "interrupted": " (interrupted; what was trained so far is kept)",
+    "time limit": " (time limit)",
+    "not finite": " (the loss was no longer finite; the last finite parameters are kept)",
+    "one-shot": " (one image per class: nothing to fine-tune on)",
+}
+INTERPOLATION = {
+    0.0: " None of the change is kept (α = 0): it was worse on held-out photos.",
+    0.5: " Half of the change is kept (α = 0.5), which is safest with few photos.",
+    1.0: " All of the change is kept (α = 1).",
+}
 
 
 @training_options()
@@ -49,7 +68,7 @@ def train(
         bool, typer.Option("--compile", help="Compile the backbone; pays on long runs of some backbones.")
     ] = False,
     threads: Threads = None,
-    profile: Annotated[bool, typer.Option("--profile", help="Say where the time of a step goes.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Print where the time of a step goes.")] = False,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -63,70 +82,67 @@ def train(
     from ..estimator import FewShotClassifier
     from ..files import check_writable
     from ..report import PhotoRecorder, collect_training, write_report
+    from ..training.callbacks import Callbacks
     from ..training.finetune.parallel import launched, local_size
-    from ..training.profiler import Profile
-    from ..training.torch_settings import prepare
+    from ..training.profiler import Profiler
+    from ..training.torch_settings import configure_process
 
     check_writable(out)
-    page = None if no_report else report_to or beside(out)
+    page = None if no_report else report_to or _report_path(out)
     if page is not None:
         check_writable(page)
         if page.resolve() == out.resolve():
-            raise UsageError("The report would take the place of the update.", "Give it another name.")
-    prepare(threads, local_size())
+            raise UsageError("Report and update cannot be the same file.", "Give the report another name.")
+    configure_process(threads, local_size())
     clf = FewShotClassifier(
         backbone, head, seed=seed, preset=preset, prior=prior, weights=weights, strict=strict,
         keep_statistics=keep_statistics, device=device, precision=precision, compile=compile,
         **{name: value for name, value in settings.items() if value is not None},
     )  # fmt: skip
-    clock, recorder = Profile(on=profile), PhotoRecorder()
+    profiler, recorder = Profiler(enabled=profile), PhotoRecorder()
     with launched() as world:
         first = world.rank == 0
         printer = Printer(as_json, quiet=not first)
-        with printer.notes(), progress_bar(quiet=not first) as watch:
-            look = recorder.on_training if first and page is not None else None
-            clf.fit_images(LabelledImages.from_path(folder), watch, clock, look)
+        with printer.notes(), progress_bar(quiet=not first) as on_step:
+            on_fitted = recorder.on_training if first and page is not None else None
+            clf.fit_images(LabelledImages.from_path(folder), Callbacks(on_step, on_fitted, profiler))
         if first:
             written = clf.save(out)
             if page is not None:
                 write_report(page, collect_training(clf, recorder, out))
-            report(printer, clf, out, written, clock, page)
+            _print_result(printer, clf, out, written, profiler, page)
 
 
-def beside(out: Path) -> Path:
-    """Where the report goes: pets.safetensors has pets.report.html."""
+def _report_path(out: Path) -> Path:
+    """Return the path of the report: pets.safetensors has pets.report.html."""
     return out.with_name(f"{out.stem if out.suffix == '.safetensors' else out.name}.report.html")
 
 
-def report(printer: Printer, clf: Any, out: Path, written: int, clock: Any, page: Path | None) -> None:
-    """What was learned, in words and as a document."""
+def _print_result(
+    printer: Printer,
+    clf: FewShotClassifier,
+    out: Path,
+    written: int,
+    profiler: Profiler,
+    page: Path | None,
+) -> None:
+    """Print what was trained, in words and as a document."""
     history, update = clf.history_, clf.update_
-    images = sum(update.counts)
     printer.say(
-        f"{len(update.classes)} classes, {images} images, {update.head.upper()} on {update.backbone}."
+        f"{len(update.classes)} classes, {sum(update.counts)} images, {update.head.upper()} on {update.backbone}."
     )
-    for skipped in clf.skipped_:
-        printer.say(f"  left out: {skipped.name}: {skipped.reason}")
-    why = {
-        "done": "",
-        "interrupted": " (stopped by you; the best so far is kept)",
-        "time limit": " (time limit)",
-        "not finite": " (the loss was not finite any more; the last good numbers are kept)",
-        "one-shot": " (one image per class: nothing to fine-tune on)",
-    }[history.stopped]
-    kept = {
-        0.0: " None of the move is kept: held-out photos spoke against it.",
-        0.5: " Half of the move is kept, which is safest with few photos.",
-        1.0: " All of the move is kept.",
-    }
-    took = kept[update.results["share"]] if history.steps and update.head != "linear" else ""
-    printer.say(f"Fine-tuned {history.steps} steps in {history.seconds:.0f} s{why}.{took}")
-    printer.say(estimated(update.results.get("estimate")))
-    printer.say(f"Wrote {out}: {file_size(written)}, {update.stored_parameters():,} numbers.")
+    printer.skipped(clf.skipped_)
+    interpolated = history.steps and clf.model_.head.trained_by == "episodes"
+    factor = INTERPOLATION[update.results["share"]] if interpolated else ""
+    printer.say(
+        f"Fine-tuned {history.steps} steps in {history.seconds:.0f} s{STOPPED[history.stopped]}.{factor}"
+    )
+    printer.say(_describe_estimate(update.results.get("estimate")))
+    printer.say(f"Wrote {out}: {file_size(written)}, {update.stored_parameters():,} parameters.")
     if page is not None:
-        printer.say(f"Wrote {page}: what to improve, and how good it is. Open it in a browser.")
-    if clock.on:
-        _where_time_goes(printer, clock)
+        printer.say(f"Wrote {page}: the report on photos and accuracy. Open it in a browser.")
+    if profiler.enabled:
+        _print_profile(printer, profiler)
     printer.document(
         {
             "file": str(out),
@@ -141,33 +157,33 @@ def report(printer: Printer, clf: Any, out: Path, written: int, clock: Any, page
             "seconds": round(history.seconds, 2),
             "results": update.results,
             "skipped": [{"image": s.name, "reason": s.reason} for s in clf.skipped_],
-            **({"profile": clock.to_dict()} if clock.on else {}),
+            **({"profile": profiler.to_dict()} if profiler.enabled else {}),
         }
     )
 
 
-def estimated(estimate: dict[str, Any] | None) -> str:
-    """How good it will be on new images like these, as far as the training images can tell."""
+def _describe_estimate(estimate: Mapping[str, Any] | None) -> str:
+    """Return what the training images tell about the accuracy on new images."""
     if estimate is None:
-        return "No estimate of its accuracy: no class has a photo to spare. Try it with 'fit evaluate'."
+        return "No estimate of the accuracy: no class has a photo to spare. Try 'fit evaluate'."
     figure = f"{percent(estimate['accuracy'])} (95% interval {percent(estimate['low'])} to {percent(estimate['high'])})"
     if not estimate["unseen"]:
-        return f"Accuracy on left-out photos {figure}; fine-tuning has seen them, so new photos will do less well."
+        return (
+            f"Leave-one-out accuracy {figure}; fine-tuning has seen these photos, so expect less on new ones."
+        )
     return (
-        f"Estimated accuracy on new photos {figure}, from {estimate['images']} photos left out of training."
+        f"Estimated accuracy on new photos {figure}, from {estimate['images']} photos held out of training."
     )
 
 
-def _where_time_goes(printer: Printer, clock: Any) -> None:
-    """What --profile prints: the phases of a step, then its arithmetic."""
-    seen = clock.to_dict()
+def _print_profile(printer: Printer, profiler: Profiler) -> None:
+    """Print the time of a step by phase and by kind of operation, and of what is done once."""
+    seconds = profiler.to_dict()
     printer.say()
-    for title, part in (("a step, by phase", "by_phase"), ("one step, by kind of arithmetic", "by_kind")):
-        whole = sum(seen[part].values())
-        if whole:
-            rows = [[name, f"{1000 * s:.1f}", percent(s / whole)] for name, s in seen[part].items()]
-            printer.table(
-                [title, "ms", "share"], [*rows, ["together", f"{1000 * whole:.1f}", ""]], right=(1, 2)
-            )
+    for title, part in (("a step, by phase", "by_phase"), ("one step, by kind of operation", "by_kind")):
+        total = sum(seconds[part].values())
+        if total:
+            rows = [[name, f"{1000 * s:.1f}", percent(s / total)] for name, s in seconds[part].items()]
+            printer.table([title, "ms", "share"], [*rows, ["total", f"{1000 * total:.1f}", ""]], right=(1, 2))
             printer.say()
-    printer.table(["done once", "s"], [[k, f"{s:.2f}"] for k, s in seen["once"].items()], right=(1,))
+    printer.table(["once", "s"], [[name, f"{s:.2f}"] for name, s in seconds["once"].items()], right=(1,))

@@ -29,7 +29,7 @@ def lower_bound(population: ClientPopulation, steps: int) -> RoundRecord:
             client.train(plan, 1)
         total += len(client.examples) * get_parameters(population.model)
         weight += len(client.examples)
-        test = population.test.pick(population.test_rows(index))
+        test = population.test.select(population.test_rows(index))
         personal.append(population.personalized_accuracy(index, client.features(), test.features()))
     averaged = (total / weight).astype(population.start.dtype)
     return {
@@ -46,14 +46,7 @@ def upper_bound(population: ClientPopulation, steps: int) -> RoundRecord:
     set_parameters(population.model, population.start)
     training = plan.training.override(steps=steps).resolve(population.model.backbone, len(population.labels))
     seed = make_generator(plan.seed, "centre").initial_seed()
-    finetune(
-        population.model,
-        population.pool.pixels,
-        population.labels,
-        training,
-        seed=seed,
-        embed=population.pool,
-    )
+    finetune(population.model, population.pool, population.labels, training, seed=seed)
     logits = population.global_logits(population.pool.features(), population.test.features())
     personal = population.restricted_accuracy(logits)
     return {

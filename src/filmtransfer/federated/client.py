@@ -144,22 +144,18 @@ class Client:
         training = plan.training_config(server_round).resolve(self.model.backbone, len(self.examples))
         seed = make_generator(plan.seed, "client", self.name, server_round).initial_seed()
         proximal_mu = plan.mu if plan.algorithm == "fedprox" else 0.0
-        pixels, labels = self.examples.embed.pixels, self.examples.labels
+        images, labels = self.examples.embed, self.examples.labels
         if plan.trained_by == "batches":
             rule = Constant(
                 training.steps or 0, training.learning_rate, training.batch, training.weight_decay
             )
-            weight, bias = self.model.head.configured()
             history = train_batches(
-                self.model, pixels, labels, rule, seed=seed, micro_batch=training.micro_batch,
-                embed=self.examples.embed, begin=(weight, bias), pull=proximal_mu,
-            )  # fmt: skip
+                self.model, images, labels, rule, training, seed=seed, proximal_mu=proximal_mu
+            )
         elif len(torch.unique(labels)) < 2:
             raise InputError(f"{self.name} has images of one class only: training needs at least two.")
         else:
-            history = finetune(
-                self.model, pixels, labels, training, seed=seed, embed=self.examples.embed, pull=proximal_mu
-            )
+            history = finetune(self.model, images, labels, training, seed=seed, proximal_mu=proximal_mu)
             if history.stopped == "one-shot":
                 raise InputError(f"{self.name} has one image of each class: an episode needs a second one.")
         loss = history.losses[-1] if history.losses else float("nan")

@@ -101,7 +101,7 @@ class ClientPopulation:
         own, labels = torch.unique(self.labels[rows], return_inverse=True)
         if self.plan.trained_by == "batches":  # one head for all clients: labels are the federation's
             own, labels = torch.arange(len(self.classes)), self.labels[rows]
-        examples = Examples(self.pool.pick(rows), labels, [self.classes[c] for c in own.tolist()])
+        examples = Examples(self.pool.select(rows), labels, [self.classes[c] for c in own.tolist()])
         state = self.state / self.names[index] if self.state else None
         return Client(self.names[index], self.model, examples, start=self.start, state=state)
 

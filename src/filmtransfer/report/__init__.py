@@ -1,7 +1,7 @@
 """Reports: one HTML page about a classifier, its photos and its predictions.
 
 recorder = PhotoRecorder()
-clf.fit_images(images, look=recorder.on_training)
+clf.fit_images(images, Callbacks(on_fitted=recorder.on_training))
 write_report("pets.report.html", collect_training(clf, recorder, "pets.safetensors"))
 """
 

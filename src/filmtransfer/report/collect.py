@@ -17,7 +17,7 @@ from .report_data import OODPhotos, PhotoPredictions, ReportData, ReportPhotos, 
 
 
 def collect_training(clf: FewShotClassifier, recorder: PhotoRecorder, file: str | Path) -> ReportData:
-    """Collect the data of a training that ``clf.fit_images(images, look=recorder.on_training)`` has just finished."""
+    """Collect the data of a training that had ``recorder.on_training`` as its ``on_fitted`` callback."""
     update, predictor, assessment = clf.update_, clf.predictor_, clf.assessment_
     predictions = headline = None
     held_out = torch.zeros(len(recorder.names), dtype=torch.bool)

@@ -21,7 +21,7 @@ from fastapi import FastAPI
 from ..backbones import load_backbone
 from ..errors import MissingExtraError, UnavailableError, UsageError
 from ..processes import LOOPBACK, exclusive_folder, free_port, interruptible, is_loopback
-from ..training.torch_settings import prepare, usable_cores
+from ..training.torch_settings import configure_process, usable_cores
 from .app import create_app
 from .engine.batcher import Batcher
 from .engine.cache import Cache
@@ -54,7 +54,7 @@ class TrainingActor:
     """A Ray actor that runs a worker."""
 
     def __init__(self, config: ReplicaConfig) -> None:
-        prepare(1)
+        configure_process(1)
         backbone = load_backbone(config.backbone, config.weights)
         self.worker = Worker(Store.open(config.location), backbone, lease=config.lease)
 
@@ -69,7 +69,7 @@ class TrainingActor:
 
 def build_app(config: ReplicaConfig) -> FastAPI:
     """Return the application, in the process of a replica."""
-    prepare(1)
+    configure_process(1)
     engine = Engine(load_backbone(config.backbone, config.weights))
     store = Store.open(config.location)
     return create_app(store, engine, Batcher(engine), Cache(config.cache_mb), config.settings)

@@ -19,7 +19,7 @@ from ..data import LabelledImages
 from ..errors import FitWarning, UsageError
 from ..estimator import FewShotClassifier
 from ..training.assess.evaluation import evaluate
-from ..training.finetune.loop import Watch
+from ..training.callbacks import Callbacks, OnStep
 from .store import JsonObject
 
 Publish = Callable[[bytes, JsonObject], None]
@@ -34,7 +34,7 @@ def train_user(
     *,
     backbone: Backbone,
     options: JsonObject,
-    on_step: Watch | None = None,
+    on_step: OnStep | None = None,
     publish: Publish,
 ) -> None:
     """Train on image files; call ``publish`` with the update file and its summary, twice.
@@ -63,7 +63,7 @@ def train_user(
         classifier.fit_prepared(untuned)
         publish_stage("first")
         if prepared.config.steps and max(classifier.update_.counts) > 1:
-            classifier.fit_prepared(prepared, on_step)
+            classifier.fit_prepared(prepared, Callbacks(on_step=on_step))
             publish_stage("tuned")
 
 

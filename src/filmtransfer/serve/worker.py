@@ -23,8 +23,8 @@ from contextlib import closing, contextmanager, suppress
 from ..backbones import Backbone, load_backbone
 from ..errors import FitError, InputError
 from ..processes import terminate_with_parent
-from ..training.finetune.loop import Progress
-from ..training.torch_settings import prepare
+from ..training.callbacks import Progress
+from ..training.torch_settings import configure_process
 from .store import (
     ConflictError,
     JsonObject,
@@ -175,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if not args.alone:
             terminate_with_parent()
-        prepare(args.threads)
+        configure_process(args.threads)
         store = Store.open(StoreLocation(args.database, args.objects))
         worker = Worker(store, load_backbone(args.backbone, args.weights), lease=args.lease, poll=args.poll)
     except FitError as error:

@@ -1,9 +1,8 @@
-"""From a bare model and a task's images to an adapted one: fine-tune, choose how far, build the head."""
+"""Train a model on the images of a task: fine-tune, choose the interpolation factor, build the head."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,136 +12,145 @@ from ..heads import SingularError
 from ..model import AdaptedModel
 from ..seeding import make_generator
 from .baselines.batch import train_batches
+from .callbacks import NO_CALLBACKS, Callbacks
 from .config import TrainingConfig
 from .finetune.activations import Activations, check_budget
 from .finetune.episodic import finetune
 from .finetune.gradient import NonFiniteError
-from .finetune.interpolation import WITHOUT_ESTIMATE, choose, hold_out, interpolate, snapshot
-from .finetune.loop import History, Watch
-from .profiler import Profile
+from .finetune.interpolation import DEFAULT_ALPHA, Snapshot, choose_alpha, hold_out, interpolate, snapshot
+from .finetune.loop import History
 
 
 @dataclass(frozen=True)
 class Adapted:
-    """How the adaptation went, and the support features under the final ψ."""
+    """The course of a training run, and the support features under the final ψ."""
 
     history: History
     features: Tensor
-    share: float = 0.0  # of the way that fine-tuning went
-    scores: dict[float, float] = field(default_factory=dict)
-    held: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))  # left out of fine-tuning
+    alpha: float = 0.0  # the interpolation factor
+    scores: dict[float, float] = field(default_factory=dict)  # of each factor, on the held-out images
+    held_out: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))  # indices
 
     def unseen(self) -> Tensor:
-        """Which images ψ has not seen ((N) bool): those held out, or all where ψ was not moved."""
-        if self.history.steps == 0 or self.share == 0:
+        """Return which images ψ was not trained on ((N) bool): the held-out ones, or all if ψ is as at the start."""
+        if self.history.steps == 0 or self.alpha == 0:
             return torch.ones(len(self.features), dtype=torch.bool)
-        return torch.isin(torch.arange(len(self.features)), self.held)
+        return torch.isin(torch.arange(len(self.features)), self.held_out)
 
-    def results(self) -> dict[str, Any]:
+    def results(self) -> dict[str, object]:
+        """Return what the update file stores of the run."""
         return {
             "steps": self.history.steps,
             "stopped": self.history.stopped,
-            "share": self.share,
-            "scores": {str(share): round(score, 4) for share, score in self.scores.items()},
+            "share": self.alpha,
+            "scores": {str(alpha): round(score, 4) for alpha, score in self.scores.items()},
         }
 
 
 def adapt(
     model: AdaptedModel,
     pixels: Tensor,
-    small: Tensor,
+    train_pixels: Tensor,
     labels: Tensor,
     config: TrainingConfig,
     *,
     seed: int,
-    watch: Watch | None = None,
-    profile: Profile | None = None,
+    callbacks: Callbacks = NO_CALLBACKS,
 ) -> Adapted:
-    """Fine-tune on ``small`` images, then build the head from the full-size ``pixels``."""
-    linear = model.head.name == "linear"
-    nothing = config.steps == 0 or not (
-        model.backbone_parameters() if linear else model.trainable_parameters()
+    """Train on the images at the size of training, then build the head from those at the size of prediction."""
+    by_batches = model.head.trained_by == "batches"
+    trains = config.steps != 0 and bool(
+        model.backbone_parameters() if by_batches else model.trainable_parameters()
     )
-    if nothing or not (linear or has_query_images(labels)):
-        history = History(stopped="done" if nothing else "one-shot")
-        return Adapted(history, _configure(model, pixels, labels))
-    start = snapshot(model)
-    profile = profile or Profile()
-    profile.device = model.backbone.device
+    if not trains or not (by_batches or has_query_images(labels)):
+        history = History(stopped="one-shot" if trains else "done")
+        return Adapted(history, _build_head(model, pixels, labels))
+    callbacks.profiler.start(model.backbone.device)
     if model.has_below:
-        with torch.no_grad():  # said now, and not after the fine-tuning
+        with torch.no_grad():  # a budget that is too small is an error before training
             check_budget(model.below(pixels[:1]), len(pixels), config.cache_mb)
-    if linear:
-        rule = config.batch_rule(len(labels), pixels.shape[-1])
-        history = train_batches(
-            model,
-            small,
-            labels,
-            rule,
-            seed=seed,
-            micro_batch=config.micro_batch,
-            watch=watch,
-            time_limit=config.time_limit,
-            cache_mb=config.cache_mb,
-            profile=profile,
-        )
-        if rule.zero_head and history.steps > 1:  # its own head, trained with the rest
-            features = model.features(pixels)
-            if model.head.is_finite() and bool(torch.isfinite(features).all()):
-                return Adapted(history, features, 1.0)
-        return _deliver(model, start, pixels, labels, history, 1.0)
-    config = config.override(split=choose_split(config.split, len(labels)))
-    kept, held = hold_out(labels, config.hold_out, make_generator(seed, "hold out"))
-    history = finetune(
-        model,
-        small[kept],
-        labels[kept],
-        config,
-        seed=seed,
-        watch=watch,
-        profile=profile,
-    )
-    history.not_finite = kept[history.not_finite].tolist()
-    if len(held) == 0 or history.steps == 0:
-        share = 1.0 if config.hold_out == 0 else WITHOUT_ESTIMATE
-        return replace(_deliver(model, start, pixels, labels, history, share), held=held)
+    train = _train_by_batches if by_batches else _train_by_episodes
+    return train(model, pixels, train_pixels, labels, config, seed, callbacks)
+
+
+def _train_by_batches(
+    model: AdaptedModel,
+    pixels: Tensor,
+    train_pixels: Tensor,
+    labels: Tensor,
+    config: TrainingConfig,
+    seed: int,
+    callbacks: Callbacks,
+) -> Adapted:
+    """Train a linear head, and what is trained of the backbone, on shuffled batches."""
+    start = snapshot(model)
+    rule = config.batch_rule(len(labels), pixels.shape[-1])
+    with callbacks.profiler.timed_once("activations below FiLM"):
+        images = Activations(model, train_pixels, 0 if rule.augments else config.cache_mb)
+    history = train_batches(model, images, labels, rule, config, seed=seed, callbacks=callbacks)
+    if rule.initial_head == "zero" and history.steps > 1:  # the trained head is the final one
+        features = model.features(pixels)
+        if model.head.is_finite() and bool(torch.isfinite(features).all()):
+            return Adapted(history, features, 1.0)
+    return _finish(model, start, pixels, labels, history, 1.0)
+
+
+def _train_by_episodes(
+    model: AdaptedModel,
+    pixels: Tensor,
+    train_pixels: Tensor,
+    labels: Tensor,
+    config: TrainingConfig,
+    seed: int,
+    callbacks: Callbacks,
+) -> Adapted:
+    """Fine-tune on episodes, then choose the interpolation factor on the held-out images."""
+    start = snapshot(model)
+    config = config.override(split=choose_split(config.split, len(labels)))  # by the number of all images
+    fit, held_out = hold_out(labels, config.hold_out, make_generator(seed, "hold out"))
+    with callbacks.profiler.timed_once("activations below FiLM"):
+        images = Activations(model, train_pixels[fit], config.cache_mb)
+    history = finetune(model, images, labels[fit], config, seed=seed, callbacks=callbacks)
+    history.not_finite = fit[history.not_finite].tolist()
+    if len(held_out) == 0 or history.steps == 0:
+        alpha = 1.0 if config.hold_out == 0 else DEFAULT_ALPHA
+        return replace(_finish(model, start, pixels, labels, history, alpha), held_out=held_out)
     end = snapshot(model)
     try:
-        with profile.phase("how far to go, once"):
-            choice = choose(
-                model, start, end, Activations(model, pixels, config.cache_mb), labels, kept, held
-            )
-    except KeyboardInterrupt:  # impatient, but not to be punished with nothing
+        with callbacks.profiler.timed_once("interpolation factor"):
+            images = Activations(model, pixels, config.cache_mb)
+            choice = choose_alpha(model, start, end, images, labels, fit, held_out)
+    except KeyboardInterrupt:  # what was trained is kept all the same
         history.stopped = "interrupted"
         interpolate(model, start, end, 1.0)
-        return replace(_deliver(model, start, pixels, labels, history, WITHOUT_ESTIMATE), held=held)
+        return replace(_finish(model, start, pixels, labels, history, DEFAULT_ALPHA), held_out=held_out)
     if not bool(torch.isfinite(choice.features).all()):
-        return _deliver(model, start, pixels, labels, history, 0.0)
+        return _finish(model, start, pixels, labels, history, 0.0)
     model.build_head(choice.features, labels)
-    return Adapted(history, choice.features, choice.share, choice.scores, held)
+    return Adapted(history, choice.features, choice.alpha, choice.scores, held_out)
 
 
-def _deliver(
-    model: AdaptedModel, start: list[Tensor], pixels: Tensor, labels: Tensor, history: History, share: float
+def _finish(
+    model: AdaptedModel, start: Snapshot, pixels: Tensor, labels: Tensor, history: History, alpha: float
 ) -> Adapted:
-    """Go ``share`` of the way from the start to where the model is; back to the start if that is ruin."""
-    interpolate(model, start, snapshot(model), share)
+    """Interpolate from the start to the current parameters and build the head; return to the start if that fails."""
+    interpolate(model, start, snapshot(model), alpha)
     try:
-        features = _configure(model, pixels, labels)
-        whole = model.head.is_finite()
+        features = _build_head(model, pixels, labels)
+        finite = model.head.is_finite()
     except (SingularError, NonFiniteError):
-        whole = False
-    if not whole:
-        history.stopped, share = "not finite", 0.0
+        finite = False
+    if not finite:
+        history.stopped, alpha = "not finite", 0.0
         interpolate(model, start, start, 0.0)
-        features = _configure(model, pixels, labels)
-    return Adapted(history, features, share)
+        features = _build_head(model, pixels, labels)
+    return Adapted(history, features, alpha)
 
 
-def _configure(model: AdaptedModel, pixels: Tensor, labels: Tensor) -> Tensor:
-    """Build the head; if the backbone gives no finite features for some image, name it."""
+def _build_head(model: AdaptedModel, pixels: Tensor, labels: Tensor) -> Tensor:
+    """Build the head from all images and return their features; raise an error if some are not finite."""
     features = model.features(pixels)
-    bad = torch.nonzero(~torch.isfinite(features).all(1)).flatten()
-    if len(bad):
-        raise NonFiniteError(bad.tolist())
+    rows = torch.nonzero(~torch.isfinite(features).all(1)).flatten()
+    if len(rows):
+        raise NonFiniteError(rows.tolist())
     return model.build_head(features, labels)

@@ -1,7 +1,7 @@
-"""Where the time of a step goes: by phase over all steps, and by kind of arithmetic in one of them.
+"""Where the time of a step goes: by phase over all steps, and by kind of operation in one of them.
 
-A phase ends where the step says so (``mark``), so the step itself stays readable. The second step is looked
-at more closely, operator by operator, and left out of the phases: looking slows it.
+A phase ends where the step says so (``end_phase``), so the step itself stays readable. The second step is timed
+operator by operator instead, which slows it down, so the phases do not count it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_LOOK_AT = 2
+_TIMED_BY_OPERATOR = 2  # the step whose operators are timed
 
-# The first that occurs in an operator's name decides; what none names is "other".
+# The first key that occurs in an operator's name decides; without one the kind is "other".
 _KINDS = {
     "convolution_backward": "convolutions, backward",
     "convolution": "convolutions, forward",
@@ -45,45 +45,50 @@ _KINDS = {
 }
 
 
-class Profile:
-    """A stopwatch for fine-tuning; off unless asked for."""
+class Profiler:
+    """A stopwatch for training; does nothing unless enabled."""
 
-    def __init__(self, on: bool = False) -> None:
-        self.on = on
+    def __init__(self, enabled: bool = True) -> None:
+        self.enabled = enabled
         self.once: dict[str, float] = {}  # seconds
         self.phases: dict[str, float] = {}  # seconds, summed over the steps that count
         self.kinds: dict[str, float] = {}  # seconds of one step
         self.steps = 0
         self.device = torch.device("cpu")
         self._last = 0.0
-        self._looking = False
+        self._by_operator = False
 
-    def mark(self, name: str) -> None:
-        """What was done since the last mark was this."""
-        if self.on:
+    def start(self, device: torch.device) -> None:
+        """Prepare to time work on a device."""
+        if self.enabled:
+            self.device = device
+
+    def end_phase(self, name: str) -> None:
+        """Count the time since the end of the last phase of this step as ``name``."""
+        if self.enabled:
             now = self._now()
-            if not self._looking:
+            if not self._by_operator:
                 self.phases[name] = self.phases.get(name, 0.0) + now - self._last
             self._last = now
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Something that is done once, outside the steps."""
-        began = self._now() if self.on else 0.0
+    def timed_once(self, name: str) -> Iterator[None]:
+        """Time what is done once, outside the steps."""
+        start = self._now() if self.enabled else 0.0
         yield
-        if self.on:
-            self.once[name] = self.once.get(name, 0.0) + self._now() - began
+        if self.enabled:
+            self.once[name] = self.once.get(name, 0.0) + self._now() - start
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Around each step's gradient."""
-        if not self.on:
+        """Time the gradient of a step."""
+        if not self.enabled:
             yield
             return
         self.steps += 1
-        self._looking = self.steps == _LOOK_AT and self.device.type == "cpu"
+        self._by_operator = self.steps == _TIMED_BY_OPERATOR and self.device.type == "cpu"
         self._last = self._now()
-        if not self._looking:
+        if not self._by_operator:
             yield
             return
         with _Operators(self.kinds):
@@ -97,7 +102,7 @@ class Profile:
         return time.monotonic()
 
     def to_dict(self) -> dict[str, Any]:
-        """Seconds: of what was done once, of a step by phase, and of one step by kind of arithmetic."""
+        """Return seconds: of what is done once, of a step by phase, and of one step by kind of operation."""
         counted = max(self.steps - bool(self.kinds), 1)
         by_phase = {name: seconds / counted for name, seconds in self.phases.items()}
         return {
@@ -109,21 +114,24 @@ class Profile:
         }
 
 
+DISABLED = Profiler(enabled=False)
+
+
 class _Operators(TorchDispatchMode):
-    """Times every operator, those of the backward pass too. (torch's profiler writes to stderr.)"""
+    """Times every operator, also in the backward pass. (torch's own profiler writes to stderr.)"""
 
     def __init__(self, kinds: dict[str, float]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.kinds = kinds
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        began = time.monotonic()
+        start = time.monotonic()
         result = func(*args, **(kwargs or {}))
         kind = kind_of(str(func))
-        self.kinds[kind] = self.kinds.get(kind, 0.0) + time.monotonic() - began
+        self.kinds[kind] = self.kinds.get(kind, 0.0) + time.monotonic() - start
         return result
 
 
 def kind_of(operator: str) -> str:
-    """What kind of arithmetic an operator is."""
+    """Return the kind of an operator, by its name."""
     return next((kind for part, kind in _KINDS.items() if part in operator.lower()), "other")

@@ -10,8 +10,11 @@ from filmtransfer.backbones import load_backbone
 from filmtransfer.errors import InputError
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body
-from filmtransfer.training.baselines.batch import Cosine, train_batches
+from filmtransfer.training.baselines.batch import Cosine, Rule, train_batches
 from filmtransfer.training.baselines.hyperrule import HyperRule
+from filmtransfer.training.config import TrainingConfig
+from filmtransfer.training.finetune.activations import Activations
+from filmtransfer.training.finetune.loop import History
 
 
 def new(body: Body | None = None, head: str = "linear") -> tuple[AdaptedModel, torch.Tensor, torch.Tensor]:
@@ -22,12 +25,19 @@ def new(body: Body | None = None, head: str = "linear") -> tuple[AdaptedModel, t
     return model, pixels, torch.arange(3).repeat(4)
 
 
-@pytest.mark.parametrize("train", ["adapter", "all", "none"])
-def test_it_moves_what_it_should_and_lowers_the_loss(train):
-    model, pixels, labels = new(Body(train))
+def train(
+    model: AdaptedModel, pixels: torch.Tensor, labels: torch.Tensor, rule: Rule, seed: int = 0, **chosen: int
+) -> History:
+    config = TrainingConfig().override(**chosen)
+    return train_batches(model, Activations(model, pixels, 0), labels, rule, config, seed=seed)
+
+
+@pytest.mark.parametrize("body", ["adapter", "all", "none"])
+def test_it_trains_what_it_should_and_lowers_the_loss(body):
+    model, pixels, labels = new(Body(body))
     before = {k: v.clone() for k, v in model.network.state_dict().items()}
     shared = {k: v.clone() for k, v in model.backbone.module.state_dict().items()}
-    losses = train_batches(model, pixels, labels, Cosine(8, 1e-3, batch=8), seed=1).losses
+    losses = train(model, pixels, labels, Cosine(8, 1e-3, batch=8), seed=1).losses
     assert len(losses) == 8
     after = model.backbone.module.state_dict()
     assert all(torch.equal(v, shared[k]) for k, v in after.items()), "the shared backbone is never changed"
@@ -35,30 +45,30 @@ def test_it_moves_what_it_should_and_lowers_the_loss(train):
     moved = {k for k, v in model.network.state_dict().items() if not torch.equal(v, before[k])}
     statistics = {k for k in before if "running" in k or "num_batches" in k}
     assert not moved & statistics, "norm statistics stay frozen"
-    if train == "adapter":
+    if body == "adapter":
         assert moved
         assert all(k.endswith(("gamma", "beta")) for k in moved)
-    elif train == "all":
+    elif body == "all":
         assert any(k.endswith("conv_stem.weight") for k in moved)
     else:
         assert not moved
 
 
 def test_one_seed_one_result():
-    results = [train_batches(*new(), Cosine(3, 1e-3), seed=4).losses for _ in range(2)]
+    results = [train(*new(), Cosine(3, 1e-3), seed=4).losses for _ in range(2)]
     assert results[0] == results[1]
 
 
 def test_micro_batches_change_nothing_but_memory():
     for rule in (Cosine(3, 1e-3, batch=10), HyperRule(12, steps=5, batch=10, learning_rate=0.01, crop=32)):
-        whole, parts = (train_batches(*new(), rule, seed=2, micro_batch=m).losses for m in (10, 3))
+        whole, parts = (train(*new(), rule, seed=2, micro_batch=m).losses for m in (10, 3))
         assert whole == pytest.approx(parts, rel=1e-4)
         assert len(set(whole)) >= 3
 
 
 def test_the_hyperrule_starts_from_a_head_of_zeros():
     model, pixels, labels = new(Body("all"))
-    history = train_batches(model, pixels, labels, HyperRule(12, steps=2, batch=8, crop=32), seed=0)
+    history = train(model, pixels, labels, HyperRule(12, steps=2, batch=8, crop=32), seed=0)
     assert history.losses[0] == pytest.approx(torch.log(torch.tensor(3.0)).item(), rel=1e-5)
     weight, _ = model.head.configured()
     assert bool((weight != 0).any()), "the head of the model is the one that was trained"
@@ -79,15 +89,15 @@ def test_mixup_is_the_loss_of_a_mixture(monkeypatch):
     order = torch.arange(12)
     monkeypatch.setattr(batch, "permutation", lambda count, generator: order)
     weight, bias = nn.Parameter(torch.randn(3, 1280) * 0.01), nn.Parameter(torch.zeros(3))
-    monkeypatch.setattr(batch, "_first_head", lambda *a: (weight, bias))
+    monkeypatch.setattr(batch, "_initial_head", lambda *a: (weight, bias))
     mixed = 0.7 * pixels + 0.3 * pixels[partner]
     logits = (model.embed(mixed) @ weight.mT + bias).detach()
     by_hand = 0.7 * nn.functional.cross_entropy(logits, labels) + 0.3 * nn.functional.cross_entropy(
         logits, labels[partner]
     )
-    assert train_batches(model, pixels, labels, rule).losses[0] == pytest.approx(float(by_hand), rel=1e-4)
+    assert train(model, pixels, labels, rule).losses[0] == pytest.approx(float(by_hand), rel=1e-4)
 
 
 def test_only_the_linear_head_is_trained_by_batches():
     with pytest.raises(InputError, match="linear"):
-        train_batches(*new(head="lda"), Cosine(1, 1.0))
+        train(*new(head="lda"), Cosine(1, 1.0))

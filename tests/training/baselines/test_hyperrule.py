@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from filmtransfer.training.baselines.batch import _batches
 from filmtransfer.training.baselines.hyperrule import HyperRule, mixup, resolution, schedule
 from filmtransfer.training.presets import preset
 
@@ -35,10 +36,10 @@ def test_resolution_by_the_size_of_the_images(side, sizes):
 def test_the_rate_warms_up_then_falls_tenfold_three_times():
     rule = HyperRule(images=1000, steps=500)
     published = {0: 0.0, 50: 0.0015, 100: 0.003, 200: 0.003, 201: 3e-4, 301: 3e-5, 401: 3e-6, 499: 3e-6}
-    assert {step: rule.rate(step) for step in published} == pytest.approx(published)
+    assert {step: rule.learning_rate_at(step) for step in published} == pytest.approx(published)
     shorter = HyperRule(images=1000, steps=50)
-    assert [shorter.rate(step // 10) for step in (0, 50, 100, 250, 350, 450)] == pytest.approx(
-        [rule.rate(step) for step in (0, 50, 100, 250, 350, 450)]
+    assert [shorter.learning_rate_at(step // 10) for step in (0, 50, 100, 250, 350, 450)] == pytest.approx(
+        [rule.learning_rate_at(step) for step in (0, 50, 100, 250, 350, 450)]
     )
 
 
@@ -48,13 +49,14 @@ def test_momentum_batch_and_no_weight_decay():
     assert (group["lr"], group["momentum"], group["weight_decay"], rule.batch) == (0.003, 0.9, 0, 512)
 
 
-def test_a_batch_larger_than_the_set_repeats_images():
-    rule, generator = HyperRule(images=20, steps=1), torch.Generator().manual_seed(0)
-    batch = rule.choose(20, generator)
-    assert batch is not None
+def test_a_batch_larger_than_the_set_is_drawn_with_replacement():
+    rule = HyperRule(images=20, steps=1, crop=8)
+    pixels = torch.zeros(20, 3, 8, 8, dtype=torch.uint8)
+    batch = next(_batches(pixels, rule, torch.Generator().manual_seed(0))).indices
     assert len(batch) == 512
     assert set(batch.tolist()) == set(range(20))
-    assert rule.choose(1000, generator) is None
+    many = next(_batches(pixels[:1].expand(1000, -1, -1, -1), rule, torch.Generator().manual_seed(0))).indices
+    assert len(many.unique()) == 512, "without replacement where the set is larger"
 
 
 def test_crops_and_mirror_images_are_parts_of_the_square():

@@ -11,6 +11,7 @@ from filmtransfer.errors import InputError, UsageError
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body
 from filmtransfer.training.adapt import adapt
+from filmtransfer.training.callbacks import Callbacks
 from filmtransfer.training.finetune.activations import Activations
 from filmtransfer.training.finetune.episodic import finetune
 from filmtransfer.training.finetune.gradient import accumulate
@@ -70,7 +71,8 @@ def test_the_part_below_runs_once(monkeypatch):
 
     monkeypatch.setattr(AdaptedModel, "below", count)
     pixels, labels = images(), torch.arange(3).repeat(4)
-    finetune(model, pixels, labels, PRESETS["fast"].override(steps=3, film_from=5), seed=0)
+    config = PRESETS["fast"].override(steps=3, film_from=5)
+    finetune(model, Activations(model, pixels, config.cache_mb), labels, config, seed=0)
     assert seen == len(pixels) + 1, "each image once, and one to see how large it is"
 
 
@@ -89,11 +91,17 @@ def test_off_when_it_does_not_fit_and_refused_below_one_image():
 
 def test_a_cache_too_small_for_the_head_is_said_before_fine_tuning():
     model = AdaptedModel(load_backbone("efficientnet_lite0"), make_head("lda"), 96)
-    settings = PRESETS["fast"].override(steps=1, cache_mb=0.1)  # enough at 48 pixels, not at 96
+    config = PRESETS["fast"].override(steps=1, cache_mb=0.1)  # enough at 48 pixels, not at 96
     steps: list[object] = []
     with pytest.raises(UsageError, match="too small for one image"):
         adapt(
-            model, images(12, 96), images(), torch.arange(3).repeat(4), settings, seed=0, watch=steps.append
+            model,
+            images(12, 96),
+            images(),
+            torch.arange(3).repeat(4),
+            config,
+            seed=0,
+            callbacks=Callbacks(on_step=steps.append),
         )
     assert steps == []
 
@@ -101,4 +109,4 @@ def test_a_cache_too_small_for_the_head_is_said_before_fine_tuning():
 def test_one_class_is_no_episode():
     model = AdaptedModel(load_backbone("efficientnet_lite0"), make_head("lda"), 48)
     with pytest.raises(InputError, match="one class"):
-        finetune(model, images(), torch.zeros(12, dtype=torch.long), PRESETS["fast"], seed=0)
+        finetune(model, model.embed, torch.zeros(12, dtype=torch.long), PRESETS["fast"], seed=0)

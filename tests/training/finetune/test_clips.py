@@ -39,7 +39,7 @@ def test_a_clip_has_the_mean_of_its_frames():
 
 
 def test_frames_that_are_no_clips_are_refused():
-    with pytest.raises(ValueError, match="10 frames are no clips of 8"):
+    with pytest.raises(ValueError, match="10 frames cannot be divided into clips of 8"):
         Clips(Table(torch.zeros(10, 2)), 8)
 
 
@@ -57,17 +57,14 @@ def test_clips_of_one_frame_are_images():
     backbone = load_backbone("efficientnet_lite0")
     pixels = torch.randint(0, 255, (8, 3, 32, 32), generator=make_generator(2, "clips"), dtype=torch.uint8)
     labels = torch.arange(2).repeat_interleave(4)
-    settings = preset("orbit_b0").override(steps=2, support_size=4, split="resplit")
+    config = preset("orbit_b0").override(steps=2, support_size=4, split="resplit")
     learned = []
     for as_clips in (False, True):
         model = AdaptedModel(backbone, make_head("lda"), 32)
-        more = {}
-        if as_clips:
-            more = {
-                "embed": Clips(Activations(model, pixels, settings.cache_mb), 1),
-                "tasks": episodes(labels, "resplit", 4, 0, settings.max_query),
-            }
-        history = finetune(model, pixels, labels, settings, seed=0, **more)
+        images = Activations(model, pixels, config.cache_mb)
+        tasks = episodes(labels, "resplit", 4, 0, config.max_query) if as_clips else None
+        embed = Clips(images, 1) if as_clips else images
+        history = finetune(model, embed, labels, config, seed=0, tasks=tasks)
         assert history.steps == 2
         learned.append([parameter.detach() for parameter in model.trainable_parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*learned, strict=True))

@@ -1,4 +1,4 @@
-"""What a federated client's step adds to fine-tuning: FedProx's pull, weight decay, kept activations, a head to go on from."""
+"""What a federated client adds to training: FedProx's proximal term, and SGD from the head of the model."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torch import nn
 
 from filmtransfer.training.baselines.batch import Constant
 from filmtransfer.training.finetune.gradient import StepResult
-from filmtransfer.training.finetune.loop import run_steps
+from filmtransfer.training.finetune.loop import run_steps, with_proximal_term
 
 
 def slope(parameter: nn.Parameter, gradient: float):
-    """A loss that is a straight line."""
+    """Return the backward pass of a linear loss."""
 
     def backward() -> StepResult:
         (gradient * parameter).sum().backward()
@@ -27,22 +27,25 @@ def test_fedprox_adds_the_gradient_of_its_penalty(dtype):
     rate, mu, gradient, expected = 0.1, 0.7, 2.0, 5.0
     parameter = nn.Parameter(torch.tensor([5.0], dtype=dtype))
     optimiser = torch.optim.SGD([parameter], lr=rate)
-    run_steps(slope(parameter, gradient), [parameter], optimiser, 3, pull=mu)
+    backward = with_proximal_term(slope(parameter, gradient), [parameter], mu)
+    run_steps(backward, [parameter], optimiser, 3)
     for _ in range(3):
         expected -= rate * (gradient + mu * (expected - 5.0))
     assert parameter.item() == pytest.approx(expected, rel=1e-6 if dtype == torch.float32 else 1e-14)
 
 
-def test_without_pull_it_is_the_loop_as_before():
+def test_without_a_proximal_term_it_is_plain_descent():
     parameter = nn.Parameter(torch.tensor([5.0]))
-    run_steps(slope(parameter, 2.0), [parameter], torch.optim.SGD([parameter], lr=0.1), 3)
+    backward = slope(parameter, 2.0)
+    assert with_proximal_term(backward, [parameter], 0.0) is backward
+    run_steps(backward, [parameter], torch.optim.SGD([parameter], lr=0.1), 3)
     assert parameter.item() == pytest.approx(5.0 - 3 * 0.1 * 2.0)
 
 
-def test_a_constant_rate_is_constant_sgd():
+def test_the_constant_rule_is_sgd_with_momentum():
     rule = Constant(steps=10, learning_rate=0.003)
-    assert {rule.rate(step) for step in range(10)} == {0.003}
+    assert {rule.learning_rate_at(step) for step in range(10)} == {0.003}
     (group,) = rule.optimiser([nn.Parameter(torch.zeros(1))]).param_groups
     assert (group["lr"], group["momentum"], group["weight_decay"]) == (0.003, 0.9, 0.0)
-    assert rule.zero_head
+    assert rule.initial_head == "current"
     assert rule.mixup == 0

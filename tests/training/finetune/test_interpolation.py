@@ -1,4 +1,4 @@
-"""How far to go: held-out images are never trained on, the ends are exact, the best point is taken."""
+"""The interpolation factor: held-out images are never trained on, the ends are exact, the best factor is chosen."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from filmtransfer.seeding import make_generator
 from filmtransfer.training.adapt import adapt
 from filmtransfer.training.finetune.activations import Activations
 from filmtransfer.training.finetune.interpolation import (
-    SHARES,
-    choose,
-    decide,
+    ALPHAS,
+    best_alpha,
+    choose_alpha,
     hold_out,
     interpolate,
     snapshot,
@@ -28,11 +28,11 @@ from filmtransfer.training.presets import PRESETS
 @given(st.lists(st.integers(1, 20), min_size=2, max_size=8), st.integers(0, 99))
 def test_a_quarter_of_each_large_enough_class_is_held_out(counts, seed):
     labels = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
-    kept, held = hold_out(labels, 0.25, make_generator(seed))
-    assert torch.equal(torch.cat([kept, held]).sort().values, torch.arange(len(labels)))
+    fit, held = hold_out(labels, 0.25, make_generator(seed))
+    assert torch.equal(torch.cat([fit, held]).sort().values, torch.arange(len(labels)))
     for c, count in enumerate(counts):
-        away = int((labels[held] == c).sum())
-        assert away == (max(1, round(count / 4)) if count >= 4 else 0)
+        count_held = int((labels[held] == c).sum())
+        assert count_held == (max(1, round(count / 4)) if count >= 4 else 0)
 
 
 @pytest.fixture(scope="module")
@@ -49,19 +49,19 @@ def images() -> tuple[torch.Tensor, torch.Tensor]:
     return pixels, labels
 
 
-def test_the_ends_of_the_way_are_exact(model):
+def test_the_ends_are_exact(model):
     start = snapshot(model)
     end = [p + torch.randn(p.shape, generator=torch.Generator().manual_seed(1)) for p in start]
-    for share, want in (
+    for alpha, want in (
         (0.0, start),
         (1.0, end),
         (0.5, [(a + b) / 2 for a, b in zip(start, end, strict=True)]),
     ):
-        interpolate(model, start, end, share)
+        interpolate(model, start, end, alpha)
         assert all(
             torch.allclose(p, w, atol=1e-6) for p, w in zip(model.trainable_parameters(), want, strict=True)
         )
-        if share != 0.5:
+        if alpha != 0.5:
             assert all(torch.equal(p, w) for p, w in zip(model.trainable_parameters(), want, strict=True))
     interpolate(model, start, start, 0.0)
 
@@ -73,44 +73,44 @@ def test_a_ruinous_way_is_not_taken(model, images):
     start = snapshot(model)
     generator = torch.Generator().manual_seed(2)
     end = [p + 3 * torch.randn(p.shape, generator=generator) for p in start[:-1]] + [start[-1].clone()]
-    kept, held = hold_out(labels, 0.25, make_generator(0))
-    choice = choose(model, start, end, Activations(model, pixels, 0), labels, kept, held)
-    assert choice.share == 0.0
-    assert set(choice.scores) == set(SHARES)
+    fit, held = hold_out(labels, 0.25, make_generator(0))
+    choice = choose_alpha(model, start, end, Activations(model, pixels, 0), labels, fit, held)
+    assert choice.alpha == 0.0
+    assert set(choice.scores) == set(ALPHAS)
     assert all(torch.equal(p, s) for p, s in zip(model.trainable_parameters(), start, strict=True))
     assert torch.equal(choice.features, model.features(pixels))
 
 
-def test_half_way_is_left_only_for_what_is_clearly_better():
+def test_another_factor_than_a_half_has_to_be_clearly_better():
     half = torch.linspace(0.2, 0.8, 20).double()
     noise = 0.1 * torch.randn(20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert decide({0.0: half, 0.5: half, 1.0: half}) == 0.5
-    assert decide({0.0: half - 0.1, 0.5: half, 1.0: half + 0.005 + noise - noise.mean()}) == 0.5
-    assert decide({0.0: half - 0.1, 0.5: half, 1.0: half + 0.1}) == 1.0
-    assert decide({0.0: half + 0.1, 0.5: half, 1.0: half + 0.05}) == 0.0
-    assert decide({0.0: half[:1] + 0.1, 0.5: half[:1], 1.0: half[:1]}) == 0.5, "one image says nothing"
+    assert best_alpha({0.0: half, 0.5: half, 1.0: half}) == 0.5
+    assert best_alpha({0.0: half - 0.1, 0.5: half, 1.0: half + 0.005 + noise - noise.mean()}) == 0.5
+    assert best_alpha({0.0: half - 0.1, 0.5: half, 1.0: half + 0.1}) == 1.0
+    assert best_alpha({0.0: half + 0.1, 0.5: half, 1.0: half + 0.05}) == 0.0
+    assert best_alpha({0.0: half[:1] + 0.1, 0.5: half[:1], 1.0: half[:1]}) == 0.5, "one image says nothing"
 
 
-def test_an_impatient_ctrl_c_while_choosing_keeps_the_work(model, images, monkeypatch):
+def test_ctrl_c_while_the_factor_is_chosen_keeps_what_was_trained(model, images, monkeypatch):
     pixels, labels = images
 
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("filmtransfer.training.adapt.choose", interrupt)
+    monkeypatch.setattr("filmtransfer.training.adapt.choose_alpha", interrupt)
     film.reset(model.network)
     adapted = adapt(model, pixels, pixels, labels, PRESETS["fast"].override(steps=2), seed=0)
-    assert (adapted.history.stopped, adapted.share) == ("interrupted", 0.5)
+    assert (adapted.history.stopped, adapted.alpha) == ("interrupted", 0.5)
     assert any(bool((layer.gamma != 1).any()) for layer in film.layers(model.network).values())
 
 
 @pytest.mark.parametrize("head", ["lda", "qda", "protonets", "linear"])
 @pytest.mark.parametrize("preset", ["fast", "paper"])
-def test_a_learning_rate_that_ruins_everything_delivers_finite_numbers(head, preset, images):
+def test_a_learning_rate_that_is_far_too_high_leaves_finite_parameters(head, preset, images):
     pixels, labels = images
     fresh = AdaptedModel(load_backbone("efficientnet_lite0"), make_head(head), 48)
-    settings = PRESETS[preset].override(steps=4, learning_rate=1e8)
-    adapted = adapt(fresh, pixels, pixels, labels, settings, seed=0)
+    config = PRESETS[preset].override(steps=4, learning_rate=1e8)
+    adapted = adapt(fresh, pixels, pixels, labels, config, seed=0)
     assert bool(torch.isfinite(adapted.features).all())
     assert fresh.head.is_finite()
     assert all(bool(torch.isfinite(p).all()) for p in fresh.trainable_parameters())
@@ -118,8 +118,8 @@ def test_a_learning_rate_that_ruins_everything_delivers_finite_numbers(head, pre
 
 def test_held_out_images_never_reach_the_gradient(model, images, monkeypatch):
     pixels, labels = images
-    settings = PRESETS["fast"].override(steps=3)
-    _, held = hold_out(labels, settings.hold_out, make_generator(7, "hold out"))
+    config = PRESETS["fast"].override(steps=3)
+    _, held = hold_out(labels, config.hold_out, make_generator(7, "hold out"))
     seen: set[bytes] = set()
     embed = Activations.__call__
 
@@ -130,19 +130,19 @@ def test_held_out_images_never_reach_the_gradient(model, images, monkeypatch):
 
     monkeypatch.setattr(Activations, "__call__", spy)
     film.reset(model.network)
-    adapted = adapt(model, pixels, pixels, labels, settings, seed=7)
+    adapted = adapt(model, pixels, pixels, labels, config, seed=7)
     assert seen
     assert not seen & {pixels[i].numpy().tobytes() for i in held}
-    assert adapted.results()["share"] in SHARES
+    assert adapted.results()["share"] in ALPHAS
     assert int(model.head.counts.sum()) == len(labels), "the head is built from all images"
 
 
-def test_without_enough_images_half_way_and_by_the_paper_all_the_way(model, images):
+def test_without_enough_images_the_factor_is_a_half_and_in_the_paper_one(model, images):
     pixels, labels = images
     few = torch.cat([torch.nonzero(labels == c).flatten()[:2] for c in range(3)])
-    for preset, share in (("fast", 0.5), ("paper", 1.0)):
+    for preset, alpha in (("fast", 0.5), ("paper", 1.0)):
         film.reset(model.network)
-        settings = PRESETS[preset].override(steps=2)
-        adapted = adapt(model, pixels[few], pixels[few], labels[few], settings, seed=0)
-        assert adapted.share == share
+        config = PRESETS[preset].override(steps=2)
+        adapted = adapt(model, pixels[few], pixels[few], labels[few], config, seed=0)
+        assert adapted.alpha == alpha
         assert adapted.scores == {}

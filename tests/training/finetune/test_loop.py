@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from filmtransfer.heads import SingularError
+from filmtransfer.training.callbacks import Callbacks
 from filmtransfer.training.finetune.gradient import StepResult
 from filmtransfer.training.finetune.loop import run_steps
 
@@ -34,7 +35,7 @@ def run(x, backward, steps=10, **options):
 def test_it_takes_its_steps_and_tells():
     x, _, backward = problem()
     told = []
-    history = run(x, backward, watch=told.append)
+    history = run(x, backward, callbacks=Callbacks(on_step=told.append))
     assert (history.stopped, history.steps, len(history.losses)) == ("done", 10, 10)
     assert float(x.detach()) == pytest.approx(4 * 0.8**10)
     assert [p.step for p in told] == list(range(1, 11))

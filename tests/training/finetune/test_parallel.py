@@ -147,7 +147,7 @@ def test_the_command_under_torchrun(tmp_path):
 
 def test_more_processes_than_support_images():
     episode = next(episodes(torch.arange(2).repeat(2), "split", 2, 0))
-    with pytest.raises(UsageError, match="8 processes share 2 support images"):
+    with pytest.raises(UsageError, match="8 processes cannot share 2 support images"):
         accumulate(lambda i: torch.zeros(len(i), 3), make_head("lda"), episode, 4, world=World(0, 8))
 
 
@@ -169,9 +169,9 @@ def test_a_bad_image_is_named():
 
 
 @pytest.mark.parametrize("micro_batch", [0, -3])
-def test_a_micro_batch_of_none(micro_batch):
+def test_a_micro_batch_below_one_is_refused(micro_batch):
     episode = next(episodes(torch.arange(2).repeat(4), "split", 8, 0))
-    with pytest.raises(UsageError, match="micro-batch"):
+    with pytest.raises(UsageError, match="micro_batch"):
         accumulate(lambda i: torch.zeros(len(i), 3), make_head("lda"), episode, micro_batch)
 
 

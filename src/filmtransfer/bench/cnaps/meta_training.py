@@ -22,9 +22,10 @@ from ...heads.mahalanobis import Mahalanobis
 from ...model import AdaptedModel, Body
 from ...seeding import integer, make_generator
 from ...training.assess.evaluation import mean_interval
+from ...training.callbacks import NO_CALLBACKS, Callbacks
 from ...training.config import TrainingConfig
 from ...training.finetune.gradient import StepResult, accumulate
-from ...training.finetune.loop import History, Watch, run_steps
+from ...training.finetune.loop import History, run_steps
 from .film_generator import CNAPs
 
 
@@ -118,7 +119,7 @@ def meta_train(
     config: TrainingConfig,
     *,
     seed: int = 0,
-    watch: Watch | None = None,
+    callbacks: Callbacks = NO_CALLBACKS,
 ) -> History:
     """Train on one task per step, of a source drawn at random."""
     if not sources:
@@ -140,7 +141,7 @@ def meta_train(
         parameters,
         torch.optim.Adam(parameters, lr=config.learning_rate),
         config.steps or 0,
-        watch=watch,
+        callbacks=callbacks,
         time_limit=config.time_limit,
     )
 

@@ -124,7 +124,7 @@ def _finetune(
             max_query=config.max_query,
         )
         batch = config.override(micro_batch=max(1, config.micro_batch // length))
-        history = finetune(model, task.pixels, task.labels, batch, seed=seed, embed=clips, tasks=tasks)
+        history = finetune(model, clips, task.labels, batch, seed=seed, tasks=tasks)
     try:
         _build(model, clips.features(), task.labels)
         finite = model.head.is_finite()

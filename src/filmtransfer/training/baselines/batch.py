@@ -1,16 +1,16 @@
 """Batch training of a linear head: the ordinary way, and the paper's baselines.
 
-What moves with the head is the model's body: an adapter (with FiLM: BiT-FiLM) or every weight (BiT). The rule says
-how: the published BiT-HyperRule, or a few steps of Adam from the logistic regression on the frozen features,
-so that step 0 is the FineTuner baseline.
+Beside the head, what is trained of the backbone is an adapter (with FiLM: BiT-FiLM) or every weight (BiT). The rule
+says how: the published BiT-HyperRule, or a few steps of Adam from the logistic regression on the frozen features, so
+that step 0 is the FineTuner baseline.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -18,14 +18,18 @@ from torch import Tensor, nn
 from ...errors import InputError
 from ...model import AdaptedModel
 from ...seeding import make_generator, permutation
+from ..callbacks import NO_CALLBACKS, Callbacks
+from ..config import TrainingConfig
 from ..finetune.activations import Activations
 from ..finetune.gradient import StepResult
-from ..finetune.loop import History, Watch, run_steps
-from ..profiler import Profile
+from ..finetune.loop import History, run_steps, with_proximal_term
+
+# Where the head starts: at zero, at the logistic regression on the features, or as the model has it.
+InitialHead = Literal["zero", "logistic_regression", "current"]
 
 
 class Rule(Protocol):
-    """How batches are trained."""
+    """A schedule of batch training."""
 
     @property
     def steps(self) -> int: ...
@@ -34,171 +38,175 @@ class Rule(Protocol):
     @property
     def mixup(self) -> float: ...
     @property
-    def zero_head(self) -> bool: ...
-    def rate(self, step: int) -> float: ...
-    def optimiser(self, learned: Iterable[nn.Parameter]) -> torch.optim.Optimizer: ...
-    def choose(self, count: int, generator: torch.Generator) -> Tensor | None: ...
+    def initial_head(self) -> InitialHead: ...
+    @property
+    def augments(self) -> bool: ...
+    @property
+    def with_replacement(self) -> bool: ...
+    def learning_rate_at(self, step: int) -> float: ...
+    def optimiser(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer: ...
     def augment(self, pixels: Tensor, generator: torch.Generator) -> Tensor: ...
 
 
-class AsTheyAre:
-    """Shuffled batches of images as they are: their activations below what learns may be kept."""
+class Unaugmented:
+    """Shuffled batches of images as they are, so that activations below the trainable part can be cached."""
 
-    mixup = 0.0
-
-    def choose(self, count: int, generator: torch.Generator) -> Tensor | None:
-        del count, generator
-        return None
+    mixup = 0.0  # α of the Beta(α, α) that mixes two images; 0: none are mixed
+    augments = False
+    with_replacement = False  # draws a batch with replacement where it is larger than the task
 
     def augment(self, pixels: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the images."""
         del generator
         return pixels
 
 
 @dataclass(frozen=True)
-class Cosine(AsTheyAre):
-    """Adam with a cosine decay; images as they are."""
+class Cosine(Unaugmented):
+    """AdamW with a cosine decay of the learning rate."""
 
     steps: int
     learning_rate: float
     batch: int = 32
     weight_decay: float = 0.0
-    zero_head = False
+    initial_head: InitialHead = "logistic_regression"
 
-    def rate(self, step: int) -> float:
+    def learning_rate_at(self, step: int) -> float:
+        """Return the learning rate of a step, counted from 0."""
         return self.learning_rate * (1 + math.cos(math.pi * step / max(self.steps, 1))) / 2
 
-    def optimiser(self, learned: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(learned, lr=self.learning_rate, weight_decay=self.weight_decay)
+    def optimiser(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Return AdamW."""
+        return torch.optim.AdamW(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
 
 
 @dataclass(frozen=True)
-class Constant(AsTheyAre):
-    """SGD with momentum at one rate; images as they are (the paper's federated BiT)."""
+class Constant(Unaugmented):
+    """SGD with momentum at a constant learning rate, from the head of the model (the paper's federated BiT)."""
 
     steps: int
     learning_rate: float
     batch: int = 32
     weight_decay: float = 0.0
     momentum: float = 0.9
-    zero_head = True
+    initial_head: InitialHead = "current"
 
-    def rate(self, step: int) -> float:
+    def learning_rate_at(self, step: int) -> float:
+        """Return the learning rate."""
         del step
         return self.learning_rate
 
-    def optimiser(self, learned: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    def optimiser(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Return SGD with momentum."""
         return torch.optim.SGD(
-            learned, lr=self.learning_rate, momentum=self.momentum, weight_decay=self.weight_decay
+            parameters, lr=self.learning_rate, momentum=self.momentum, weight_decay=self.weight_decay
         )
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """The images of a step, each mixed with a partner: λ x + (1 − λ) x′."""
+
+    indices: Tensor
+    mix: float  # λ; 1: not mixed
+    partners: Tensor  # positions in the batch
+    pixels: Tensor | None  # augmented; None: as they are
+
+    def features(self, model: AdaptedModel, images: Activations, part: Tensor) -> Tensor:
+        if self.pixels is None:
+            return images(self.indices[part])
+        if self.mix == 1:
+            return model.embed(self.pixels[part])
+        return model.embed(self.mix * self.pixels[part] + (1 - self.mix) * self.pixels[self.partners[part]])
 
 
 def train_batches(
     model: AdaptedModel,
-    pixels: Tensor,
+    images: Activations,
     labels: Tensor,
     rule: Rule,
+    config: TrainingConfig,
     *,
     seed: int = 0,
-    micro_batch: int = 64,
-    watch: Watch | None = None,
-    time_limit: float | None = None,
-    cache_mb: float = 0,
-    profile: Profile | None = None,
-    embed: Activations | None = None,
-    begin: tuple[Tensor, Tensor] | None = None,
-    pull: float = 0.0,
+    proximal_mu: float = 0.0,
+    callbacks: Callbacks = NO_CALLBACKS,
 ) -> History:
-    """Take the rule's steps on shuffled batches. Norm statistics stay frozen.
+    """Take the rule's steps on shuffled batches, with frozen norm statistics; ``proximal_mu`` is FedProx's μ.
 
-    ``begin`` is a head (weight, bias) to go on from, perhaps with classes that these images do not have;
-    ``pull`` is FedProx's μ.
+    Of the config it uses ``micro_batch`` and ``time_limit``: the rule has the rest.
     """
     if model.head.trained_by != "batches":
         raise InputError(
-            f"Batch training is for the linear head, not {model.head.name}.", "Use fine-tuning by episodes."
+            f"Batch training is for the linear head, not {model.head.name}.", "Use episodic fine-tuning."
         )
-    if begin is None:
-        weight, bias = _first_head(model, pixels, labels, rule.zero_head)
-    else:
-        weight, bias = nn.Parameter(begin[0].clone()), nn.Parameter(begin[1].clone())
-    model.head.state = (weight.detach(), bias.detach())  # the same memory: always as far as training is
-    learned = [*model.backbone_parameters().values(), weight, bias]
-    optimiser = rule.optimiser(learned)
-    profile = profile or Profile()
-    plain = isinstance(rule, AsTheyAre)
-    if embed is None:
-        with profile.phase("activations below FiLM, once"):
-            embed = Activations(model, pixels, cache_mb if plain else 0)
-    kept = embed
-    generator = make_generator(seed, "batches")
-    order = torch.empty(0, dtype=torch.long)
-
-    def next_batch() -> Tensor:
-        nonlocal order
-        repeated = rule.choose(len(labels), generator)
-        if repeated is not None:
-            return repeated
-        while len(order) < min(rule.batch, len(labels)):
-            order = torch.cat([order, permutation(len(labels), generator)])
-        chosen, order = order[: rule.batch], order[rule.batch :]
-        return chosen
+    weight, bias = _initial_head(model, images.pixels, labels, rule.initial_head)
+    model.head.state = (weight.detach(), bias.detach())  # shares memory with what is trained
+    parameters = [*model.backbone_parameters().values(), weight, bias]
+    optimiser = rule.optimiser(parameters)
+    batches = _batches(images.pixels, rule, make_generator(seed, "batches"))
+    profiler = callbacks.profiler
 
     def backward() -> StepResult:
-        chosen = next_batch()
-        share, partner = _mixture(len(chosen), rule.mixup, generator)
-        squares = None if plain else rule.augment(pixels[chosen], generator)
-        total = correct = 0.0
-        with profile.step():
-            for part in torch.arange(len(chosen)).split(micro_batch):
-                if squares is None:
-                    features = kept(chosen[part])
-                elif share == 1:
-                    features = model.embed(squares[part])
-                else:
-                    features = model.embed(share * squares[part] + (1 - share) * squares[partner[part]])
-                logits = model.head.evaluate((weight, bias), features)
-                truth, other = (labels[chosen[i]].to(logits.device) for i in (part, partner[part]))
-                loss = share * _loss(logits, truth) + (1 - share) * _loss(logits, other)
-                profile.mark("forward")
-                (loss / len(chosen)).backward()
-                profile.mark("backward")
+        batch = next(batches)
+        count, total, correct = len(batch.indices), 0.0, 0.0
+        with profiler.step():
+            for part in torch.arange(count).split(config.micro_batch):
+                logits = model.head.evaluate((weight, bias), batch.features(model, images, part))
+                truth, other = (
+                    labels[batch.indices[i]].to(logits.device) for i in (part, batch.partners[part])
+                )
+                loss = batch.mix * _loss(logits, truth) + (1 - batch.mix) * _loss(logits, other)
+                profiler.end_phase("forward")
+                (loss / count).backward()
+                profiler.end_phase("backward")
                 total += float(loss.detach())
                 correct += float((logits.detach().argmax(1) == truth).sum())
-        return StepResult(total / len(chosen), correct / len(chosen), len(chosen))
+        return StepResult(total / count, correct / count, count)
 
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda step: rule.rate(step) / optimiser.defaults["lr"]
-    )
     return run_steps(
-        backward,
-        learned,
+        with_proximal_term(backward, parameters, proximal_mu),
+        parameters,
         optimiser,
         rule.steps,
-        watch=watch,
-        time_limit=time_limit,
-        schedule=schedule,
-        mark=profile.mark,
-        pull=pull,
+        time_limit=config.time_limit,
+        schedule=torch.optim.lr_scheduler.LambdaLR(
+            optimiser, lambda step: rule.learning_rate_at(step) / optimiser.defaults["lr"]
+        ),
+        callbacks=callbacks,
     )
 
 
-def _first_head(
-    model: AdaptedModel, pixels: Tensor, labels: Tensor, zero: bool
+def _initial_head(
+    model: AdaptedModel, pixels: Tensor, labels: Tensor, initial: InitialHead
 ) -> tuple[nn.Parameter, nn.Parameter]:
-    if zero:
+    if initial == "zero":
         model.head.zeros(torch.bincount(labels), model.backbone.features, model.backbone.device)
-    else:
+    elif initial == "logistic_regression":
         model.configure(pixels, labels)
     weight, bias = model.head.configured()
     return nn.Parameter(weight.clone()), nn.Parameter(bias.clone())
 
 
+def _batches(pixels: Tensor, rule: Rule, generator: torch.Generator) -> Iterator[_Batch]:
+    """Yield batches without end: one permutation of the images after another."""
+    order = torch.empty(0, dtype=torch.long)
+    while True:
+        if rule.with_replacement and len(pixels) < rule.batch:
+            indices = torch.randint(len(pixels), (rule.batch,), generator=generator)
+        else:
+            while len(order) < min(rule.batch, len(pixels)):
+                order = torch.cat([order, permutation(len(pixels), generator)])
+            indices, order = order[: rule.batch], order[rule.batch :]
+        mix, partners = _mixture(len(indices), rule.mixup, generator)
+        augmented = rule.augment(pixels[indices], generator) if rule.augments else None
+        yield _Batch(indices, mix, partners, augmented)
+
+
 def _mixture(count: int, alpha: float, generator: torch.Generator) -> tuple[float, Tensor]:
-    """One share λ ~ Beta(α, α) for a batch, and each image's partner."""
+    """Draw λ ~ Beta(α, α) for a batch, and each image's partner."""
     if alpha == 0:
         return 1.0, torch.arange(count)
-    # A share of two Gamma variables is a Beta one; torch's own Beta takes no generator.
+    # The ratio of two Gamma variables is a Beta variable; torch's own Beta takes no generator.
     a, b = (_gamma(alpha, generator) for _ in range(2))
     return a / (a + b) if a + b > 0 else 0.5, permutation(count, generator)
 

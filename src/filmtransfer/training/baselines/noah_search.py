@@ -1,7 +1,7 @@
 """NOAH's search on a task: train the supernet with a random subnet at each step, then score subnets with it.
 
-The score is accuracy on a fifth of the images that the supernet has not seen. The subnet that is found is then
-trained anew like any adapter.
+The score is the accuracy on a fifth of the images, which is held out of the training of the supernet. The chosen
+subnet is then trained from scratch like any adapter.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from ...backbones import Backbone
 from ...heads import make_head
 from ...model import AdaptedModel, Body, Hardware
 from ...seeding import make_generator
+from ..callbacks import Callbacks, Progress
 from ..config import TrainingConfig
+from ..finetune.activations import Activations
 from ..finetune.interpolation import hold_out
-from ..finetune.loop import Progress
 from .batch import Cosine, train_batches
 
 SIZES = (1, 5, 10)  # of the published VTAB-1k subnets
-LIMIT = 431_686  # numbers of the published subnet on ViT-B/16, the table's 0.4 M
-HELD = 0.2  # val200 of VTAB-1k's 1000
+LIMIT = 431_686  # parameters of the published subnet on ViT-B/16, the table's 0.4 M
+HOLD_OUT = 0.2  # val200 of VTAB-1k's 1000
 
 
 def find_subnet(
@@ -37,44 +38,38 @@ def find_subnet(
     population: int = 50,
     generations: int = 20,
 ) -> list[list[int]]:
-    """[Adapter, LoRA, prompts] for every block."""
+    """Return [Adapter, LoRA, prompts] for every block."""
     body = Body.of("adapter", "noah", options={"supernet": max(SIZES)})
     model = AdaptedModel(
         backbone, make_head("linear"), pixels.shape[-1], body=body, seed=seed, hardware=hardware
     )
     space = noah.search_space(backbone.module, SIZES)
     generator = make_generator(seed, "subnets")
-    kept, held = hold_out(labels, HELD, make_generator(seed, "hold out"))
-    if len(held) == 0:  # too few images to keep any back
-        held = kept
+    fit, held_out = hold_out(labels, HOLD_OUT, make_generator(seed, "hold out"))
+    if len(held_out) == 0:  # every class is too small
+        held_out = fit
 
-    def another(progress: Progress | None = None) -> None:
+    def draw_subnet(progress: Progress | None = None) -> None:
         del progress
         noah.set_subnet(model.network, space.draw(generator))
 
-    another()
+    draw_subnet()
     rule = Cosine(config.search_steps, config.learning_rate, config.batch, config.weight_decay)
+    images = Activations(model, pixels[fit], 0)
     history = train_batches(
-        model,
-        pixels[kept],
-        labels[kept],
-        rule,
-        seed=seed,
-        micro_batch=config.micro_batch,
-        watch=another,
-        time_limit=config.time_limit,
+        model, images, labels[fit], rule, config, seed=seed, callbacks=Callbacks(on_step=draw_subnet)
     )
-    if history.stopped == "interrupted":  # nothing is found yet that could be kept
+    if history.stopped == "interrupted":  # there is no subnet yet
         raise KeyboardInterrupt
-    truth = torch.searchsorted(model.head.classes, labels[held])
+    truth = torch.searchsorted(model.head.classes, labels[held_out])
 
     def score(subnet: Subnet) -> float:
         noah.set_subnet(model.network, subnet)
-        return float((model.logits(pixels[held]).argmax(1).cpu() == truth).float().mean())
+        return float((model.logits(pixels[held_out]).argmax(1).cpu() == truth).float().mean())
 
     limit = LIMIT * space.parameter_count(((8, 8, 8),) * space.blocks) // _REFERENCE
-    found = search(score, space, limit, generator, population=population, generations=generations)
-    return [list(row) for row in found]
+    subnet = search(score, space, limit, generator, population=population, generations=generations)
+    return [list(row) for row in subnet]
 
 
 # The limit is in proportion to the network: ViT-B/16 has 12 blocks of width 768.

@@ -1,6 +1,6 @@
-"""Clips: a few frames in a row whose features are averaged, as one example.
+"""Clips: consecutive frames of a video whose features are averaged into one example.
 
-Learning sees whole clips; at prediction every frame is judged together with the frames before it.
+Training sees clips; at prediction every frame is classified together with the frames before it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from .activations import Activations
 
 
 class Clips:
-    """Maps indices of clips to their features; clip i is the frames i·T … i·T + T − 1."""
+    """Maps indices of clips to their features; clip i consists of the frames i·T … i·T + T − 1."""
 
     def __init__(self, frames: Activations, length: int) -> None:
         if length < 1 or len(frames) % length:
-            raise ValueError(f"{len(frames)} frames are no clips of {length}")
+            raise ValueError(f"{len(frames)} frames cannot be divided into clips of {length}")
         self.frames = frames
         self.length = length
 
@@ -24,18 +24,21 @@ class Clips:
         return len(self.frames) // self.length
 
     def __call__(self, indices: Tensor) -> Tensor:
-        """Features (B, D), with a graph if one is being recorded."""
+        """Compute features (B, D), with a graph if one is being recorded."""
         rows = (indices[:, None] * self.length + torch.arange(self.length)).flatten()
         features: Tensor = self.frames(rows).unflatten(0, (len(indices), self.length)).mean(1)
         return features
 
     @torch.no_grad()
     def features(self, batch: int = 4) -> Tensor:
-        """Features of all clips, without a graph."""
+        """Compute the features of all clips, without a graph."""
         return torch.cat([self(part) for part in torch.arange(len(self)).split(batch)])
 
 
 def with_history(features: Tensor, length: int) -> Tensor:
-    """For each frame of a video the mean over it and the ``length`` − 1 before it; the first frame has no other past."""
+    """Return for each frame of a video the mean over it and the ``length`` − 1 before it.
+
+    The first frame stands in for the frames before the video begins.
+    """
     past = features[:1].expand(length - 1, -1)
     return torch.cat([past, features]).unfold(0, length, 1).mean(-1)

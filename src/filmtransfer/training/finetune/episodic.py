@@ -14,64 +14,49 @@ from torch import Tensor
 from ...episodes import Episode, choose_split, episodes, has_query_images
 from ...errors import InputError
 from ...model import AdaptedModel
+from ..callbacks import NO_CALLBACKS, Callbacks
 from ..config import TrainingConfig
-from ..profiler import Profile
-from .activations import Activations
 from .gradient import StepResult, accumulate
-from .loop import History, Watch, run_steps
+from .loop import History, run_steps, with_proximal_term
 from .parallel import World
 
 
 def finetune(
     model: AdaptedModel,
-    pixels: Tensor,
+    embed: Callable[[Tensor], Tensor],
     labels: Tensor,
     config: TrainingConfig,
     *,
     seed: int,
-    watch: Watch | None = None,
-    profile: Profile | None = None,
-    embed: Callable[[Tensor], Tensor] | None = None,
     tasks: Iterator[Episode] | None = None,
-    pull: float = 0.0,
+    proximal_mu: float = 0.0,
+    callbacks: Callbacks = NO_CALLBACKS,
 ) -> History:
-    """Move the model's ψ and e; the head is left to be built from all images afterwards.
+    """Train ψ and e; the head is left to be built from all images afterwards.
 
-    ``embed`` are activations of these images that somebody has kept, or something else that gives the features of
-    what ``labels`` belong to (clips); ``tasks`` are episodes of one's own; ``pull`` is FedProx's μ.
+    ``embed`` maps indices of ``labels`` to features: ``Activations`` of images, or ``Clips``. ``tasks`` replaces
+    the episodes of the config, and ``proximal_mu`` is FedProx's μ.
     """
     if len(torch.unique(labels)) < 2:
-        raise InputError(
-            "All images are of one class.", "An episode needs two classes to tell from each other."
-        )
+        raise InputError("All images are of one class.", "An episode needs at least two classes.")
     if not has_query_images(labels):
         return History(stopped="one-shot")
-    if tasks is None:
-        split = choose_split(config.split, len(labels))
-        tasks = episodes(labels, split, config.support_size, seed, config.max_query)
-    drawn = tasks
-    learned, world = model.trainable_parameters(), World.current()
-    optimiser = torch.optim.Adam(learned, lr=config.learning_rate, weight_decay=config.weight_decay)
-    profile = profile or Profile()
-    if embed is None:
-        with profile.phase("activations below FiLM, once"):
-            embed = Activations(model, pixels, config.cache_mb)
-    features = embed
+    split = choose_split(config.split, len(labels))
+    drawn = tasks or episodes(labels, split, config.support_size, seed, config.max_query)
+    parameters, world, profiler = model.trainable_parameters(), World.current(), callbacks.profiler
+    optimiser = torch.optim.Adam(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
 
     def backward() -> StepResult:
-        with profile.step():
-            return accumulate(
-                features, model.head, next(drawn), config.micro_batch, world=world, mark=profile.mark
-            )
+        with profiler.step():
+            task = next(drawn)
+            return accumulate(embed, model.head, task, config.micro_batch, world=world, profiler=profiler)
 
     return run_steps(
-        backward,
-        learned,
+        with_proximal_term(backward, parameters, proximal_mu),
+        parameters,
         optimiser,
         config.steps or 0,
-        watch=watch,
         time_limit=config.time_limit,
         world=world,
-        mark=profile.mark,
-        pull=pull,
+        callbacks=callbacks,
     )

@@ -1,11 +1,10 @@
 """The exact gradient of the episode's loss, in bounded memory.
 
-Support features are computed once, with their graph. Query images pass in micro-batches against
-detached copies of what the head needs of the support (``head.build``'s result); the gradient that
-gathers on those copies then goes through the head and the support graph once. An image that is both
-support and query is computed once. Memory: the support graph and one micro-batch, however large the
-query set. With several processes each has its share of the support and of the query images; head and
-loss are cheap, so the head is built by all.
+Support features are computed once, with their graph. Query images pass in micro-batches against detached copies of
+the head's state; the gradient that accumulates on those copies then goes through the head and the support graph once.
+An image that is both support and query is computed once. Memory: the support graph and one micro-batch, however large
+the query set. Of several processes each computes its share of the support and query images; head and loss are cheap,
+so every process computes those for itself.
 """
 
 from __future__ import annotations
@@ -20,7 +19,10 @@ from torch.nn import functional as F
 from ...episodes import Episode
 from ...errors import UsageError
 from ...heads import Head, map_state
+from ..profiler import DISABLED, Profiler
 from .parallel import World
+
+Embed = Callable[[Tensor], Tensor]  # image indices (B) to features (B, D)
 
 
 @dataclass(frozen=True)
@@ -33,107 +35,111 @@ class StepResult:
 
 
 class NonFiniteError(Exception):
-    """Numbers are no longer numbers; ``images`` are the indices of those it showed on, if any."""
+    """A loss, gradient or feature is not finite; ``images`` are the indices of the images concerned, if known."""
 
     def __init__(self, images: list[int] | None = None) -> None:
         super().__init__()
         self.images = images or []
 
 
-Mark = Callable[[str], None]
+class _QueryLoss:
+    """Sums loss and accuracy over the query images of an episode."""
 
+    def __init__(self, images: int) -> None:
+        self.images = images
+        self.loss = 0.0
+        self.correct = 0
+        self.not_finite = torch.zeros(images, dtype=torch.float64)  # 1 for an image with such features
 
-def unmarked(_: str) -> None:
-    """Nobody asks where the time goes."""
+    def add(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the part of the mean loss that these images contribute."""
+        labels = labels.to(logits.device)
+        loss = F.cross_entropy(logits, labels, reduction="sum") / self.images
+        self.loss += float(loss.detach())
+        self.correct += int((logits.detach().argmax(1) == labels).sum())
+        return loss
 
 
 def accumulate(
-    embed: Callable[[Tensor], Tensor],
+    embed: Embed,
     head: Head,
     episode: Episode,
     micro_batch: int,
     *,
     world: World | None = None,
-    mark: Mark = unmarked,
+    profiler: Profiler = DISABLED,
 ) -> StepResult:
     """Add the gradient of the mean query loss to the parameters' ``.grad``.
 
-    ``embed`` maps image indices to features (B, D) with a graph. With several processes what is added is
-    this one's part of the gradient: ``world.add_gradients`` makes it whole. ``mark(name)`` is called at
-    the end of each phase.
+    ``embed`` maps image indices to features (B, D) with a graph. Of several processes each adds its own part of the
+    gradient, which ``world.add_gradients`` sums.
     """
     world = world or World()
-    if micro_batch < 1:
-        raise UsageError(f"A micro-batch of {micro_batch} images is none.", "It has to be at least 1.")
-    if len(episode.support) < world.size:
-        raise UsageError(
-            f"{world.size} processes share {len(episode.support)} support images.",
-            "Start fewer processes, or raise support_size.",
-        )
-    total, mine = len(episode.query), world.share(len(episode.support))
+    _check(episode, micro_batch, world)
+    total, mine = _QueryLoss(len(episode.query)), world.share(len(episode.support))
     own = torch.cat([embed(chunk) for chunk in episode.support[mine].split(micro_batch)])
     support = world.join(own.detach(), len(episode.support)).requires_grad_(own.requires_grad)
-    if bool((bad := _not_finite(support)).any()):  # every process sees the same rows
-        raise NonFiniteError(episode.support[bad > 0].tolist())
-    mark("support: forward")
+    if bool((rows := _not_finite(support)).any()):  # every process sees the same rows
+        raise NonFiniteError(episode.support[rows > 0].tolist())
+    profiler.end_phase("support: forward")
     state = head.build(support, episode.support_labels)
     copies = map_state(lambda tensor: tensor.detach().requires_grad_(tensor.requires_grad), state)
-    mark("head: build")
+    profiler.end_phase("head: build")
 
-    place, again = _find(episode.query, episode.support)
-    loss_sum, right, spoiled = 0.0, 0, torch.zeros(total, dtype=torch.float64)
-
-    def lossof(logits: Tensor, labels: Tensor) -> Tensor:
-        nonlocal loss_sum, right
-        labels = labels.to(logits.device)
-        loss = F.cross_entropy(logits, labels, reduction="sum") / total
-        loss_sum += float(loss.detach())
-        right += int((logits.detach().argmax(1) == labels).sum())
-        return loss
-
-    fresh = torch.nonzero(~again).flatten()
+    support_index, shared = _find(episode.query, episode.support)
+    fresh, again = torch.nonzero(~shared).flatten(), torch.nonzero(shared).flatten()
     for chunk in fresh[world.share(len(fresh))].split(micro_batch):
         query = embed(episode.query[chunk])
-        spoiled[chunk] = _not_finite(query)
-        mark("query: forward")
-        loss = lossof(head.evaluate(copies, query), episode.query_labels[chunk])
-        mark("head: logits and loss")
+        total.not_finite[chunk] = _not_finite(query)
+        profiler.end_phase("query: forward")
+        loss = total.add(head.evaluate(copies, query), episode.query_labels[chunk])
+        profiler.end_phase("head: logits and loss")
         loss.backward()
-        mark("query: backward")
+        profiler.end_phase("query: backward")
 
-    roots: list[Tensor] = []
-    gradients: list[Tensor | None] = []
-    for tensor, copy in zip(state, copies, strict=True):
-        if copy.grad is not None:
-            roots.append(tensor)
-            gradients.append(copy.grad)
-    twice = torch.nonzero(again).flatten()
-    twice = twice[world.share(len(twice))]
-    if len(twice):
-        logits = head.evaluate(state, support[place[twice]])
-        roots.append(lossof(logits, episode.query_labels[twice]))
-        gradients.append(None)
+    used = [(tensor, copy.grad) for tensor, copy in zip(state, copies, strict=True) if copy.grad is not None]
+    roots, gradients = [tensor for tensor, _ in used], [gradient for _, gradient in used]
+    again = again[world.share(len(again))]
+    if len(again):  # query images whose features are those of the support set
+        logits = head.evaluate(state, support[support_index[again]])
+        roots.append(total.add(logits, episode.query_labels[again]))
+        gradients.append(torch.ones_like(roots[-1]))
     if roots:
         torch.autograd.backward(roots, gradients)
-    mark("head: backward")
+    profiler.end_phase("head: backward")
     if own.requires_grad:
         gradient = torch.zeros_like(support) if support.grad is None else support.grad
         own.backward(world.add(gradient)[mine])
-    mark("support: backward")
+    profiler.end_phase("support: backward")
+    return _result(total, episode, len(episode.support) + len(fresh), world)
 
-    sums = world.add(torch.cat([torch.tensor([loss_sum, right], dtype=torch.float64), spoiled]))
+
+def _check(episode: Episode, micro_batch: int, world: World) -> None:
+    if micro_batch < 1:
+        raise UsageError(f"micro_batch cannot be {micro_batch}.", "It has to be at least 1.")
+    if len(episode.support) < world.size:
+        raise UsageError(
+            f"{world.size} processes cannot share {len(episode.support)} support images.",
+            "Start fewer processes, or raise support_size.",
+        )
+
+
+def _result(total: _QueryLoss, episode: Episode, images: int, world: World) -> StepResult:
+    """Sum loss and accuracy over all processes."""
+    own = torch.tensor([total.loss, total.correct], dtype=torch.float64)
+    sums = world.add(torch.cat([own, total.not_finite]))
     if bool((sums[2:] > 0).any()):
         raise NonFiniteError(episode.query[sums[2:] > 0].tolist())
-    return StepResult(float(sums[0]), float(sums[1]) / total, len(episode.support) + len(fresh))
+    return StepResult(float(sums[0]), float(sums[1]) / total.images, images)
 
 
 def _not_finite(features: Tensor) -> Tensor:
-    """1 for each row that is not finite throughout, 0 for the others; on the CPU."""
+    """Return 1 for each row with a value that is not finite, 0 for the others; on the CPU."""
     return (~torch.isfinite(features.detach()).all(1)).double().cpu()
 
 
 def _find(query: Tensor, support: Tensor) -> tuple[Tensor, Tensor]:
-    """For each query image its place in the support set, and whether it is there at all."""
+    """Return for each query image its index in the support set, and whether it is there at all."""
     order = torch.argsort(support)
     ranked = support[order]
     at = torch.searchsorted(ranked, query).clamp(max=len(ranked) - 1)

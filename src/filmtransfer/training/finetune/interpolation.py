@@ -1,13 +1,11 @@
-"""How far to go: all the way, half-way or not at all, by images that ψ has not seen.
+"""The interpolation factor α: the model is ψ(α) = ψ_start + α (ψ_end − ψ_start), with α = 0, ½ or 1.
 
-Fine-tuning on few images can leave a user worse off than the frozen backbone. Half-way back to the start
-keeps most of what is gained and gives up most of what is overfitted, so that is the rule; but on a task far
-from the backbone's own the whole way is better, and now and then none of it. So a quarter of each class is
-held out of the episodes, and the points 0, ½ and 1 of the straight way from the start to the end of
-fine-tuning are compared on it: the head is built from the other images, and the score is the mean
-probability of the right class. (Accuracy on a few images has too many ties, log-likelihood hangs on the one
-worst image.) Half-way is left only for a point that is clearly better. The head that is delivered is then
-built from all images.
+Fine-tuning on few images can be worse than the frozen backbone. α = ½ keeps most of the gain and removes most of the
+overfitting, so that is the default; but on a task far from the pretraining data α = 1 is better, and sometimes α = 0.
+So a quarter of each class is held out of the episodes, and the three models are compared on it: the head is built
+from the other images, and the score is the mean probability of the correct class. (Accuracy on a few images has too
+many ties, and the log-likelihood depends on the single worst image.) Another α than ½ has to be clearly better. The
+final head is then built from all images.
 """
 
 from __future__ import annotations
@@ -23,89 +21,89 @@ from ...model import AdaptedModel, log_posterior
 from ...seeding import permutation
 from .activations import Activations
 
-SHARES = (0.0, 0.5, 1.0)
-WITHOUT_ESTIMATE = 0.5
-SMALLEST = 4  # a class with fewer images gives none of them away
+ALPHAS = (0.0, 0.5, 1.0)
+DEFAULT_ALPHA = 0.5  # where there is nothing to choose it by
+SMALLEST = 4  # a class with fewer images has none held out
 
 Snapshot = list[Tensor]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The share of the way that was taken, the scores it was chosen by, and the features there."""
+    """The chosen interpolation factor, the score of each, and the features under the chosen one."""
 
-    share: float
+    alpha: float
     scores: dict[float, float]
     features: Tensor
 
 
-def hold_out(labels: Tensor, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Indices to fine-tune on, and indices to choose by (none of them from classes under 4 images)."""
-    held = torch.zeros(len(labels), dtype=torch.bool)
-    if share > 0:
+def hold_out(labels: Tensor, fraction: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return fit and held-out indices: a fraction of each class with at least 4 images is held out."""
+    held_out = torch.zeros(len(labels), dtype=torch.bool)
+    if fraction > 0:
         for c in torch.unique(labels).tolist():
             members = torch.nonzero(labels == c).flatten()
             if len(members) >= SMALLEST:
-                count = max(1, round(share * len(members)))
-                held[members[permutation(len(members), generator)[:count]]] = True
-    return torch.nonzero(~held).flatten(), torch.nonzero(held).flatten()
+                count = max(1, round(fraction * len(members)))
+                held_out[members[permutation(len(members), generator)[:count]]] = True
+    return torch.nonzero(~held_out).flatten(), torch.nonzero(held_out).flatten()
 
 
 def snapshot(model: AdaptedModel) -> Snapshot:
-    """A copy of everything that fine-tuning moves."""
+    """Return a copy of all trainable parameters."""
     return [parameter.detach().clone() for parameter in model.trainable_parameters()]
 
 
 @torch.no_grad()
-def interpolate(model: AdaptedModel, start: Snapshot, end: Snapshot, share: float) -> None:
-    """Set the model to start + share · (end − start); 0 and 1 are exactly the ends."""
+def interpolate(model: AdaptedModel, start: Snapshot, end: Snapshot, alpha: float) -> None:
+    """Set the parameters to start + α (end − start); α = 0 and 1 are exactly the ends."""
     for parameter, a, b in zip(model.trainable_parameters(), start, end, strict=True):
-        parameter.copy_(a if share == 0 else b if share == 1 else torch.lerp(a, b, share))
+        parameter.copy_(a if alpha == 0 else b if alpha == 1 else torch.lerp(a, b, alpha))
 
 
 @torch.no_grad()
-def choose(
+def choose_alpha(
     model: AdaptedModel,
     start: Snapshot,
     end: Snapshot,
     images: Activations,
     labels: Tensor,
-    kept: Tensor,
-    held: Tensor,
+    fit: Tensor,
+    held_out: Tensor,
 ) -> Choice:
-    """Leave the model at the point of the way that the held-out images speak for, and say why."""
+    """Set the model to the interpolation that the held-out images support, and return the scores."""
     scores: dict[float, Tensor] = {}
     features: dict[float, Tensor] = {}
-    for share in SHARES:
-        interpolate(model, start, end, share)
-        features[share] = images.features()
-        scores[share] = _right(model, features[share], labels, kept, held)
-    best = decide(scores)
+    for alpha in ALPHAS:
+        interpolate(model, start, end, alpha)
+        features[alpha] = images.features()
+        scores[alpha] = _scores(model, features[alpha], labels, fit, held_out)
+    best = best_alpha(scores)
     interpolate(model, start, end, best)
-    return Choice(best, {share: float(score.mean()) for share, score in scores.items()}, features[best])
+    return Choice(best, {alpha: float(score.mean()) for alpha, score in scores.items()}, features[best])
 
 
-def decide(scores: dict[float, Tensor]) -> float:
-    """Half-way, unless another point is ahead of it by more than one standard error.
+def best_alpha(scores: dict[float, Tensor]) -> float:
+    """Return ½, unless another α is better by more than one standard error.
 
-    The images are the same at every point, so it is the error of the paired differences.
+    The images are the same for every α, so it is the standard error of the paired differences.
     """
     evidence = {}
-    for share, score in scores.items():
-        ahead = score - scores[WITHOUT_ESTIMATE]
-        error = float(ahead.std()) / math.sqrt(len(ahead)) if len(ahead) > 1 else math.inf
-        evidence[share] = float(ahead.mean()) - error
-    best = max(scores, key=lambda share: evidence[share])
-    return best if evidence[best] > 0 else WITHOUT_ESTIMATE
+    for alpha, score in scores.items():
+        gain = score - scores[DEFAULT_ALPHA]
+        error = float(gain.std()) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
+        evidence[alpha] = float(gain.mean()) - error
+    best = max(scores, key=lambda alpha: evidence[alpha])
+    return best if evidence[best] > 0 else DEFAULT_ALPHA
 
 
-def _right(model: AdaptedModel, features: Tensor, labels: Tensor, kept: Tensor, held: Tensor) -> Tensor:
-    """The probability of the right class of each held-out image; −1 where it cannot be told."""
+def _scores(model: AdaptedModel, features: Tensor, labels: Tensor, fit: Tensor, held_out: Tensor) -> Tensor:
+    """Return the probability of the correct class of each held-out image; −1 where there is none."""
     try:
-        head = model.head.configure(features[kept], labels[kept])
+        head = model.head.configure(features[fit], labels[fit])
     except SingularError:
-        return torch.full((len(held),), -1.0, dtype=torch.float64)
-    column = torch.searchsorted(head.classes, labels[held])
-    posterior = log_posterior(head.logits(features[held])).exp().cpu()
-    right = posterior.gather(1, column[:, None])[:, 0].double()
-    return torch.where(right.isfinite(), right, -1.0)
+        return torch.full((len(held_out),), -1.0, dtype=torch.float64)
+    column = torch.searchsorted(head.classes, labels[held_out])
+    posterior = log_posterior(head.logits(features[held_out])).exp().cpu()
+    correct = posterior.gather(1, column[:, None])[:, 0].double()
+    return torch.where(correct.isfinite(), correct, -1.0)
