@@ -29,7 +29,7 @@ from filmtransfer.model import AdaptedModel, Body
 from filmtransfer.seeding import make_generator
 from filmtransfer.training.adapt import adapt
 from filmtransfer.training.assess.evaluation import mean_interval
-from filmtransfer.training.baselines.batch import Cosine, train_batches
+from filmtransfer.training.baselines.batch import CosineSchedule, train_batches
 from filmtransfer.training.finetune.activations import Activations
 from filmtransfer.training.finetune.episodic import finetune
 from filmtransfer.training.finetune.interpolation import ALPHAS, choose_alpha, hold_out, interpolate, snapshot
@@ -156,7 +156,7 @@ def one(where: Task, seed: int, old: dict[str, Any] | None) -> dict[str, Any]:
         model = model_with("linear", fold=False)
         began = time.monotonic()
         train_batches(
-            model, Activations(model, full_size, 0), y, Cosine(FULL_STEPS, rate), settings, seed=seed
+            model, Activations(model, full_size, 0), y, CosineSchedule(FULL_STEPS, rate), settings, seed=seed
         )
         model.configure(learn.pixels, y)
         row["seconds"]["full"] = round(time.monotonic() - began, 1)

@@ -94,7 +94,7 @@ def test_the_command(trained, capsys):
 
 def test_the_report(trained):
     recorder = PhotoRecorder()
-    classified = trained.classifier.classify(trained.photos, look=recorder.on_images)
+    classified = trained.classifier.classify(trained.photos, on_images=recorder.on_images)
     data = collect_test(
         trained.classifier, recorder, torch.zeros(4, dtype=torch.long), classified, trained.file
     )

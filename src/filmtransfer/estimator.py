@@ -1,12 +1,10 @@
-"""FewShotClassifier: the Python front door, after scikit-learn's conventions."""
+"""FewShotClassifier: the Python entry point, with the conventions of scikit-learn."""
 
 from __future__ import annotations
 
-import platform
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -19,10 +17,11 @@ from .backbones import Backbone, load_backbone
 from .data import LabelledImages, LoadedImages, SkippedImage, read_squares
 from .errors import FitWarning, InputError, UsageError
 from .heads import HEADS, make_head
-from .model import AdaptedModel, Explanation, Hardware, Predictions, Predictor, Support, Update, log_prior
+from .model import AdaptedModel, Explanation, Hardware, Predictions, Predictor, Update, log_prior
 from .model.hub import find_update
+from .model.metadata import library_versions
 from .model.ood import FALSE_ALARM
-from .model.support import digest_of, name_of
+from .model.support import digest_of, identify, name_of
 from .training import edit
 from .training.adapt import Adapted, adapt
 from .training.assess.assessment import Assessment, assess, with_assessment
@@ -61,8 +60,8 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         has the type, default, bounds and meaning of each. ``steps=0`` trains nothing and takes seconds; with the
         linear head ``train="all"`` is full fine-tuning, and ``preset="bit"`` is BiT with its HyperRule.
     prior : "uniform", "empirical" or C positive numbers; used at prediction only.
-    seed : everything random follows from it.
-    strict : refuse unreadable images instead of leaving them out.
+    seed : the seed of everything random.
+    strict : refuse unreadable images instead of skipping them.
     keep_statistics : store the support features in the update, so that it can be edited later.
     device : "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1" or "mps".
     precision : "float32", or "bfloat16" for the backbone on a GPU (or a CPU that can).
@@ -105,38 +104,26 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         precision: str = "float32",
         compile: bool = False,
     ) -> None:
-        self.backbone = backbone
-        self.head = head
-        self.steps = steps
-        self.seed = seed
-        self.head_options = head_options
-        self.preset = preset
-        self.learning_rate = learning_rate
-        self.split = split
-        self.support_size = support_size
-        self.max_query = max_query
-        self.image_size = image_size
-        self.small_image_size = small_image_size
-        self.train_size = train_size
-        self.micro_batch = micro_batch
-        self.film_from = film_from
-        self.cache_mb = cache_mb
-        self.hold_out = hold_out
-        self.train = train
-        self.adapter = adapter
-        self.adapter_options = adapter_options
-        self.rule = rule
-        self.batch = batch
-        self.weight_decay = weight_decay
-        self.search_steps = search_steps
-        self.time_limit = time_limit
-        self.prior = prior
-        self.weights = weights
-        self.strict = strict
-        self.keep_statistics = keep_statistics
-        self.device = device
-        self.precision = precision
-        self.compile = compile
+        self.backbone, self.weights = backbone, weights
+        self.head, self.head_options = head, head_options
+        self.preset, self.steps, self.learning_rate, self.time_limit = (
+            preset,
+            steps,
+            learning_rate,
+            time_limit,
+        )
+        self.split, self.support_size, self.max_query = split, support_size, max_query
+        self.image_size, self.small_image_size, self.train_size = image_size, small_image_size, train_size
+        self.micro_batch, self.cache_mb, self.hold_out = micro_batch, cache_mb, hold_out
+        self.train, self.adapter, self.adapter_options, self.film_from = (
+            train,
+            adapter,
+            adapter_options,
+            film_from,
+        )
+        self.rule, self.batch, self.weight_decay, self.search_steps = rule, batch, weight_decay, search_steps
+        self.seed, self.prior, self.strict, self.keep_statistics = seed, prior, strict, keep_statistics
+        self.device, self.precision, self.compile = device, precision, compile
 
     # Fitting
 
@@ -167,13 +154,13 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         except NonFiniteError as error:  # before any training
             raise InputError(
-                f"{self.backbone} gives no finite features for {_these(loaded.names, error.images)}.",
+                f"{self.backbone} gives no finite features for {_enumerate(loaded.names, error.images)}.",
                 "Are its weights complete? If so, remove the image.",
             ) from None
         if adapted.history.not_finite:
             warnings.warn(
                 "Fine-tuning stopped at features that are not finite, of "
-                f"{_these(loaded.names, adapted.history.not_finite)}. The last finite parameters are kept.",
+                f"{_enumerate(loaded.names, adapted.history.not_finite)}. The last finite parameters are kept.",
                 FitWarning,
                 stacklevel=4,
             )
@@ -199,8 +186,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def training_config(self) -> TrainingConfig:
         """Return the preset, with the settings that were given in place of its own."""
         chosen = {name: getattr(self, name) for name in names()}
-        if self.steps == "auto":
-            chosen["steps"] = None
+        chosen["steps"] = None if self.steps == "auto" else self.steps
         config = preset(self.preset, **chosen)
         head = HEADS.get(self.head)  # an unknown name is an error of make_head
         if config.rule == "hyperrule" and head is not None and head.trained_by != "batches":
@@ -258,11 +244,11 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         strict: bool = False,
         chunk: int = 256,
-        look: Callable[[torch.Tensor, Sequence[Any]], None] | None = None,
+        on_images: Callable[[torch.Tensor, Sequence[Any]], None] | None = None,
     ) -> Classified:
         """Classify all readable images, and say why the others are not; refuse any if ``strict``.
 
-        ``look`` is shown every chunk's readable images: their pixels (B, 3, S, S) and their sources.
+        ``on_images`` is called with the readable images of every chunk: their pixels (B, 3, S, S) and their sources.
         """
         predictor = self.predictor_
         if isinstance(images, str | Path):
@@ -284,8 +270,8 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             readable += [begin + i for i in usable]
             if usable:
                 pixels = torch.stack([s for s in squares if s is not None])
-                if look is not None:
-                    look(pixels, [part[i] for i in usable])
+                if on_images is not None:
+                    on_images(pixels, [part[i] for i in usable])
                 parts.append(predictor.predict(self.model_.features(pixels)))
         if skipped and (strict or not parts):
             raise InputError(
@@ -312,7 +298,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def forget(self, images: Sequence[Any]) -> Self:
         """Forget photos, given as they were at training, or by name ("cup/1.jpg")."""
         check_is_fitted(self)
-        which = [i for source in images for i in edit.find_photos(self.update_, *_called(source))]
+        which = [i for source in images for i in edit.find_photos(self.update_, *identify(source))]
         return self._edited(edit.forget_photos(self.update_, self.model_.head, which))
 
     def remove_class(self, label: Any) -> Self:
@@ -334,7 +320,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # The file
 
     def save(self, path: str | Path) -> int:
-        """Write the update, atomically; returns its size in bytes."""
+        """Write the update, atomically; return its size in bytes."""
         check_is_fitted(self)
         return self.update_.save(path)
 
@@ -347,8 +333,8 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights: str | None = None,
         device: str = "auto",
     ) -> FewShotClassifier:
-        """A classifier from an update file; the backbone comes from where it came from at training."""
-        if backbone is not None and device == "auto":  # it is where its owner wants it
+        """Return the classifier of an update file; the backbone is loaded as at training, unless it is given."""
+        if backbone is not None and device == "auto":  # stay on the device of the backbone
             hardware = Hardware(backbone.device)
         else:
             hardware = Hardware.choose(device)
@@ -359,19 +345,19 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         clf.prior = update.prior
         body = update.body()
         clf.train, clf.adapter, clf.adapter_options = body.train, body.adapter, dict(body.options)
-        found = backbone or load_backbone(update.backbone, weights, fold=body.folds)
+        backbone = backbone or load_backbone(update.backbone, weights, fold=body.folds)
         clf.assessment_ = None
-        clf._take(update, update.apply(found, hardware))
+        clf._take(update, update.apply(backbone, hardware))
         return clf
 
     @classmethod
     def from_hub(
-        cls, place: str | Path, *, weights: str | None = None, device: str = "auto"
+        cls, location: str | Path, *, weights: str | None = None, device: str = "auto"
     ) -> FewShotClassifier:
-        """A classifier from a folder in the hub's layout (``fit export --hub``) or from ``hf://owner/name``."""
-        return cls.load(find_update(place), weights=weights, device=device)
+        """Return the classifier of a folder in the hub's layout (``fit export --hub``) or of ``hf://owner/name``."""
+        return cls.load(find_update(location), weights=weights, device=device)
 
-    # Inside
+    # State
 
     def _adopt(
         self, model: AdaptedModel, loaded: LoadedImages, config: TrainingConfig, adapted: Adapted
@@ -383,16 +369,12 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             settings=config.to_dict() | {"preset": self.preset, "prior": prior},
             results=adapted.results(),
             seed=int(self.seed),
-            versions=versions(),
-            support=_support(loaded, adapted) if self.keep_statistics else None,
+            versions=library_versions(),
+            support=adapted.support(loaded) if self.keep_statistics else None,
         )
+        log_pi = log_prior(prior, update.counts)
         assessment = assess(
-            model.head,
-            adapted.features,
-            loaded.labels,
-            adapted.unseen(),
-            log_prior(prior, update.counts),
-            seed=self.seed,
+            model.head, adapted.features, loaded.labels, adapted.unseen(), log_pi, seed=self.seed
         )
         self.history_ = adapted.history
         self.skipped_ = loaded.skipped
@@ -412,35 +394,6 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.counts_ = np.asarray(update.counts)
 
 
-def _support(loaded: LoadedImages, adapted: Adapted) -> Support:
-    """What an update keeps of its images: features and how to find them again, no pixels."""
-    return Support(
-        adapted.features.cpu(),
-        loaded.labels,
-        adapted.unseen(),
-        [name_of(s, name) for s, name in zip(loaded.sources, loaded.names, strict=True)],
-        [digest_of(s) for s in loaded.sources],
-    )
-
-
-def _called(source: Any) -> tuple[str, str | None]:
-    """How to find a photo: by name, and by content where it is at hand."""
-    if isinstance(source, (str, Path)):
-        return name_of(source, ""), digest_of(source) if Path(source).is_file() else None
-    return "this image", digest_of(source)
-
-
-def _these(names: Sequence[str], images: Sequence[int]) -> str:
+def _enumerate(names: Sequence[str], images: Sequence[int]) -> str:
     rest = f" and {len(images) - 1} more" if len(images) > 1 else ""
     return names[images[0]] + rest
-
-
-def versions() -> dict[str, str]:
-    """The libraries that shape the numbers of an update."""
-    found = {"python": platform.python_version()}
-    for name in ("filmtransfer", "torch", "timm", "pillow"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:  # run from a source tree that is not installed
-            found[name] = "unknown"
-    return found

@@ -65,7 +65,7 @@ def evaluate(
         printer.note(note)
     recorder = PhotoRecorder()
     on_images = recorder.on_images if report is not None else None
-    classified = clf.classify(images.sources, strict=strict, look=on_images)
+    classified = clf.classify(images.sources, strict=strict, on_images=on_images)
     labels = torch.tensor([classes.index(str(images.classes[images.labels[i]])) for i in classified.readable])
     result = compare(torch.from_numpy(classified.probabilities.argmax(1)), labels, len(classes))
     _print_accuracy(printer, result, classes)
@@ -136,5 +136,5 @@ def _write_report(
         if not sources:
             raise InputError(f"No images in {ood}.", "Give a folder of images of none of the classes.")
         observer = PhotoRecorder()
-        others = collect_ood(clf, observer, clf.classify(sources, look=observer.on_images), classified)
+        others = collect_ood(clf, observer, clf.classify(sources, on_images=observer.on_images), classified)
     write_report(report, collect_test(clf, recorder, labels, classified, file, others))

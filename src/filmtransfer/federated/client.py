@@ -23,7 +23,7 @@ from ..heads import Statistics
 from ..model import AdaptedModel, Predictor
 from ..seeding import make_generator
 from ..training.assess.evaluation import evaluate
-from ..training.baselines.batch import Constant, train_batches
+from ..training.baselines.batch import ConstantSchedule, train_batches
 from ..training.finetune.activations import Activations
 from ..training.finetune.episodic import finetune
 from . import messages
@@ -146,7 +146,7 @@ class Client:
         proximal_mu = plan.mu if plan.algorithm == "fedprox" else 0.0
         images, labels = self.examples.embed, self.examples.labels
         if plan.trained_by == "batches":
-            rule = Constant(
+            rule = ConstantSchedule(
                 training.steps or 0, training.learning_rate, training.batch, training.weight_decay
             )
             history = train_batches(

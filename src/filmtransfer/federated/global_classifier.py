@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..estimator import versions
 from ..heads import Statistics
 from ..model import AdaptedModel, Update
+from ..model.metadata import library_versions
 from .client_manager import FederationError
 from .parameters import set_parameters
 from .plan import Plan
@@ -35,5 +35,5 @@ def make_update(model: AdaptedModel, plan: Plan, classes: list[str]) -> Update:
         settings=settings | {"preset": "federated", "prior": "uniform"},
         results={},
         seed=plan.seed,
-        versions=versions(),
+        versions=library_versions(),
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import platform
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeAlias
 
 from ..data.pixels import INTERPOLATIONS, MAX_SIZE, PixelSpec
@@ -113,3 +115,14 @@ def _edits(stored: Json) -> list[JsonTable]:
     if not isinstance(stored, list) or not all(isinstance(edit, dict) for edit in stored):
         raise UpdateFileError("the list of edits is not a list of tables.")
     return stored
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of the libraries on which the parameters of an update depend."""
+    versions = {"python": platform.python_version()}
+    for name in ("filmtransfer", "torch", "timm", "pillow"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:  # run from a source tree that is not installed
+            versions[name] = "unknown"
+    return versions

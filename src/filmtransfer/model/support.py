@@ -120,3 +120,10 @@ def digest_of(source: object) -> str:
         digest.update(f"{pixels.shape}{pixels.dtype}".encode())
         digest.update(pixels.tobytes())
     return digest.hexdigest()[:DIGEST]
+
+
+def identify(source: object) -> tuple[str, str | None]:
+    """Return what identifies a photo: its name, and the digest of its content where that is available."""
+    if isinstance(source, str | Path):
+        return name_of(source, ""), digest_of(source) if Path(source).is_file() else None
+    return "this image", digest_of(source)

@@ -53,7 +53,7 @@ def collect_test(
     file: str | Path,
     ood: OODPhotos | None = None,
 ) -> ReportData:
-    """Collect the data of test photos that ``clf.classify(images, look=recorder.on_images)`` has classified.
+    """Collect the data of test photos that ``clf.classify(images, on_images=recorder.on_images)`` has classified.
 
     ``labels`` are the indices of their classes.
     """

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from ..data import LoadedImages
 from ..episodes import choose_split, has_query_images
 from ..heads import SingularError
-from ..model import AdaptedModel
+from ..model import AdaptedModel, Support
+from ..model.support import digest_of, name_of
 from ..seeding import make_generator
 from .baselines.batch import train_batches
 from .callbacks import NO_CALLBACKS, Callbacks
@@ -36,6 +38,16 @@ class Adapted:
         if self.history.steps == 0 or self.alpha == 0:
             return torch.ones(len(self.features), dtype=torch.bool)
         return torch.isin(torch.arange(len(self.features)), self.held_out)
+
+    def support(self, loaded: LoadedImages) -> Support:
+        """Return what an update can keep of the images: features, names and digests, no pixels."""
+        return Support(
+            self.features.cpu(),
+            loaded.labels,
+            self.unseen(),
+            [name_of(source, name) for source, name in zip(loaded.sources, loaded.names, strict=True)],
+            [digest_of(source) for source in loaded.sources],
+        )
 
     def results(self) -> dict[str, object]:
         """Return what the update file stores of the run."""

@@ -158,13 +158,13 @@ class TrainingConfig:
 
     def batch_rule(self, images: int, size: int) -> Rule:
         """Return the schedule of batch training, with predictions at ``size`` pixels."""
-        from .baselines.batch import Cosine
+        from .baselines.batch import CosineSchedule
         from .baselines.hyperrule import HyperRule
 
         steps = self.steps or 0
         if self.rule == "hyperrule":
             return HyperRule(images, steps, self.batch, self.learning_rate, size)
-        return Cosine(steps, self.learning_rate, self.batch, self.weight_decay)
+        return CosineSchedule(steps, self.learning_rate, self.batch, self.weight_decay)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings by name, as update files and results store them; no time limit is no entry."""

@@ -10,7 +10,7 @@ from filmtransfer.backbones import load_backbone
 from filmtransfer.errors import InputError
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body
-from filmtransfer.training.baselines.batch import Cosine, Rule, train_batches
+from filmtransfer.training.baselines.batch import CosineSchedule, Rule, train_batches
 from filmtransfer.training.baselines.hyperrule import HyperRule
 from filmtransfer.training.config import TrainingConfig
 from filmtransfer.training.finetune.activations import Activations
@@ -37,7 +37,7 @@ def test_it_trains_what_it_should_and_lowers_the_loss(body):
     model, pixels, labels = new(Body(body))
     before = {k: v.clone() for k, v in model.network.state_dict().items()}
     shared = {k: v.clone() for k, v in model.backbone.module.state_dict().items()}
-    losses = train(model, pixels, labels, Cosine(8, 1e-3, batch=8), seed=1).losses
+    losses = train(model, pixels, labels, CosineSchedule(8, 1e-3, batch=8), seed=1).losses
     assert len(losses) == 8
     after = model.backbone.module.state_dict()
     assert all(torch.equal(v, shared[k]) for k, v in after.items()), "the shared backbone is never changed"
@@ -55,12 +55,15 @@ def test_it_trains_what_it_should_and_lowers_the_loss(body):
 
 
 def test_one_seed_one_result():
-    results = [train(*new(), Cosine(3, 1e-3), seed=4).losses for _ in range(2)]
+    results = [train(*new(), CosineSchedule(3, 1e-3), seed=4).losses for _ in range(2)]
     assert results[0] == results[1]
 
 
 def test_micro_batches_change_nothing_but_memory():
-    for rule in (Cosine(3, 1e-3, batch=10), HyperRule(12, steps=5, batch=10, learning_rate=0.01, crop=32)):
+    for rule in (
+        CosineSchedule(3, 1e-3, batch=10),
+        HyperRule(12, steps=5, batch=10, learning_rate=0.01, crop=32),
+    ):
         whole, parts = (train(*new(), rule, seed=2, micro_batch=m).losses for m in (10, 3))
         assert whole == pytest.approx(parts, rel=1e-4)
         assert len(set(whole)) >= 3
@@ -100,4 +103,4 @@ def test_mixup_is_the_loss_of_a_mixture(monkeypatch):
 
 def test_only_the_linear_head_is_trained_by_batches():
     with pytest.raises(InputError, match="linear"):
-        train(*new(head="lda"), Cosine(1, 1.0))
+        train(*new(head="lda"), CosineSchedule(1, 1.0))

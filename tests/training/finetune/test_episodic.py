@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from filmtransfer.training.baselines.batch import Constant
+from filmtransfer.training.baselines.batch import ConstantSchedule
 from filmtransfer.training.finetune.gradient import StepResult
 from filmtransfer.training.finetune.loop import run_steps, with_proximal_term
 
@@ -43,7 +43,7 @@ def test_without_a_proximal_term_it_is_plain_descent():
 
 
 def test_the_constant_rule_is_sgd_with_momentum():
-    rule = Constant(steps=10, learning_rate=0.003)
+    rule = ConstantSchedule(steps=10, learning_rate=0.003)
     assert {rule.learning_rate_at(step) for step in range(10)} == {0.003}
     (group,) = rule.optimiser([nn.Parameter(torch.zeros(1))]).param_groups
     assert (group["lr"], group["momentum"], group["weight_decay"]) == (0.003, 0.9, 0.0)

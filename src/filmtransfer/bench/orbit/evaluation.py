@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
-from ...estimator import versions
 from ...model import AdaptedModel
+from ...model.metadata import library_versions
 from ...training.assess.evaluation import mean_interval
 from ...training.finetune.clips import with_history
 from ..rows import Row, RunResult, RunSettings
@@ -80,7 +80,7 @@ def evaluate_task(settings: RunSettings, root: Path) -> RunResult:
         "seconds": round(trained - read, 1),
         "seconds_in_all": round(time.monotonic() - began, 1),
         "backbone_sha256": method.backbone.digest,
-        "versions": versions(),
+        "versions": library_versions(),
         "notes": notes,
     }
 

@@ -62,7 +62,7 @@ class Unaugmented:
 
 
 @dataclass(frozen=True)
-class Cosine(Unaugmented):
+class CosineSchedule(Unaugmented):
     """AdamW with a cosine decay of the learning rate."""
 
     steps: int
@@ -81,7 +81,7 @@ class Cosine(Unaugmented):
 
 
 @dataclass(frozen=True)
-class Constant(Unaugmented):
+class ConstantSchedule(Unaugmented):
     """SGD with momentum at a constant learning rate, from the head of the model (the paper's federated BiT)."""
 
     steps: int

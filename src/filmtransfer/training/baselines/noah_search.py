@@ -20,7 +20,7 @@ from ..callbacks import Callbacks, Progress
 from ..config import TrainingConfig
 from ..finetune.activations import Activations
 from ..finetune.interpolation import hold_out
-from .batch import Cosine, train_batches
+from .batch import CosineSchedule, train_batches
 
 SIZES = (1, 5, 10)  # of the published VTAB-1k subnets
 LIMIT = 431_686  # parameters of the published subnet on ViT-B/16, the table's 0.4 M
@@ -54,7 +54,7 @@ def find_subnet(
         noah.set_subnet(model.network, space.draw(generator))
 
     draw_subnet()
-    rule = Cosine(config.search_steps, config.learning_rate, config.batch, config.weight_decay)
+    rule = CosineSchedule(config.search_steps, config.learning_rate, config.batch, config.weight_decay)
     images = Activations(model, pixels[fit], 0)
     history = train_batches(
         model, images, labels[fit], rule, config, seed=seed, callbacks=Callbacks(on_step=draw_subnet)
