@@ -110,12 +110,7 @@ def simulate(
     printer = Printer(as_json)
     chosen = read_settings(settings, "steps=5")
     if epsilon is not None:
-        privacy = chosen.get("privacy", {})
-        if not isinstance(privacy, dict):
-            raise UsageError(
-                f"privacy cannot be {privacy!r}.", "As in --set 'privacy={noise=2.0, clip=0.5}'."
-            )
-        chosen["privacy"] = {**privacy, "epsilon": epsilon}
+        chosen["privacy"] = _with_epsilon(chosen.get("privacy", {}), epsilon)
     plan = named_plan(preset).override(
         **{
             **chosen, "rounds": rounds, "clients_per_round": clients_per_round, "head": head, "algorithm": algorithm,
@@ -157,6 +152,12 @@ def simulate(
     summary |= evaluations
     write_atomically(out / "summary.json", json.dumps(summary, indent=2, sort_keys=True).encode())
     printer.document(summary)
+
+
+def _with_epsilon(privacy: object, epsilon: float) -> dict[str, object]:
+    if not isinstance(privacy, dict):
+        raise UsageError(f"privacy cannot be {privacy!r}.", "As in --set 'privacy={noise=2.0, clip=0.5}'.")
+    return {**privacy, "epsilon": epsilon}
 
 
 def _print_table(printer: Printer, state: Checkpoint, bounds: dict[str, RoundRecord]) -> None:
