@@ -19,7 +19,7 @@ from ..federated.client_population import ClientPopulation, SimulationConfig
 from ..federated.plan import Plan
 from ..federated.simulation import simulate
 from .datasets import load_dataset
-from .federations import BOUNDS, bound_of, bound_steps
+from .federated_settings import BOUNDS, bound_of, bound_steps
 
 SAMPLE = "sample"  # the drawings that come with the package
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from .federated_figures import communication, has_clients, has_curve, spread
-from .federations import is_federated
+from .federated_settings import is_federated
 from .methods import SPLITS
 from .plotting import (
     COLOURS,

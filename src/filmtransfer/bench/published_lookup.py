@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..federated.plan import Plan
 from .averages import DatasetShots
-from .federations import bound_of
+from .federated_settings import bound_of
 from .published import BACKBONES, PAPER_BACKBONE, Published, lookup, published
 from .rows import RunSettings
 

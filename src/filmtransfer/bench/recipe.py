@@ -20,7 +20,7 @@ from typing import Any
 from ..errors import InputError, UsageError, invalid_choice
 from ..training.config import TrainingConfig, names
 from ..training.presets import preset
-from . import federations
+from . import federated_settings
 from .methods import METHODS
 from .rows import RunSettings
 
@@ -44,7 +44,7 @@ ESTIMATOR_KEYS = {
     *names(),
 }
 LOCAL_KEYS = DATA_KEYS | ESTIMATOR_KEYS | {"method"}  # of runs that are not federated
-KEYS = LOCAL_KEYS | federations.FIELDS
+KEYS = LOCAL_KEYS | federated_settings.FEDERATED_KEYS
 REQUIRED_KEYS = ("dataset", "method", "seed")
 BACKBONE = "efficientnet_lite0"  # the default
 # Settings that do not identify a run: where and how fast it is computed. A CNAPs file is identified by its digest.
@@ -59,8 +59,8 @@ class Run:
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies the run: its settings, and the current values of its preset."""
-        federated = federations.is_federated(self.settings)
-        chosen = federations.decides(self.settings) if federated else self.settings
+        federated = federated_settings.is_federated(self.settings)
+        chosen = federated_settings.identity(self.settings) if federated else self.settings
         identity = {k: v for k, v in chosen.items() if k not in EXECUTION_KEYS}
         if "weights" in identity:
             identity["weights"] = Path(str(identity["weights"])).name  # without its folder
@@ -78,8 +78,8 @@ class Run:
 
     def __str__(self) -> str:
         s = self.settings
-        if federations.is_federated(s):
-            return federations.name(s)
+        if federated_settings.is_federated(s):
+            return federated_settings.describe_run(s)
         if is_orbit(s):
             return f"{s['user']} task {s['task']} {s['videos']} {s['method']}"
         shots = f" {s['shots']} shots" if "shots" in s else ""
@@ -109,7 +109,7 @@ class Recipe:
             method = str(point.get("method", self.settings.get("method")))
             own = {**METHODS.get(method, {}), **self.methods.get(method, {})}
             chosen = {"backbone": BACKBONE, **self.settings, **own, **point}
-            federations.check(chosen, LOCAL_KEYS)
+            federated_settings.validate_settings(chosen, LOCAL_KEYS)
             runs.append(Run(chosen))
         return list({run.key: run for run in runs}.values())
 

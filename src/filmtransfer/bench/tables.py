@@ -20,7 +20,7 @@ from .averages import (
     filter_runs,
     mean_result,
 )
-from .federated import federated, federated_algorithms, federated_methods
+from .federated_tables import federated, federated_algorithms, federated_methods
 from .methods import SPLITS
 from .published import GROUPS, Published
 from .published_lookup import (
