@@ -35,7 +35,7 @@ GLOSSARY = {
     r"hardly": "barely, seldom",
     r"told apart": "distinguished",
     r"honest(ly)?": "unbiased",
-    r"(?<!event.)(?<!octet-)(?<!sock_)stream": "generator (of random numbers)",
+    r"(?<!event.)(?<!octet-)(?<!sock_)(?<!add_)stream": "generator (of random numbers)",
     r"moving": "trainable",
 }
 

@@ -23,7 +23,7 @@ from .datasets.dataset import ImageSources
 
 def accuracy_curve(
     clf: FewShotClassifier,
-    learn: LabelledImages,
+    train: LabelledImages,
     images: ImageSources,
     labels: np.ndarray,
     steps: Sequence[int],
@@ -32,7 +32,7 @@ def accuracy_curve(
     valid = isinstance(steps, list) and all(type(step) is int and step >= 0 for step in steps)
     if not valid or steps != sorted({*steps}):
         raise UsageError(f"curve cannot be {steps!r}.", "It is a list of steps in ascending order.")
-    prepared = clf.prepare(learn)
+    prepared = clf.prepare(train)
     model, truth, support = prepared.model, torch.from_numpy(labels), prepared.loaded.labels
     config = prepared.config.override(steps=steps[-1])
     # ``load`` needs two classes; the labels are not used.
@@ -54,7 +54,7 @@ def accuracy_curve(
     if not trained_head:
         evaluate(0)
     elif 0 in steps:  # a head of zeros is at chance level
-        curve.append([0, 1 / len(learn.classes)])
+        curve.append([0, 1 / len(train.classes)])
     callbacks = Callbacks(on_step=lambda progress: evaluate(progress.step))
     train_images = Activations(
         model, prepared.train_pixels, 0 if by_batches and rule.augments else config.cache_mb

@@ -18,6 +18,7 @@ from ..errors import FitError
 from . import (
     backbones,
     bench,
+    bench_cnaps,
     bench_orbit,
     demo,
     edit,
@@ -68,7 +69,7 @@ app.add_typer(edit.app, name="edit")
 app.command("backbones")(backbones.backbones)
 app.command("serve")(serve.serve)
 bench.app.command("orbit")(bench_orbit.orbit)
-bench.app.add_typer(bench_orbit.cnaps_app, name="cnaps")
+bench.app.add_typer(bench_cnaps.app, name="cnaps")
 app.command("export")(export.export)
 app.add_typer(bench.app, name="bench")
 app.add_typer(federate.app, name="federate")

@@ -89,11 +89,11 @@ def _method_cells(
     own = _select(rows, method)
     by_user = {row["settings"]["user"]: row["result"]["numbers"] for row in own}
     sizes = (own[0]["result"]["shared"], sum(by_user.values()) / len(by_user))
-    found = [summaries.get((method, kind, metric)) for kind in QUERY_KINDS for metric in METRICS]
+    own_summaries = [summaries.get((method, kind, metric)) for kind in QUERY_KINDS for metric in METRICS]
     return [
         *(
             None if s is None else _cell(s.mean, s.over_videos, number)
-            for s, number in zip(found, theirs[:-2], strict=True)
+            for s, number in zip(own_summaries, theirs[:-2], strict=True)
         ),
         *(Count(size / 1e6, 3, number) for size, number in zip(sizes, theirs[-2:], strict=True)),
     ]
