@@ -1,4 +1,4 @@
-"""Figures from rows: pictures that can be read, also where runs are missing."""
+"""Figures from rows, also where runs are missing."""
 
 from __future__ import annotations
 
@@ -81,37 +81,37 @@ def seen(content: bytes | None) -> np.ndarray:
 
 @pytest.fixture
 def legends(monkeypatch) -> list[str]:
-    """The words of the last figure's legend."""
-    words: list[str] = []
+    """The texts of the last figure's legend."""
+    texts: list[str] = []
     save = plotting.figure_png
 
-    def look(figure: Any) -> bytes:
-        words[:] = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    def capture(figure: Any) -> bytes:
+        texts[:] = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
         return save(figure)
 
-    monkeypatch.setattr(plotting, "figure_png", look)
-    return words
+    monkeypatch.setattr(plotting, "figure_png", capture)
+    return texts
 
 
 @cache
-def whole(name: str) -> np.ndarray:
-    """The picture of all its rows."""
+def draw_all(name: str) -> np.ndarray:
+    """The figure of all its rows."""
     return seen(draw_figure(name, ROWS[name]))
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_figure_is_a_picture(name):
-    assert whole(name).size
+def test_a_figure_is_a_png(name):
+    assert draw_all(name).size
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_one_run_is_enough_and_none_is_no_picture(name):
+def test_one_run_is_enough_and_no_run_gives_none(name):
     seen(draw_figure(name, ROWS[name][:1]))
     assert draw_figure(name, []) is None
 
 
 @pytest.mark.parametrize("name", ["curves", "film", "bodies", "splits"])
-def test_rows_that_have_nothing_of_it_are_no_picture(name):
+def test_rows_without_the_data_of_a_figure_give_none(name):
     assert draw_figure(name, [row(split="auto", result={"film": {}, "curve": []})]) is None
 
 
@@ -119,15 +119,15 @@ def test_rows_without_shots_have_no_figure_by_shots():
     vtab = [{**r, "settings": {k: v for k, v in r["settings"].items() if k != "shots"}} for r in few_shot()]
     assert draw_figure("size", vtab) is None
     assert draw_figure("shots", vtab) is None
-    assert (seen(draw_figure("shots", [*vtab, *few_shot()])) == whole("shots")).all(), (
+    assert (seen(draw_figure("shots", [*vtab, *few_shot()])) == draw_all("shots")).all(), (
         "and do not disturb the others"
     )
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_every_run_counts(name):
-    """A picture changes with any accuracy; FiLM's with the numbers of the first run of each set."""
-    before = whole(name)
+def test_every_run_changes_the_figure(name):
+    """A figure changes with any accuracy; that of FiLM with the parameters of the first run of each dataset."""
+    before = draw_all(name)
     changed = [*ROWS[name]]
     other = {
         "accuracy": 0.05,
@@ -139,7 +139,7 @@ def test_every_run_counts(name):
     assert before.shape != after.shape or (before != after).any()
 
 
-def test_a_method_that_the_first_set_lacks_is_in_the_legend(legends):
+def test_a_method_missing_in_the_first_dataset_is_in_the_legend(legends):
     rows = [
         r for r in few_shot() if (r["settings"]["dataset"], r["settings"]["method"]) != ("cifar10", "BiT")
     ]
@@ -149,7 +149,7 @@ def test_a_method_that_the_first_set_lacks_is_in_the_legend(legends):
 
 
 @pytest.mark.parametrize("name", ["size", "shots", "curves", "bodies", "splits"])
-def test_with_holes(name):
+def test_missing_runs(name):
     """Every third run is missing, and with it some combinations."""
     seen(draw_figure(name, [r for i, r in enumerate(ROWS[name]) if i % 3 and i != 5]))
 
@@ -169,7 +169,7 @@ def test_more_methods_than_colours(legends):
     assert legends == names
 
 
-def test_sets_of_different_depth():
+def test_datasets_with_different_film_sites():
     """FiLM from a later stage on has fewer sites."""
     short = {k: v for k, v in FILM.items() if "blocks.1" in k}
     seen(
@@ -179,7 +179,7 @@ def test_sets_of_different_depth():
     )
 
 
-def test_figures_are_closed_again():
+def test_figures_are_closed():
     from matplotlib import pyplot
 
     draw_figure("bodies", ROWS["bodies"])
@@ -187,7 +187,7 @@ def test_figures_are_closed_again():
     assert pyplot.get_fignums() == []
 
 
-def test_without_matplotlib_it_says_what_to_install(monkeypatch):
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
     load = builtins.__import__
 
     def without(name: str, *rest: Any, **more: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The page of a sweep: whole, self-contained, and nothing in a name is taken for markup."""
+"""The page of a sweep: complete, self-contained, with escaped names."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ ROWS = [
 
 
 class Reader(HTMLParser):
-    """Checks that what is opened is closed, and keeps tags and text."""
+    """Checks that every tag is closed, and collects tags and text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.open: list[str] = []
         self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
+        self.texts: list[str] = []
         self.feed(text)
         self.close()
         assert not self.open, f"never closed: {self.open}"
@@ -55,11 +55,11 @@ class Reader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self.open and self.open[-1] not in ("style", "title"):
-            self.words.append(data)
+            self.texts.append(data)
 
     @property
     def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
+        return " ".join(" ".join(self.texts).split())
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.tags if name == tag]
@@ -70,7 +70,7 @@ def made_page(rows: list[dict[str, Any]], recipe: Recipe | None = None, **more: 
     return render_page(recipe, SweepResult(rows, **more), build_tables(recipe.table, rows, recipe.title), {})
 
 
-def test_the_page_is_whole_and_self_contained(tmp_path):
+def test_the_page_is_complete_and_self_contained(tmp_path):
     recipe = parse_recipe(RECIPE.replace('["shots"]', '["shots", "size", "film"]'), "tiny.toml")
     files = write_report(recipe, SweepResult(ROWS), tmp_path)
     names = {f.name for f in files}
@@ -126,14 +126,14 @@ def test_cells_of_every_kind():
     ]  # fmt: skip
     table = ResultTable("T", "b", ("dataset",), [("cifar10",)], [f"c{i}" for i in range(6)], [cells])
     read = Reader(render_page(parse_recipe(RECIPE, "x"), SweepResult(), [table], {}))
-    for words in ("70.0 ± 0.5", "✗", "90.6 ± 0.5", "✓", "33.2", "44.0", "1,234,567"):
-        assert words in read.text
+    for text in ("70.0 ± 0.5", "✗", "90.6 ± 0.5", "✓", "33.2", "44.0", "1,234,567"):
+        assert text in read.text
     assert [a["class"] for a in read.all("span")] == ["outside", "inside", ""]
     assert "nan" not in read.text.lower()
     assert "None" not in read.text
 
 
-def test_no_minus_before_zero_and_a_real_one_elsewhere():
+def test_minus_signs():
     theirs = lookup("few_shot_results", "cifar10", "FiT-LDA", shots=10)
     assert theirs is not None
     cells = [Cell(-0.04, 0.01, 3), Cell(theirs.value - 0.04, 0.5, 3, theirs), Cell(-3.0, 1.0, 3)]
@@ -146,7 +146,7 @@ def test_no_minus_before_zero_and_a_real_one_elsewhere():
     assert "−0.0" not in text
 
 
-def test_a_title_stands_once_above_the_page():
+def test_the_title_occurs_once():
     text = made_page(ROWS)
     assert text.count("<h1>Tiny</h1>") == 1
     assert "<h2>Tiny</h2>" not in text
@@ -156,7 +156,7 @@ def test_a_title_stands_once_above_the_page():
 NASTY = '<script>alert("1")</script> & <b>x'
 
 
-def test_names_are_names_and_not_markup():
+def test_names_are_escaped():
     rows = [row(0.5, NASTY, seed, dataset=NASTY, shots=NASTY, split=NASTY) for seed in (0, 1)]
     recipe = Recipe(NASTY, NASTY, "few_shot", {"seed": [0]}, {"dataset": "x", "method": NASTY}, about=NASTY)
     text = made_page(rows, recipe, failures={NASTY: NASTY})
@@ -176,7 +176,7 @@ def test_failures_are_listed_with_their_reasons():
     assert "Runs that failed" not in Reader(made_page(ROWS)).text
 
 
-def test_the_page_says_what_was_run():
+def test_the_page_shows_the_recipe():
     read = Reader(made_page(ROWS[:3]))
     assert "3 of 8 runs" in read.text
     assert "fit bench run tiny.toml" in read.text

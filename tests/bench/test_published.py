@@ -1,4 +1,4 @@
-"""published.csv against the paper itself: its means, its repetitions, its parameter counts."""
+"""published.csv against the paper: its means, repeated numbers and parameter counts."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def rows(table: str, metric: str | None = None, **fields: str) -> list[Published
     ]
 
 
-def found(p: Published | None) -> Published:
+def require(p: Published | None) -> Published:
     assert p is not None
     return p
 
 
 def printed_as(value: float, p: Published) -> bool:
-    """Whether this value, rounded to the digits of the print, is what is printed."""
+    """Return whether this value, rounded to the printed digits, is the printed one."""
     return abs(value - p.value) <= p.rounding + EPSILON
 
 
@@ -68,32 +68,35 @@ def test_the_numbers_of_each_table():
     }
 
 
-def test_no_number_stands_for_two():
+def test_every_number_has_its_own_cell():
     places = Counter((p.table, p.backbone, p.dataset, p.setting, p.method, p.metric) for p in published())
     assert places.most_common(1)[0][1] == 1
     assert len(published()) == 1356
 
 
 def test_numbers_are_as_printed():
-    assert found(lookup("few_shot_results", "cifar10", "FiT-LDA", "rmus", shots=5)).printed == "0.0014"
-    assert found(lookup("few_shot_results", "cifar100", "FiT-QDA", "rmus", shots="all")).printed == "8.860"
-    assert found(lookup("vtab_results", "natural", "BiT")).printed == "77.0"
+    assert require(lookup("few_shot_results", "cifar10", "FiT-LDA", "rmus", shots=5)).printed == "0.0014"
+    assert require(lookup("few_shot_results", "cifar100", "FiT-QDA", "rmus", shots="all")).printed == "8.860"
+    assert require(lookup("vtab_results", "natural", "BiT")).printed == "77.0"
     assert (
-        found(lookup("few_shot_ablation", "cifar10", "FiT-QDA", shots=1, split="no_split")).half_width == 2.2
+        require(lookup("few_shot_ablation", "cifar10", "FiT-QDA", shots=1, split="no_split")).half_width
+        == 2.2
     )
-    assert found(lookup("vtab_body_ablations", "clevr_count", "LDA-All")).printed_interval == "0"  # "94.2±0."
+    assert (
+        require(lookup("vtab_body_ablations", "clevr_count", "LDA-All")).printed_interval == "0"
+    )  # "94.2±0."
 
 
 def test_lookup_is_exact():
     assert lookup("few_shot_results", "cifar10", "FiT-LDA") is None  # without its shots
     assert lookup("few_shot_results", "cifar10", "FiT-LDA", backbone="efficientnet_lite0", shots=5) is None
-    assert found(lookup("few_shot_results", "cifar10", "FiT-LDA", shots=5)).value == 86.4
+    assert require(lookup("few_shot_results", "cifar10", "FiT-LDA", shots=5)).value == 86.4
     with pytest.raises(UsageError, match="few_shot_results"):
         lookup("few_shot", "cifar10", "FiT-LDA")
 
 
 def columns(table: str) -> dict[tuple[str, str, str], dict[str, float]]:
-    """Accuracy by set, for each backbone, method and setting of a table."""
+    """Return accuracy by dataset, for each backbone, method and setting of a table."""
     by_column: dict[tuple[str, str, str], dict[str, float]] = {}
     for p in rows(table, "accuracy"):
         by_column.setdefault((p.backbone, p.method, p.setting), {})[p.dataset] = p.value
@@ -104,7 +107,7 @@ def columns(table: str) -> dict[tuple[str, str, str], dict[str, float]]:
     ("table", "means"),
     [("vtab_rotated", 4), ("vtab_results", 20), ("vtab_ablation", 36), ("vtab_body_ablations", 24)],
 )
-def test_the_printed_group_means_are_the_means_of_the_rows(table, means):
+def test_printed_group_means_equal_the_means_of_the_rows(table, means):
     checked, loose = 0, {}
     for column, accuracy in columns(table).items():
         for group in GROUPS.keys() & accuracy.keys():
@@ -115,10 +118,10 @@ def test_the_printed_group_means_are_the_means_of_the_rows(table, means):
                 loose[(table, *column, group)] = (accuracy[group], round(mean, 3))
             checked += 1
     assert checked == means
-    assert loose == {place: numbers for place, numbers in LOOSE_MEANS.items() if place[0] == table}
+    assert loose == {cell: numbers for cell, numbers in LOOSE_MEANS.items() if cell[0] == table}
 
 
-def test_overall_accuracy_weighs_groups_by_their_sets():
+def test_overall_accuracy_weights_groups_by_datasets():
     """In the comparison table only group means are printed: 7, 4 and 8 sets."""
     compared = columns("vtab_sota")
     assert len(compared) == 9
@@ -132,7 +135,7 @@ def accuracies(chosen: Iterable[Published]) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("method", ["BiT", "FiT-QDA", "FiT-LDA", "FiT-ProtoNets"])
-def test_vtab_repeats_itself(method):
+def test_vtab_tables_agree(method):
     long = accuracies(rows("vtab_results", "accuracy", method=method, backbone="BiT-M-R50x1"))
     short = accuracies(rows("vtab_rotated", "accuracy", method=method))
     assert len(long) == 23
@@ -143,23 +146,23 @@ def test_vtab_repeats_itself(method):
 
 
 @pytest.mark.parametrize(("method", "same"), [("FiT-LDA", "LDA-FiLM"), ("BiT", "Linear-All")])
-def test_the_body_ablation_repeats_vtab(method, same):
+def test_the_body_ablation_agrees_with_vtab(method, same):
     long = accuracies(rows("vtab_results", "accuracy", method=method, backbone="BiT-M-R50x1"))
     assert accuracies(rows("vtab_body_ablations", method=same)) == long
 
 
-def test_the_comparison_repeats_vtab():
+def test_the_comparison_agrees_with_vtab():
     best = accuracies(rows("vtab_results", "accuracy", backbone="EfficientNetV2-M"))
     compared = accuracies(rows("vtab_sota", "accuracy", backbone="EfficientNetV2-M"))
     assert compared == {group: best[group] for group in GROUPS}
 
 
-def test_the_few_shot_ablation_repeats_the_results():
+def test_the_few_shot_ablation_agrees_with_the_results():
     """ "We use the Split option when reporting the few-shot results"."""
     checked = 0
     for p in rows("few_shot_ablation"):
         if p.settings["split"] == "split":
-            same = found(lookup("few_shot_results", p.dataset, p.method, shots=p.settings["shots"]))
+            same = require(lookup("few_shot_results", p.dataset, p.method, shots=p.settings["shots"]))
             assert (p.printed, p.printed_interval) == (same.printed, same.printed_interval)
             checked += 1
     assert checked == 60
@@ -168,7 +171,7 @@ def test_the_few_shot_ablation_repeats_the_results():
 @pytest.mark.parametrize(
     ("table", "repeated"), [("fed_learning_bit_vs_fit", 9), ("fed_learning_algorithms", 24)]
 )
-def test_federated_cifar100_repeats_itself(table, repeated):
+def test_federated_cifar100_tables_agree(table, repeated):
     same = 0
     for p in rows(table, "accuracy", method="FiT-ProtoNets"):
         other = lookup("fed_learning_cifar", p.dataset, p.method, **p.settings)
@@ -186,7 +189,7 @@ def updateable(method: str, classes: int, film: int = PSI, features: int = D) ->
     return film + HEADS[head].updateable(classes, features)
 
 
-def test_the_parameter_table_is_ours():
+def test_the_parameter_table_equals_our_counts():
     facts = {p.metric: int(p.printed) for p in rows("model_parameters", method="")}
     assert facts == {"backbone_parameters": THETA, "film_parameters": PSI, "features": D, "classes": 10}
     examples = rows("model_parameters", "updateable_parameters")
@@ -201,7 +204,7 @@ def test_every_rmus_follows_from_our_counts(table, count):
     relative = rows(table, "rmus")
     assert len(relative) == count
     for p in relative:
-        classes = int(found(lookup(table, p.dataset, "", "classes", **p.settings)).printed)
+        classes = int(require(lookup(table, p.dataset, "", "classes", **p.settings)).printed)
         ratio = updateable(p.method, classes) / updateable("BiT", classes)
         assert printed_as(ratio, p), (p, ratio)
 
@@ -210,17 +213,17 @@ def test_millions_of_parameters_follow_from_our_counts():
     for p in rows("vtab_rotated", "parameters_m"):
         assert printed_as(updateable(p.method, 10) / 1e6, p)
     best = backbone_facts("efficientnetv2_m")
-    ours = found(lookup("vtab_sota", "all", "FiT-LDA", "parameters_m", backbone="EfficientNetV2-M"))
+    ours = require(lookup("vtab_sota", "all", "FiT-LDA", "parameters_m", backbone="EfficientNetV2-M"))
     assert printed_as(updateable("FiT-LDA", 10, best.film_parameters, best.features) / 1e6, ours)
     for backbone, name in (("EfficientNetV2-M", "efficientnetv2_m"), ("ViT-Base-16", "vit_b16")):
         for p in rows("vtab_sota", "backbone_parameters_m", backbone=backbone):
             assert printed_as(backbone_facts(name).parameters / 1e6, p)
 
 
-def test_orbits_averages_follow_from_one_number_of_classes():
+def test_orbit_averages_follow_from_one_number_of_classes():
     """Simple CNAPs' D(D+3)/2 · C tells the mean C over ORBIT's users; all other averages follow."""
     b0 = backbone_facts("efficientnet_b0")
-    cnaps = found(
+    cnaps = require(
         lookup("orbit_results", "orbit", "Simple CNAPs", "parameters_m", backbone="EfficientNet-B0-MD")
     )
     classes = cnaps.value * 1e6 / (b0.features * (b0.features + 3) / 2)
@@ -233,9 +236,9 @@ def test_orbits_averages_follow_from_one_number_of_classes():
         ("FiT-LDA", "BiT-M-R50x1"): (D + 1) * classes + PSI,
     }
     for (method, backbone), count in expected.items():
-        p = found(lookup("orbit_results", "orbit", method, "parameters_m", backbone=backbone))
+        p = require(lookup("orbit_results", "orbit", method, "parameters_m", backbone=backbone))
         assert printed_as(count / 1e6, p), method
-    shared = found(
+    shared = require(
         lookup("orbit_results", "orbit", "FiT-LDA", "shared_parameters_m", backbone="EfficientNet-B0")
     )
     assert printed_as(b0.parameters / 1e6, shared)
@@ -245,7 +248,7 @@ def test_orbits_averages_follow_from_one_number_of_classes():
     ("table", "dataset", "classes"),
     [("fed_learning_bit_vs_fit", "cifar100", 100), ("fed_learning_qd_bit_vs_fit", "quickdraw", 345)],
 )
-def test_what_federated_learning_sends(table, dataset, classes):
+def test_the_parameters_that_federated_learning_sends(table, dataset, classes):
     """5 clients a round, there and back, 60 rounds: ψ for FiT, every weight for BiT."""
     fit, bit = PSI * 5 * 2, updateable("BiT", classes) * 5 * 2
     common = {"rounds": 60, "setting": "global", "algorithm": "fedavg"}
@@ -255,7 +258,7 @@ def test_what_federated_learning_sends(table, dataset, classes):
         ("BiT", "per_round_parameters_m", bit / 1e6),
         ("BiT", "overall_parameters_b", 60 * bit / 1e9),
     ):
-        assert printed_as(count, found(lookup(table, dataset, method, metric, **common))), metric
+        assert printed_as(count, require(lookup(table, dataset, method, metric, **common))), metric
 
 
 TINY = r"""
@@ -274,7 +277,7 @@ TINY = r"""
 """
 
 
-def test_latex_is_read_by_its_heads():
+def test_latex_tables_are_parsed_by_their_heads():
     read = vtab_body_ablations(parse(TINY)["vtab_body_ablations"])
     assert [(r.dataset, r.method, r.value, r.interval) for r in read] == [
         ("clevr_count", "LDA-None", "38.1", "0.1"),
@@ -284,6 +287,6 @@ def test_latex_is_read_by_its_heads():
 
 
 @pytest.mark.parametrize("damage", [("38.1±0.1 &", ""), ("38.1±0.1", "38.1?")])
-def test_latex_that_is_not_understood_is_said(damage):
+def test_unknown_latex_is_an_error(damage):
     with pytest.raises(InputError):
         list(vtab_body_ablations(parse(TINY.replace(*damage))["vtab_body_ablations"]))

@@ -1,4 +1,4 @@
-"""``--ray``: the same rows from a cluster of two machines, also when one of them goes.
+"""``--ray``: the same rows from a cluster of two machines, also when one of them dies.
 
 Two ``ray start`` on this machine, each with a session of its own that can be killed like a machine.
 """
@@ -43,27 +43,30 @@ class Cluster:
         self.started: list[subprocess.Popen[str]] = []
 
     def open(self, folder: str) -> None:
-        quickly = {"health_check_initial_delay_ms": 500, "health_check_period_ms": 500}  # is a node gone?
+        quickly = {
+            "health_check_initial_delay_ms": 500,
+            "health_check_period_ms": 500,
+        }  # how soon a dead node is noticed
         self.start(
             "--head", f"--port={self.address.partition(':')[2]}", f"--temp-dir={folder}",
             "--include-dashboard=false", f"--system-config={json.dumps(quickly)}",
         )  # fmt: skip
         self.start(f"--address={self.address}")
 
-    def start(self, *words: str) -> None:
+    def start(self, *arguments: str) -> None:
         """On a machine that has much else to do Ray gives up after half a minute: then once more."""
         for _ in range(3):
-            said = self.try_to_start(*words)
-            if not said:
+            output = self.try_to_start(*arguments)
+            if not output:
                 return
-        pytest.fail(f"Ray did not start: {said}")
+        pytest.fail(f"Ray did not start: {output}")
 
-    def try_to_start(self, *words: str) -> str:
-        """What it said instead of starting, if it did not."""
+    def try_to_start(self, *arguments: str) -> str:
+        """Return the output if Ray did not start, else an empty string."""
         name, _, value = MARK.partition("=")
         process = subprocess.Popen(
             [
-                sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start", *words,
+                sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start", *arguments,
                 "--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stats", "--block",
             ],
             env=os.environ | {name: value},
@@ -71,16 +74,16 @@ class Cluster:
         )  # fmt: skip
         self.started.append(process)
         assert process.stdout is not None
-        said = []
+        output = []
         for line in process.stdout:
-            said.append(line)
+            output.append(line)
             if "Ray runtime started" in line:
                 break
         else:
             self.started.remove(process)
             process.wait()
             process.stdout.close()
-            return "".join(said) or "nothing"
+            return "".join(output) or "nothing"
         threading.Thread(target=process.stdout.read, daemon=True).start()  # so that it is never blocked
         return ""
 
@@ -117,20 +120,20 @@ class Cluster:
 
 
 def members() -> list[int]:
-    """The processes of this test's cluster that run, known by a word in their environment."""
-    found = []
+    """Return the running processes of this test's cluster, identified by a variable in their environment."""
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             marked = MARK.encode() in (folder / "environ").read_bytes().split(b"\0")
             if marked and (folder / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                found.append(int(folder.name))
-        except OSError:  # it went, or is not ours to look at
+                pids.append(int(folder.name))
+        except OSError:  # it ended, or belongs to another user
             pass
-    return found
+    return pids
 
 
 def computing() -> list[int]:
-    """Those of them that are at a run; Ray names its processes after their tasks."""
+    """Return those that compute a run; Ray names its processes after their tasks."""
     titles = {pid: Path(f"/proc/{pid}/cmdline") for pid in members()}
     return [
         pid
@@ -169,7 +172,7 @@ def root(tmp_path) -> Path:
 
 
 @pytest.mark.process(seconds=25)
-def test_a_sweep_on_two_machines_of_which_one_is_lost(cluster, root, tmp_path, capsys, monkeypatch):
+def test_a_sweep_on_two_machines_of_which_one_dies(cluster, root, tmp_path, capsys, monkeypatch):
     with pytest.raises(UsageError, match="has 2 CPUs"):  # in all, but not on one: it would wait for ever
         RayWorkers(cluster.address, root, threads=2)
 
@@ -193,24 +196,24 @@ def test_a_sweep_on_two_machines_of_which_one_is_lost(cluster, root, tmp_path, c
     )  # fmt: skip
     captured = capsys.readouterr()
     assert pulled == [2], "a slot for each machine"
-    found, said = json.loads(captured.out), captured.err
+    document, err = json.loads(captured.out), captured.err
 
     # The run that was lost was made again, elsewhere.
-    lost = [line for line in said.splitlines() if "Ray lost the run" in line]
+    lost = [line for line in err.splitlines() if "Ray lost the run" in line]
     assert lost
     assert all("Trying again" in line for line in lost)
 
     # A mistake is final there too, and the rest goes on.
     assert code == 3
-    assert len(found["failures"]) == 8
-    assert all("CIFAR100 is not in" in reason for reason in found["failures"].values())
-    assert not re.search("CIFAR100.*Trying again", said)
+    assert len(document["failures"]) == 8
+    assert all("CIFAR100 is not in" in reason for reason in document["failures"].values())
+    assert not re.search("CIFAR100.*Trying again", err)
 
     # The rows are those of this machine.
-    runs = [Run(row["settings"]) for row in found["rows"]]
+    runs = [Run(row["settings"]) for row in document["rows"]]
     here = run_sweep(runs, tmp_path / "here.jsonl", lambda: HereWorkers(root)).rows
     assert len(here) == 8
-    for a, b in zip(found["rows"], here, strict=True):
+    for a, b in zip(document["rows"], here, strict=True):
         assert a["key"] == b["key"]
         for name in (a["result"].keys() | b["result"].keys()) - TIMED:
             assert a["result"][name] == b["result"][name], name
@@ -219,15 +222,15 @@ def test_a_sweep_on_two_machines_of_which_one_is_lost(cluster, root, tmp_path, c
 @pytest.mark.parametrize(
     "address", ["127.0.0.1:1", "nonsense", "no.such.host.invalid:6379", "127.0.0.1:99999", ""]
 )
-def test_a_wrong_address_is_said_at_once(address, tmp_path):
-    """At once: Ray itself tries for minutes, and the test would be noticed."""
+def test_a_wrong_address_is_an_immediate_error(address, tmp_path):
+    """Ray itself would try for minutes."""
     with pytest.raises(UnavailableError, match="There is no Ray cluster at") as caught:
         RayWorkers(address, tmp_path)
     assert "ray start --head" in caught.value.hint
     assert "\n" not in str(caught.value)
 
 
-def test_without_ray_it_says_what_to_install(monkeypatch, tmp_path):
+def test_without_ray_the_error_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UnavailableError, match=r"filmtransfer\[cluster\]"):
         RayWorkers("auto", tmp_path)

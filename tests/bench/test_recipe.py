@@ -1,4 +1,4 @@
-"""Recipes: what they stand for, which run is which, and a clear line for every mistake."""
+"""Recipes: their runs, what identifies a run, and clear errors."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_there_is_a_recipe_for_each_experiment_of_the_paper():
 
 
 @pytest.mark.parametrize("name", recipe_names())
-def test_a_packaged_recipe_names_only_what_there_is(name):
+def test_a_packaged_recipe_has_only_known_names(name):
     recipe = load_recipe(name)
     runs = recipe.runs()
     assert recipe.name == name
@@ -77,7 +77,7 @@ def test_a_packaged_recipe_names_only_what_there_is(name):
 
 
 @pytest.mark.parametrize("name", recipe_names())
-def test_the_estimator_takes_what_a_packaged_recipe_says(name):
+def test_the_estimator_accepts_the_settings_of_a_packaged_recipe(name):
     seen = {
         str({k: v for k, v in r.settings.items() if k in ESTIMATOR_KEYS}): r for r in load_recipe(name).runs()
     }
@@ -87,7 +87,7 @@ def test_the_estimator_takes_what_a_packaged_recipe_says(name):
         FewShotClassifier(**{k: v for k, v in run.settings.items() if k in ESTIMATOR_KEYS}).training_config()
 
 
-def test_every_table_and_figure_has_its_maker_and_its_words():
+def test_every_table_and_figure_has_a_function_and_a_title():
     assert {*figures.FIGURES} == {*figures.NEEDS} == {*html_page.FIGURE_TITLES} == {*FIGURES}
     used = [load_recipe(name) for name in recipe_names()]
     assert {recipe.table for recipe in used} == {*tables.TABLES}
@@ -111,28 +111,28 @@ def test_the_order_of_settings_does_not_matter(chosen, random):
 
 @settings(deadline=None)
 @given(SETTINGS, st.sampled_from([name for name in NAMES if name != "weights"]), VALUES)
-def test_a_key_changes_with_what_decides_a_run_and_with_nothing_else(chosen, name, value):
+def test_a_key_changes_only_with_identifying_settings(chosen, name, value):
     same = name in EXECUTION_KEYS or repr(chosen.get(name)) == repr(value)
     assert (Run(chosen).key == Run({**chosen, name: value}).key) is same
 
 
-def test_weights_are_known_by_their_file_and_not_by_its_place():
+def test_weights_are_identified_by_file_name_without_folder():
     here, there, other = (Run({"weights": w}).key for w in ("/here/a.npz", "there/a.npz", "/here/b.npz"))
     assert here == there != other
     assert Run({}).key != here
     assert Run({"device": "cuda", "micro_batch": 3, "cache_mb": 0}).key == Run({}).key
 
 
-def test_a_key_is_that_of_yesterday():
-    """Results on file are found by it: if this fails, every sweep starts anew."""
+def test_keys_are_stable():
+    """Stored results are found by their key: if this fails, every sweep starts from the beginning."""
     chosen = {"dataset": "cifar10", "method": "FiT-LDA", "seed": 0, "shots": 5, "preset": "paper"}
     assert Run(chosen).key == "8268be62d01bfcd6"
 
 
-def test_what_a_preset_says_belongs_to_a_run(monkeypatch):
+def test_the_values_of_a_preset_identify_a_run(monkeypatch):
     before = {name: Run({"preset": name}).key for name in PRESETS}
     assert len({*before.values()}) == len(PRESETS)
-    assert Run({}).key != before["fast"], "what is not said is not said"
+    assert Run({}).key != before["fast"], "the default preset identifies a run too"
     monkeypatch.setitem(PRESETS, "paper", replace(PRESETS["paper"], steps=401))
     after = {name: Run({"preset": name}).key for name in PRESETS}
     assert [name for name in PRESETS if before[name] != after[name]] == ["paper"]
@@ -155,14 +155,14 @@ def test_a_point_that_occurs_twice_is_run_once():
     assert len(parse_recipe(OWN.replace("[0, 1]", "[0, 1, 0]"), "own.toml").runs()) == 4
 
 
-def test_one_seed_is_whole_before_the_next_begins():
+def test_one_seed_is_complete_before_the_next_begins():
     runs = parse_recipe(OWN, "own.toml").runs()
     assert [run.settings["seed"] for run in runs] == [0, 0, 1, 1]
     assert str(runs[0]) == "cifar10 5 shots BiT seed 0"
 
 
-def test_who_has_the_last_word():
-    """Settings, then what the method is, then what the recipe says of the method, then the sweep."""
+def test_precedence_of_settings():
+    """Settings, then the method, then the recipe's settings of the method, then the sweep."""
     assert settings_of(OWN, "BiT")["preset"] == METHODS["BiT"]["preset"]
     text = OWN + 'preset = "paper"\nsteps = 1\n'
     assert settings_of(text, "BiT")["preset"] == "bit"
@@ -175,7 +175,7 @@ def test_who_has_the_last_word():
     assert settings_of(text, "BiT")["steps"] == settings_of(text, "FiT-LDA")["steps"] == 3
 
 
-def test_a_method_of_ones_own():
+def test_a_custom_method():
     text = OWN.replace('"FiT-LDA"', '"Mine"') + '[methods."Mine"]\nhead = "qda"\n'
     assert settings_of(text, "Mine")["head"] == "qda"
 
@@ -216,7 +216,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_said_in_one_clear_line(name):
+def test_an_invalid_recipe_is_one_clear_error(name):
     text, kind, says = MISTAKES[name]
     with pytest.raises(kind, match=says) as caught:
         parse_recipe(text, "own.toml")
@@ -238,7 +238,7 @@ def test_a_recipe_by_name_or_file(tmp_path):
         load_recipe(str(file))
 
 
-def test_choices_by_hand():
+def test_settings_of_the_command_line():
     recipe = parse_recipe(OWN, "own.toml")
     chosen = recipe.with_settings(seed=4, shots=1, backbone="resnet18", method=["FiT-QDA"])
     assert [dict(run.settings) for run in chosen.runs()] == [
@@ -255,7 +255,7 @@ def test_choices_by_hand():
     assert [r.settings["seed"] for r in recipe.with_settings(seed=[7, 8], method="BiT").runs()] == [7, 8]
 
 
-def test_what_a_method_sets_for_itself_stays():
+def test_settings_of_a_method_take_precedence():
     recipe = parse_recipe(OWN + '[methods."BiT"]\nlearning_rate = 1.0\n', "own.toml")
     rates = {
         r.settings["method"]: r.settings["learning_rate"]
@@ -264,7 +264,7 @@ def test_what_a_method_sets_for_itself_stays():
     assert rates == {"BiT": 1.0, "FiT-LDA": 2.0}
 
 
-def test_sets_methods_and_seeds_can_be_chosen_also_where_the_recipe_has_one():
+def test_datasets_methods_and_seeds_can_be_chosen_where_the_recipe_has_one():
     text = OWN.replace('dataset = ["cifar10"]\n', "").replace("shots = 5", 'shots = 5\ndataset = "cifar10"')
     runs = (
         parse_recipe(text, "own.toml").with_settings(dataset=["svhn", "dtd"], method=["BiT"], seed=[0]).runs()
@@ -276,6 +276,6 @@ def test_sets_methods_and_seeds_can_be_chosen_also_where_the_recipe_has_one():
     ("chosen", "says"),
     [({"speed": 9}, "'speed'"), ({"method": "BYT"}, "'BYT'"), ({"method": ["BiT", "BYT"]}, "'BYT'"), ({"seed": []}, "seed")],
 )  # fmt: skip
-def test_a_choice_that_there_is_not(chosen, says):
+def test_unknown_settings(chosen, says):
     with pytest.raises(UsageError, match=says):
         parse_recipe(OWN, "own.toml").with_settings(**chosen)

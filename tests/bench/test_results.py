@@ -1,4 +1,4 @@
-"""The results file: nothing recorded is lost, whatever happens to its end or stands between its lines."""
+"""The results file: no stored row is lost, whatever happens to the end of the file or between its rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(seed: int) -> Run:
 
 @pytest.fixture
 def file(tmp_path) -> Path:
-    """Two results, made by the writer itself."""
+    """Two results, written by the writer."""
     path = tmp_path / "results.jsonl"
     with open_results(path) as writer:
         writer.write_result(run(0), {"accuracy": 0.5})
@@ -31,27 +31,27 @@ def file(tmp_path) -> Path:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """Every line, of which each has to be whole."""
+    """Return every line, each of which has to be complete."""
     text = path.read_text()
     assert text.endswith("\n")
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_what_is_written_is_read(file):
-    found = read_results(file)
-    assert list(found.rows) == [run(0).key, run(1).key]
-    assert found.rows[run(1).key] == {
+def test_written_rows_are_read(file):
+    results = read_results(file)
+    assert list(results.rows) == [run(0).key, run(1).key]
+    assert results.rows[run(1).key] == {
         "version": 1,
         "key": run(1).key,
         "settings": dict(run(1).settings),
         "result": {"accuracy": 1.0, "film": {"a": [0.25] * 5}},
     }
-    assert not found.failures
-    assert not found.notes
+    assert not results.failures
+    assert not results.notes
     assert len(lines(file)) == 2, "a line break in a name does not break the line"
 
 
-def test_a_file_that_is_not_there_holds_nothing(tmp_path):
+def test_a_missing_file_has_no_rows(tmp_path):
     assert not read_results(tmp_path / "no.jsonl").rows
 
 
@@ -63,31 +63,31 @@ def test_a_row_is_on_disk_before_the_next_begins(tmp_path):
             assert len(lines(path)) == seed + 1
 
 
-def test_a_line_cut_short_anywhere_is_cut_off_and_nothing_else_is_touched(file):
-    whole = file.read_bytes()
-    first = whole.index(b"\n") + 1
-    for end in range(first, len(whole) - 1):
-        file.write_bytes(whole[:end])
+def test_an_incomplete_last_line_is_removed_and_nothing_else(file):
+    content = file.read_bytes()
+    first = content.index(b"\n") + 1
+    for end in range(first, len(content) - 1):
+        file.write_bytes(content[:end])
         assert list(read_results(file).rows) == [run(0).key], end
         assert not read_results(file).notes, "it is no news that a kill leaves half a line"
         with open_results(file) as writer:
             writer.write_result(run(1), {"accuracy": 0.75})
-        assert file.read_bytes().startswith(whole[:first])
+        assert file.read_bytes().startswith(content[:first])
         assert [line["key"] for line in lines(file)] == [run(0).key, run(1).key], end
         assert read_results(file).rows[run(1).key]["result"]["accuracy"] == 0.75
 
 
-def test_a_line_that_lacks_only_its_end_is_kept(file):
-    whole = file.read_bytes()
-    file.write_bytes(whole[:-1])
+def test_a_line_without_newline_is_kept(file):
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
     assert len(read_results(file).rows) == 2
     with open_results(file) as writer:
         writer.write_result(run(2), {"accuracy": 0.75})
-    assert file.read_bytes().startswith(whole)
+    assert file.read_bytes().startswith(content)
     assert len(lines(file)) == 3
 
 
-def test_the_first_line_of_all_cut_short(file):
+def test_an_incomplete_first_line(file):
     file.write_bytes(file.read_bytes()[:20])
     assert not read_results(file).rows
     with open_results(file) as writer:
@@ -101,9 +101,9 @@ def test_lines_of_another_version_are_kept_and_not_counted(file):
     before = file.read_bytes()
     with open_results(file) as writer:
         writer.write_result(run(2), {"accuracy": 0.5})
-    found = read_results(file)
-    assert list(found.rows) == [run(0).key, run(1).key, run(2).key]
-    assert found.notes == [
+    results = read_results(file)
+    assert list(results.rows) == [run(0).key, run(1).key, run(2).key]
+    assert results.notes == [
         f"2 lines of {file} were written by another version of the format: kept, not counted."
     ]
     assert file.read_bytes().startswith(before)
@@ -122,14 +122,14 @@ GARBAGE = [
 ]
 
 
-def test_lines_nobody_can_read_are_kept_and_not_counted(file):
+def test_unreadable_lines_are_kept_and_not_counted(file):
     first, second = file.read_text().splitlines(keepends=True)
     before = (first + "\n".join(GARBAGE) + "\n\n" + second).encode() + b"\xff\xfe\n"
     file.write_bytes(before)
-    found = read_results(file)
-    assert list(found.rows) == [run(0).key, run(1).key]
-    assert not found.failures
-    assert found.notes == [f"{len(GARBAGE) + 1} lines of {file} cannot be read: kept, not counted."]
+    results = read_results(file)
+    assert list(results.rows) == [run(0).key, run(1).key]
+    assert not results.failures
+    assert results.notes == [f"{len(GARBAGE) + 1} lines of {file} cannot be read: kept, not counted."]
     with open_results(file) as writer:
         writer.write_result(run(2), {"accuracy": 0.5})
     assert file.read_bytes().startswith(before)
@@ -143,20 +143,20 @@ def test_a_result_supersedes_failures_before_and_after_it(file):
         writer.write_failure(run(3), "once")
         writer.write_failure(run(3), "twice")
         writer.write_result(run(2), {"accuracy": 0.25})
-    found = read_results(file)
-    assert {key: row["error"] for key, row in found.failures.items()} == {run(3).key: "twice"}
-    assert [row["result"]["accuracy"] for row in found.rows.values()] == [0.5, 1.0, 0.25]
+    results = read_results(file)
+    assert {key: row["error"] for key, row in results.failures.items()} == {run(3).key: "twice"}
+    assert [row["result"]["accuracy"] for row in results.rows.values()] == [0.5, 1.0, 0.25]
     assert len(lines(file)) == 7, "all of it stays on file"
 
 
-def test_only_one_writes(file):
+def test_only_one_writer_at_a_time(file):
     with open_results(file), pytest.raises(InputError, match="Another sweep is writing"), open_results(file):
         pass
     with open_results(file) as writer:  # and the next one may
         writer.write_result(run(2), {"accuracy": 0.5})
 
 
-def test_a_place_that_cannot_be_written(tmp_path):
+def test_an_unwritable_file(tmp_path):
     (tmp_path / "taken").write_text("a file")
     (tmp_path / "folder.jsonl").mkdir()
     for path in (tmp_path / "taken" / "results.jsonl", tmp_path / "folder.jsonl"):
@@ -188,7 +188,7 @@ def test_a_full_disk_loses_nothing_that_was_written(file, monkeypatch):
     assert [line["key"] for line in lines(file)] == [run(0).key, run(1).key, run(2).key]
 
 
-def test_where_files_cannot_be_locked_it_works_too(file, monkeypatch):
+def test_writing_without_file_locks(file, monkeypatch):
     """Windows has no fcntl."""
     load = builtins.__import__
 

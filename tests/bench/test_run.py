@@ -1,4 +1,4 @@
-"""One run: the task it draws, the numbers it counts, the curve it follows."""
+"""One run: its task, its parameter counts, its learning curve."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def root(tmp_path_factory) -> Path:
 
 
 def uneven(folder: Path) -> None:
-    """Images that say which they are: class 1 has two to learn from, class 2 none at all, 3 has five."""
+    """Images that encode their index: class 1 has two training images, class 2 none, class 3 five."""
     train_y, test_y = np.array([0, 0, 0, 1, 1, 3, 3, 3, 3, 3]), np.repeat(np.arange(4), 3)
     images = np.arange(22, dtype=np.uint8)[:, None, None, None] * np.ones((8, 8, 3), np.uint8)
     np.savez(
@@ -48,7 +48,7 @@ def settings(method: str = "FiT-LDA", **more: Any) -> dict[str, Any]:
 
 
 def which(images: Any) -> list[int]:
-    """The numbers of the images of the uneven set."""
+    """The indices of the images of the uneven dataset."""
     return [int(image[0, 0, 0]) for image in images]
 
 
@@ -70,7 +70,7 @@ def test_every_method_and_backbone_has_the_same_task_and_every_seed_another(root
     assert pixels(other)[1] == pixels(first)[1], "the test images are those of the set"
 
 
-def test_fewer_shots_are_among_more(root):
+def test_fewer_shots_are_a_subset_of_more(root):
     drawn = [draw_task(settings(shots=shots, seed=3), root).train for shots in (1, 2, 3, 4)]
     for less, more in itertools.pairwise(drawn):
         assert {s.tobytes() for s in less.sources} < {s.tobytes() for s in more.sources}
@@ -78,14 +78,14 @@ def test_fewer_shots_are_among_more(root):
         assert np.bincount(learn.labels).tolist() == [shots] * 5
 
 
-def test_all_is_all_of_them(root):
+def test_all_shots_are_all_images(root):
     task = draw_task(settings(shots="all"), root)
     assert len(task.train) == 20
     without = {k: v for k, v in settings().items() if k != "shots"}
     assert pixels(draw_task(without, root)) == pixels(task), "and what a recipe without shots means"
 
 
-def test_fewer_images_than_shots_are_refused_with_class_and_counts(root):
+def test_fewer_images_than_shots_is_an_error_with_class_and_counts(root):
     with pytest.raises(InputError, match="uneven has 2 training images of b, but 3 shots are required"):
         draw_task(settings(dataset="uneven", shots=3), root)
     with pytest.raises(InputError, match="uneven has 0 training images of none, but 1 shots"):
@@ -93,12 +93,12 @@ def test_fewer_images_than_shots_are_refused_with_class_and_counts(root):
 
 
 @pytest.mark.parametrize("shots", [0, -1, 1.5, True, "some", [1]])
-def test_shots_that_cannot_be(root, shots):
+def test_invalid_shots(root, shots):
     with pytest.raises(UsageError, match="shots cannot be"):
         draw_task(settings(shots=shots), root)
 
 
-def test_classes_without_training_images_can_only_be_wrong(root):
+def test_classes_without_training_images_count_as_errors(root):
     task = draw_task(settings(dataset="uneven", shots="all"), root)
     assert task.train.classes == ["a", "b", "d"]
     assert task.train.labels == [0, 0, 0, 1, 1, 2, 2, 2, 2, 2]
@@ -125,7 +125,7 @@ def test_vtab_takes_a_thousand_training_images(root):
         draw_task(settings(protocol="vtab2"), root)
 
 
-def test_a_set_that_is_not_there(root):
+def test_a_missing_dataset(root):
     with pytest.raises(UnavailableError, match="CIFAR100 is not in"):
         draw_task(settings(dataset="cifar100"), root)
 
@@ -157,7 +157,7 @@ def test_what_a_run_records(results):
     assert not {"film"} & results["BiT"].keys()
 
 
-def test_numbers_are_counted_as_in_the_papers_table(results):
+def test_parameters_are_counted_as_in_the_papers_table(results):
     paper = {row["method"]: row for row in counts_table(LITE, 5)}
     paper["BiT"] = paper.pop("full fine-tuning (BiT)")
     for name, row in paper.items():
@@ -172,7 +172,7 @@ def test_numbers_are_counted_as_in_the_papers_table(results):
     assert results["LDA-All"]["body"] == known.parameters
 
 
-def test_bytes_are_those_of_the_saved_file(results, root, tmp_path):
+def test_bytes_equal_the_size_of_the_saved_file(results, root, tmp_path):
     for name in ("FiT-LDA", "BiT", "Linear-None"):
         chosen = settings(name, film_from=0)
         clf = FewShotClassifier(
@@ -191,7 +191,7 @@ def test_the_same_run_gives_the_same_result(results, root):
         }
 
 
-def test_none_learns_the_covariance_weights_alone(root):
+def test_none_trains_only_the_covariance_weights(root):
     chosen = settings("LDA-None", steps=2)
     clf = FewShotClassifier(**{k: v for k, v in chosen.items() if k in ESTIMATOR_KEYS})
     task = draw_task(chosen, root)
@@ -206,7 +206,7 @@ def test_none_learns_the_covariance_weights_alone(root):
 
 
 @pytest.mark.parametrize("method", ["LDA-All", "Linear-All", "Linear-FiLM"])
-def test_all_weights_move(root, method):
+def test_all_weights_are_trained(root, method):
     chosen = settings(method, preset="paper", learning_rate=0.01, steps=1)
     clf = FewShotClassifier(**{k: v for k, v in chosen.items() if k in ESTIMATOR_KEYS})
     task = draw_task(chosen, root)
@@ -226,7 +226,7 @@ def test_all_weights_move(root, method):
     ("method", "preset"),
     [("FiT-LDA", "paper"), ("LDA-None", "paper"), ("BiT", "bit"), ("BiT-FiLM", "bit"), ("FiLM", "adapters")],
 )
-def test_a_curve_ends_where_a_run_of_as_many_steps_does(root, method, preset):
+def test_a_curve_ends_at_the_accuracy_of_a_run_with_as_many_steps(root, method, preset):
     chosen = settings(method, preset=preset, learning_rate=0.01, shots=4)
     result = compute_result({**chosen, "curve": [0, 1, 3]}, root)
     assert [step for step, _ in result["curve"]] == [0, 1, 3]
@@ -239,14 +239,14 @@ def test_a_curve_ends_where_a_run_of_as_many_steps_does(root, method, preset):
         assert result["curve"][0][1] == 1 / 5, "a head of zeros"
 
 
-def test_looking_does_not_disturb_the_way(root):
+def test_evaluation_does_not_change_training(root):
     often = compute_result({**settings(preset="paper", shots=4), "curve": [0, 1, 2, 3]}, root)["curve"]
     once = compute_result({**settings(preset="paper", shots=4), "curve": [3]}, root)["curve"]
     assert once == often[-1:]
 
 
 @pytest.mark.parametrize("steps", [3, "all", [2, 1], [1, 1], [-1, 2], [0.5], [True]])
-def test_a_curve_that_cannot_be(root, steps):
+def test_invalid_curves(root, steps):
     task = draw_task(settings(), root)
     with pytest.raises(UsageError, match="curve cannot be"):
         accuracy_curve(FewShotClassifier(), task.train, task.images, task.labels, steps)
@@ -256,27 +256,27 @@ def test_a_curve_that_cannot_be(root, steps):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_method_is_what_its_name_says(method):
+def test_the_settings_of_a_method_match_its_name(method):
     chosen = METHODS[method]
     assert chosen.keys() <= ESTIMATOR_KEYS
-    found = FewShotClassifier(**{k: v for k, v in chosen.items() if k in ESTIMATOR_KEYS}).training_config()
-    body = found.body()
+    config = FewShotClassifier(**{k: v for k, v in chosen.items() if k in ESTIMATOR_KEYS}).training_config()
+    body = config.body()
     heads = {"LDA": "lda", "QDA": "qda", "ProtoNets": "protonets", "Linear": "linear", "BiT": "linear"}
     named = [head for word, head in heads.items() if word in method.split("-")] or ["linear"]
     assert chosen["head"] == named[0]
-    words = method.split("-")
-    if words[-1] == "None" or words[0] == "Frozen":
+    parts = method.split("-")
+    if parts[-1] == "None" or parts[0] == "Frozen":
         assert body.train == "none"
-        assert (found.steps == 0) is (words[0] == "Frozen")
-    elif words[-1] == "All" or method == "BiT":
+        assert (config.steps == 0) is (parts[0] == "Frozen")
+    elif parts[-1] == "All" or method == "BiT":
         assert body.train == "all"
     else:
         assert body.train == "adapter"
         wanted = (
-            words[0].lower()
-            if words[0] in ("VPT", "Adapter", "AdaptFormer", "LoRA", "NOAH", "Convpass")
+            parts[0].lower()
+            if parts[0] in ("VPT", "Adapter", "AdaptFormer", "LoRA", "NOAH", "Convpass")
             else "film"
         )
-        assert body == Body.of("adapter", wanted, found.film_from or 0)
-    if chosen["head"] == "linear" and words[-1] != "None":
-        assert found.rule == ("hyperrule" if words[0] in ("BiT", "Linear") else "cosine")
+        assert body == Body.of("adapter", wanted, config.film_from or 0)
+    if chosen["head"] == "linear" and parts[-1] != "None":
+        assert config.rule == ("hyperrule" if parts[0] in ("BiT", "Linear") else "cosine")

@@ -1,4 +1,4 @@
-"""A sweep: nothing twice, nothing lost, accidents tried again, and the rest goes on."""
+"""A sweep: no run is repeated or lost, failed runs are tried again, and the others continue."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def runs(count: int, **settings: Any) -> list[Run]:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be buried does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -46,10 +46,10 @@ def alive(pid: int) -> bool:
         return False
 
 
-# Of workers that do as they are told.
+# With scripted workers.
 
 
-def test_what_is_on_file_is_not_repeated(tmp_path):
+def test_finished_runs_are_not_repeated(tmp_path):
     file, workers = tmp_path / "results.jsonl", HereWorkers()
     made = run_sweep(runs(3), file, lambda: workers)
     assert [row["key"] for row in made.rows] == [run.key for run in runs(3)]
@@ -63,7 +63,7 @@ def test_what_is_on_file_is_not_repeated(tmp_path):
     assert len(file.read_text().splitlines()) == 5
 
 
-def test_rows_come_in_the_order_of_the_recipe_and_others_are_left_out(tmp_path):
+def test_rows_have_the_order_of_the_recipe_without_others(tmp_path):
     file = tmp_path / "results.jsonl"
     run_sweep(runs(4), file, HereWorkers)
     wanted = [runs(4)[2], runs(4)[0]]
@@ -71,7 +71,7 @@ def test_rows_come_in_the_order_of_the_recipe_and_others_are_left_out(tmp_path):
     assert [row["settings"]["seed"] for row in made.rows] == [2, 0]
 
 
-def test_a_mistake_of_the_users_is_reported_and_not_tried_again(tmp_path):
+def test_an_error_of_the_user_is_reported_and_not_tried_again(tmp_path):
     first = runs(3)[0]
     workers = HereWorkers(outcomes={first.key: [RunOutcome(first, error="No such set.", final=True)]})
     made = run_sweep(runs(3), tmp_path / "results.jsonl", lambda: workers)
@@ -80,7 +80,7 @@ def test_a_mistake_of_the_users_is_reported_and_not_tried_again(tmp_path):
     assert len(made.rows) == 2
 
 
-def test_an_accident_is_tried_again_and_then_recorded(tmp_path):
+def test_other_errors_are_tried_again_and_then_recorded(tmp_path):
     one, two, three = runs(3)
     outcomes = {
         one.key: [RunOutcome(one, error="It died.")] * (TRIES - 1),
@@ -124,12 +124,12 @@ def test_progress_counts_old_new_and_failed(tmp_path):
     assert seen[-1].seconds_left == 0
 
 
-def test_time_left_is_by_the_pace_so_far():
+def test_remaining_time_is_estimated_from_the_runs_so_far():
     assert SweepProgress(total=10, done=4, new=2, failed=1, seconds=30).seconds_left == 50
     assert SweepProgress(total=10, done=4).seconds_left is None
 
 
-def test_workers_are_ended_also_when_the_sweep_is(tmp_path):
+def test_workers_are_closed_when_the_sweep_is_interrupted(tmp_path):
     workers = HereWorkers()
 
     def interrupted(progress: SweepProgress) -> None:
@@ -142,7 +142,7 @@ def test_workers_are_ended_also_when_the_sweep_is(tmp_path):
     assert len(read_results(tmp_path / "results.jsonl").rows) == 1, "what was finished is on file"
 
 
-def test_an_attempt_tells_mistakes_from_accidents(root, monkeypatch):
+def test_an_attempt_distinguishes_errors_of_the_user(root, monkeypatch):
     missing = attempt_run(Run({**SETTINGS, "dataset": "cifar100"}), root)
     assert missing.final
     assert missing.error.startswith("CIFAR100 is not in")
@@ -180,14 +180,14 @@ def test_a_killed_worker_costs_a_try_and_no_process_is_left(tmp_path, root):
     # The first run warms the process up, so that the second is in the middle of its steps when it is hit.
     work = [runs(1)[0], *runs(2, steps=40)[1:]]
     made: list[Sabotaged] = []
-    said: list[str] = []
+    messages: list[str] = []
 
     def make() -> Sabotaged:
         made.append(Sabotaged(root))
         return made[0]
 
-    done = run_sweep(work, tmp_path / "results.jsonl", make, lambda p: said.append(p.last))
-    assert said[2] == f"{work[1]}: the worker died (killed, or out of memory). Trying again."
+    done = run_sweep(work, tmp_path / "results.jsonl", make, lambda p: messages.append(p.last))
+    assert messages[2] == f"{work[1]}: the worker died (killed, or out of memory). Trying again."
     assert made[0].started == 3
     assert [row["key"] for row in done.rows] == [run.key for run in work]
     assert not done.failures
@@ -212,12 +212,12 @@ def test_a_process_that_dies_between_two_runs_is_replaced_and_close_ends_one_tha
 
 
 @pytest.mark.parametrize(("slots", "threads"), [(0, None), (-1, 1), (1, 0)])
-def test_no_workers_and_no_threads_are_refused(tmp_path, slots, threads):
+def test_zero_workers_or_threads_is_an_error(tmp_path, slots, threads):
     with pytest.raises(UsageError, match="cannot be"):
         LocalWorkers(slots, tmp_path, threads)
 
 
-def test_a_second_sweep_into_one_file_is_refused(tmp_path):
+def test_a_second_sweep_into_one_file_is_an_error(tmp_path):
     file = tmp_path / "results.jsonl"
 
     def second(_: SweepProgress) -> None:
@@ -259,26 +259,26 @@ def test_workers_end_with_a_parent_that_was_killed(root, tmp_path):
     wait_until(lambda: not alive(worker))
 
 
-# The whole of it: killed at a random moment, and run again.
+# A complete sweep: killed at a random moment, and run again.
 
 
 def lines(file: Path) -> list[bytes]:
-    """The lines of a results file, the last of which may be half a line."""
+    """Return the lines of a results file, the last of which may be incomplete."""
     return file.read_bytes().splitlines(keepends=True) if file.exists() else []
 
 
-def killed_sweep(words: list[str], out: Path, chance: random.Random) -> list[bytes]:
-    """Start it, and kill it with its workers at some moment after the first run; the lines on file then."""
+def killed_sweep(arguments: list[str], out: Path, chance: random.Random) -> list[bytes]:
+    """Start a sweep, kill it with its workers at a random moment after the first run, and return the stored lines."""
     enough = chance.randint(1, 5)
-    said = out.with_suffix(".txt")
-    with said.open("w") as log:
+    log_file = out.with_suffix(".txt")
+    with log_file.open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "filmtransfer", *words], start_new_session=True, stdout=log, stderr=log
+            [sys.executable, "-m", "filmtransfer", *arguments], start_new_session=True, stdout=log, stderr=log
         )
     try:
         wait_until(lambda: len(lines(out / "results.jsonl")) >= enough or process.poll() is not None)
         time.sleep(chance.uniform(0, 0.2))
-        assert process.poll() in (None, 0), said.read_text()
+        assert process.poll() in (None, 0), log_file.read_text()
     finally:
         try:
             os.killpg(process.pid, signal.SIGKILL)  # all of its session
@@ -294,26 +294,38 @@ def test_a_sweep_killed_at_a_random_moment_resumes_to_the_same_table(root, tmp_p
     recipe = make_recipe(tmp_path)
     experiment = load_recipe(str(recipe))
     total = len(experiment.runs())
-    whole = run_sweep(experiment.runs(), tmp_path / "whole" / "results.jsonl", lambda: HereWorkers(root))
-    write_report(experiment, whole, tmp_path / "whole")
+    complete = run_sweep(
+        experiment.runs(), tmp_path / "complete" / "results.jsonl", lambda: HereWorkers(root)
+    )
+    write_report(experiment, complete, tmp_path / "complete")
 
     chance = random.Random()
     for attempts in range(5):  # a machine may be so quick that all runs are done before the kill
         out = tmp_path / f"killed{attempts}"
-        words = ["bench", "run", str(recipe), "--data-root", str(root), "--out", str(out), "--threads", "1"]
-        before = killed_sweep([*words, "--workers", "2"], out, chance)
+        arguments = [
+            "bench",
+            "run",
+            str(recipe),
+            "--data-root",
+            str(root),
+            "--out",
+            str(out),
+            "--threads",
+            "1",
+        ]
+        before = killed_sweep([*arguments, "--workers", "2"], out, chance)
         kept = [line for line in before if line.endswith(b"\n")]
         if len(kept) < total:
             break
     assert 1 <= len(kept) < total
     assert not (out / "table.md").exists(), "it was killed before its end"
 
-    assert main(words) == 0
+    assert main(arguments) == 0
     after = lines(out / "results.jsonl")
     assert after[: len(kept)] == kept, "what was recorded before the kill is as it was"
     keys = [json.loads(line)["key"] for line in after]
     assert len(keys) == len({*keys}) == total, "nothing was done twice, nothing is missing"
-    tables = {file.name for file in (tmp_path / "whole").glob("table*")}
+    tables = {file.name for file in (tmp_path / "complete").glob("table*")}
     assert {"table.md", "table.csv", "table.tex"} <= tables == {file.name for file in out.glob("table*")}
     for name in tables:
-        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+        assert (out / name).read_bytes() == (tmp_path / "complete" / name).read_bytes()

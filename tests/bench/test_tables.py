@@ -1,4 +1,4 @@
-"""From result rows to tables: seeds become intervals, and published numbers stand beside their like."""
+"""Tables from result rows: intervals over seeds, and the corresponding published numbers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cell_at(table: ResultTable, row: tuple[str, ...], column: str) -> Cell | Cou
 
 
 def whole_vtab(method: str = "FiT-LDA", **settings: Any) -> list[dict[str, Any]]:
-    """Two seeds of all 19 sets, the i-th at about i percent."""
+    """Two seeds of all 19 datasets, the i-th at about i percent."""
     return [
         run((i + 0.5 * seed) / 100, method, seed, dataset=name, protocol="vtab", **settings)
         for i, name in enumerate(GROUPS["all"])
@@ -70,7 +70,7 @@ def test_seeds_become_a_mean_and_an_interval():
     assert str(cell_at(sizes, ("cifar10", "5"), "FiT-LDA bytes")) == "130,123"
 
 
-def test_one_seed_has_no_interval_and_no_verdict():
+def test_one_seed_has_no_interval_and_no_comparison():
     table, _ = build_tables("few_shot", [run(0.8, shots=5)])
     cell = cell_at(table, ("cifar10", "5"), "FiT-LDA")
     assert str(cell) == "80.0 (86.4 ± 4.2, −6.4)"
@@ -89,7 +89,7 @@ def test_one_seed_has_no_interval_and_no_verdict():
         (80.0, 1.0, None, None),
     ],
 )
-def test_inside_is_both_intervals_together(mean, half, theirs, inside):
+def test_within_intervals_uses_the_sum_of_both(mean, half, theirs, inside):
     cell = Cell(mean, half, 3, theirs)
     assert cell.within_intervals is inside
     assert ("✓" in str(cell), "✗" in str(cell)) == (inside is True, inside is False)
@@ -166,13 +166,13 @@ def test_rows_and_columns_are_in_the_papers_order():
     assert list(table.column_heads) == ["BiT", "FiT-LDA", "mine"]
 
 
-def test_shots_left_out_are_all():
+def test_missing_shots_mean_all():
     assert DatasetShots.from_settings(run(0.5)["settings"]) == ("cifar10", "all")
     assert DatasetShots.from_settings(run(0.5, protocol="vtab")["settings"]) == ("cifar10", "")
     assert DatasetShots.from_settings(run(0.5, shots=None)["settings"]) == ("cifar10", "")
 
 
-def test_whole_groups_have_means():
+def test_complete_groups_have_means():
     (table,) = build_tables("vtab", whole_vtab())
     assert len(table.row_heads) == 19 + 4
     natural = cell_at(table, ("natural",), "FiT-LDA")
@@ -185,7 +185,7 @@ def test_whole_groups_have_means():
     assert not table.notes
 
 
-def test_a_group_with_a_missing_set_has_no_mean_and_says_why():
+def test_a_group_with_a_missing_dataset_has_no_mean_but_a_note():
     rows = [row for row in whole_vtab() if row["settings"]["dataset"] != "kitti_distance"]
     (table,) = build_tables("vtab", rows)
     assert cell_at(table, ("kitti_distance",), "FiT-LDA") is None
@@ -197,7 +197,7 @@ def test_a_group_with_a_missing_set_has_no_mean_and_says_why():
     assert "missing kitti\\_distance." in to_latex(table)
 
 
-def test_one_seed_of_one_set_leaves_the_mean_without_interval():
+def test_one_seed_of_one_dataset_leaves_the_mean_without_interval():
     mean = mean_over_datasets([Cell(10.0, 1.0, 3), Cell(20.0, None, 1)])
     assert (mean.mean, mean.half_width, mean.seeds) == (15.0, None, 1)
 
@@ -211,7 +211,7 @@ def test_vtab_on_the_papers_larger_backbone():
     assert "Backbone, ours and published: EfficientNetV2-M." in table.caption
 
 
-def test_splits_stand_side_by_side():
+def test_splits_are_columns():
     rows = [run(0.5, split=split, shots=5) for split in ("resplit", "use_all", "split", "no_split", "auto")]
     (table,) = build_tables("splits", rows)
     assert list(table.column_heads) == [f"FiT-LDA {w}" for w in ("No Split", "Split", "Use All", "Resplit")]
@@ -239,8 +239,8 @@ def test_bodies_of_vtab():
         {"method": "FiT-LDA released", "backbone": "bit_m_r50x1"},
     ],
 )
-def test_released_less_corrected_is_paired_by_seed(how):
-    """Both move by ten points with the seed; their difference does not."""
+def test_released_minus_corrected_is_paired_by_seed(how):
+    """Both change by ten points with the seed; their difference does not."""
     ours = [run(a, seed=s, shots=5, backbone="bit_m_r50x1") for s, a in enumerate((0.6, 0.7, 0.8))]
     theirs = [run(a, seed=s, shots=5, **how) for s, a in enumerate((0.58, 0.68, 0.78))]
     (table,) = build_tables("released", ours + theirs)
@@ -255,7 +255,7 @@ def test_released_less_corrected_is_paired_by_seed(how):
     assert str(difference) == "−2.0 ± 0.0"
 
 
-def test_adapters_beside_their_own_backbones():
+def test_adapters_name_the_backbones_of_published_numbers():
     rows = [row for m in ("LoRA", "LoRA-LDA", "FiT-LDA", "BiT") for row in whole_vtab(m, backbone="vit_b16")]
     (table,) = build_tables("adapters", rows)
     heads = dict(table.row_heads)

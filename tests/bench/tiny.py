@@ -1,4 +1,4 @@
-"""A data folder, a recipe and workers so small that a test can run a whole sweep."""
+"""A data folder, a recipe and workers small enough to run a complete sweep in a test."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def make_recipe(folder: Path, text: str = RECIPE) -> Path:
 
 
 class HereWorkers:
-    """Computes in this process, one run after the other; ``outcomes`` says what shall happen instead."""
+    """Computes in this process, one run after the other; ``outcomes`` replaces the outcomes."""
 
     def __init__(
         self, root: Path | None = None, outcomes: Mapping[str, list[RunOutcome]] | None = None
@@ -103,15 +103,15 @@ class HereWorkers:
 
 
 def wait_until(true: Callable[[], object]) -> None:
-    """Come back as soon as it is true; none waits that long unless something is wrong."""
+    """Return as soon as the condition is true; fail after a generous time limit."""
     deadline = time.monotonic() + 120
     while not true():
-        assert time.monotonic() < deadline, "it never came to pass"
+        assert time.monotonic() < deadline, "the condition never became true"
         time.sleep(0.02)
 
 
 def row(accuracy: float = 0.5, method: str = "FiT-LDA", seed: int = 0, **more: Any) -> dict[str, Any]:
-    """A line of a results file, made up; ``result`` adds to its results, all else to its settings."""
+    """Return a synthetic row; ``result`` extends its result, all other arguments its settings."""
     result = {
         "accuracy": accuracy, "numbers": 32140, "body": 11648, "bytes": 130123, "rmus": 0.0014, "images": 10,
         "test_images": 300, "steps": 30, "seconds": 12.5, "seconds_in_all": 20.0, **more.pop("result", {}),

@@ -16,8 +16,8 @@ from filmtransfer.cli import main
 from tests.bench.tiny import RECIPE, HereWorkers, make_recipe, make_set
 
 
-def run(capsys, *words: str) -> tuple[int, str, str]:
-    code = main(["bench", *words])
+def run(capsys, *arguments: str) -> tuple[int, str, str]:
+    code = main(["bench", *arguments])
     captured = capsys.readouterr()
     assert "Traceback" not in captured.err
     return code, captured.out, captured.err
@@ -50,7 +50,7 @@ def here(monkeypatch) -> list[HereWorkers]:
 
 
 @pytest.fixture
-def words(recipe, root, tmp_path) -> list[str]:
+def arguments(recipe, root, tmp_path) -> list[str]:
     return ["run", str(recipe), "--data-root", str(root), "--out", str(tmp_path / "out")]
 
 
@@ -68,10 +68,10 @@ def test_data_says_what_is_present_and_what_is_missing(tmp_path, capsys):
 
     code, out, _ = run(capsys, "data", "--data-root", str(root), "--json")
     assert code == 0
-    found = {row["name"]: row for row in json.loads(out)["sets"]}
-    assert found.keys() == DATASETS.keys()
-    assert [name for name, row in found.items() if row["present"]] == ["cifar10"]
-    assert all(row["source"] or row["why_missing"] for row in found.values())
+    document = {row["name"]: row for row in json.loads(out)["sets"]}
+    assert document.keys() == DATASETS.keys()
+    assert [name for name, row in document.items() if row["present"]] == ["cifar10"]
+    assert all(row["source"] or row["why_missing"] for row in document.values())
 
 
 def test_a_set_that_cannot_be_fetched(root, capsys):
@@ -86,16 +86,16 @@ def test_recipes_are_listed(capsys):
     for name in recipe_names():
         assert re.search(rf"^{name} +\d+ ", out, re.MULTILINE)
     code, out, _ = run(capsys, "recipes", "--json")
-    found = json.loads(out)["recipes"]
-    assert [row["name"] for row in found] == recipe_names()
-    assert all(row["runs"] > 0 for row in found)
+    document = json.loads(out)["recipes"]
+    assert [row["name"] for row in document] == recipe_names()
+    assert all(row["runs"] > 0 for row in document)
 
 
 # Runs.
 
 
-def test_a_run_writes_everything_and_does_not_repeat_itself(words, here, capsys, tmp_path):
-    code, out, err = run(capsys, *words)
+def test_a_run_writes_everything_and_does_not_repeat_itself(arguments, here, capsys, tmp_path):
+    code, out, err = run(capsys, *arguments)
     assert code == 0, err
     assert "| drawings | 2 |" in out
     assert "[2/2] drawings 2 shots Frozen-LDA seed 1: " in err
@@ -105,25 +105,30 @@ def test_a_run_writes_everything_and_does_not_repeat_itself(words, here, capsys,
         assert name in out or name == "results.jsonl"
     first = (folder / "results.jsonl").read_bytes()
     table = (folder / "table.md").read_bytes()
-    code, out, err = run(capsys, *words, "--json")
+    code, out, err = run(capsys, *arguments, "--json")
     assert code == 0
-    found = json.loads(out)
-    assert (found["recipe"], found["runs"], found["done"], found["failures"]) == ("tiny", 2, 2, {})
-    assert [json.loads(line) for line in first.splitlines()] == found["rows"]
+    document = json.loads(out)
+    assert (document["recipe"], document["runs"], document["done"], document["failures"]) == (
+        "tiny",
+        2,
+        2,
+        {},
+    )
+    assert [json.loads(line) for line in first.splitlines()] == document["rows"]
     assert len(here) == 1, "the second time there was nothing to do"
     assert (folder / "results.jsonl").read_bytes() == first
 
     (folder / "table.md").unlink()
-    code, out, _ = run(capsys, "report", words[1], "--out", str(folder))
+    code, out, _ = run(capsys, "report", arguments[1], "--out", str(folder))
     assert code == 0
     assert (folder / "table.md").read_bytes() == table
     assert "| drawings | 2 |" in out
 
 
-def test_choices_by_hand(words, here, root, capsys):
+def test_settings_of_the_command_line(arguments, here, root, capsys):
     make_set(root, "more")
     code, out, _ = run(
-        capsys, *words, "--set", "shots=1", "--set", "backbone=efficientnet_lite0", "--dataset", "more",
+        capsys, *arguments, "--set", "shots=1", "--set", "backbone=efficientnet_lite0", "--dataset", "more",
         "--method", "Linear-None", "--seeds", "1", "--json",
     )  # fmt: skip
     assert code == 0
@@ -138,39 +143,39 @@ def test_choices_by_hand(words, here, root, capsys):
     assert len(here) == 1
 
 
-def test_a_missing_set_does_not_stop_the_others(words, here, capsys, tmp_path):
-    code, out, err = run(capsys, *words, "--dataset", "cifar100", "--dataset", "drawings")
+def test_a_missing_dataset_does_not_stop_the_others(arguments, here, capsys, tmp_path):
+    code, out, err = run(capsys, *arguments, "--dataset", "cifar100", "--dataset", "drawings")
     assert code == 3
     assert "| drawings | 2 |" in out
     assert err.count("2 runs failed") == 1
     assert re.search(r"2 runs failed \(cifar100 2 shots .*, …\): CIFAR100 is not in .* put it in", err)
     assert sum(len(workers.started) for workers in here) == 4, "a missing set is not tried again"
     assert "CIFAR100 is not in" in (tmp_path / "out" / "index.html").read_text()
-    code, out, _ = run(capsys, *words, "--dataset", "cifar100", "--dataset", "drawings", "--json")
+    code, out, _ = run(capsys, *arguments, "--dataset", "cifar100", "--dataset", "drawings", "--json")
     assert code == 3
-    found = json.loads(out)
-    assert (found["runs"], found["done"], len(found["failures"])) == (4, 2, 2)
+    document = json.loads(out)
+    assert (document["runs"], document["done"], len(document["failures"])) == (4, 2, 2)
     # When it is there, nothing but the missing runs is made.
     make_set(tmp_path / "data", "cifar100")
-    code, _, err = run(capsys, *words, "--dataset", "cifar100", "--dataset", "drawings")
+    code, _, err = run(capsys, *arguments, "--dataset", "cifar100", "--dataset", "drawings")
     assert code == 0, err
     assert "failed" not in err
     assert len(here[-1].started) == 2
 
 
-def test_nothing_but_failures(words, here, capsys, tmp_path):
-    code, out, err = run(capsys, *words, "--dataset", "cifar100")
+def test_only_failures(arguments, here, capsys, tmp_path):
+    code, out, err = run(capsys, *arguments, "--dataset", "cifar100")
     assert code == 3
     assert "2 runs failed" in err
     assert "Wrote" not in out
     assert len(here) == 1
-    code, _, err = run(capsys, "report", words[1], "--out", str(tmp_path / "out"))
+    code, _, err = run(capsys, "report", arguments[1], "--out", str(tmp_path / "out"))
     assert code == 3
     assert "has no results of tiny" in err
 
 
 @pytest.mark.parametrize("damage", ["cut", "text", "keys"])
-def test_a_damaged_archive_does_not_stop_the_others(words, here, root, capsys, damage):
+def test_a_damaged_archive_does_not_stop_the_others(arguments, here, root, capsys, damage):
     make_set(root, "broken")
     file = root / "broken.npz"
     if damage == "cut":
@@ -179,27 +184,27 @@ def test_a_damaged_archive_does_not_stop_the_others(words, here, root, capsys, d
         file.write_text("not an archive")
     else:
         np.savez(file, train_x=np.zeros((2, 8, 8), np.uint8))
-    code, out, err = run(capsys, *words, "--dataset", "broken", "--dataset", "drawings")
+    code, out, err = run(capsys, *arguments, "--dataset", "broken", "--dataset", "drawings")
     assert code == 3
     assert re.search(r"2 runs failed \(broken 2 shots.*broken\.npz", err)
     assert "| drawings | 2 |" in out
     assert len(here[0].started) == 4
 
 
-def test_fewer_images_than_shots(words, here, capsys):
-    code, out, err = run(capsys, *words, "--set", "shots=[2, 9]")
+def test_fewer_images_than_shots(arguments, here, capsys):
+    code, out, err = run(capsys, *arguments, "--set", "shots=[2, 9]")
     assert code == 3
     assert re.search(r"drawings has 4 training images of \w+, but 9 shots are required", err)
     assert "| drawings | 2 |" in out
     assert here
 
 
-def test_results_of_another_version_are_kept(words, here, capsys, tmp_path):
+def test_results_of_another_version_are_kept(arguments, here, capsys, tmp_path):
     old = '{"version": 0, "key": "abc", "accuracy": 12}\n' * 2 + "what is this\n"
     (tmp_path / "out").mkdir()
     file = tmp_path / "out" / "results.jsonl"
     file.write_text(old)
-    code, out, err = run(capsys, *words)
+    code, out, err = run(capsys, *arguments)
     assert code == 0, err
     assert "2 lines of" in err
     assert "another version of the format: kept, not counted" in err
@@ -208,14 +213,14 @@ def test_results_of_another_version_are_kept(words, here, capsys, tmp_path):
     assert file.read_text().startswith(old)
     assert len(file.read_text().splitlines()) == 5
     assert "| drawings | 2 |" in out
-    code, _, err = run(capsys, "report", words[1], "--out", str(tmp_path / "out"))
+    code, _, err = run(capsys, "report", arguments[1], "--out", str(tmp_path / "out"))
     assert code == 0
     assert "another version" in err
     assert here
 
 
-def test_a_name_is_a_name_and_not_markup(words, here, capsys):
-    code, _, err = run(capsys, *words, "--dataset", "[red]x")
+def test_names_are_not_markup(arguments, here, capsys):
+    code, _, err = run(capsys, *arguments, "--dataset", "[red]x")
     assert code == 3
     assert "[red]x 2 shots" in err
     assert here
@@ -240,30 +245,30 @@ def mistakes(root: Path, recipe: Path, tmp: Path) -> dict[str, tuple[list[str], 
         "unknown recipe": (["run", "fewshot", *data, *out], 2, "few_shot_small"),
         "no recipe file": (["run", str(tmp / "no.toml"), *data, *out], 3, "There is no recipe file"),
         "unknown key": (["run", str(bad), *data, *out], 2, "unknown key 'speed'"),
-        "no data to look at": (["data", "--data-root", str(tmp / "no")], 3, "There is no data folder"),
+        "no data folder": (["data", "--data-root", str(tmp / "no")], 3, "There is no data folder"),
         "no data": (["run", str(recipe), "--data-root", str(tmp / "no"), *out], 3, "There is no data folder"),
         "out is a file": (["run", str(recipe), *data, "--out", str(tmp / "taken")], 3, "cannot be written"),
         "nothing to report": (["report", str(recipe), *out], 3, "has no results of tiny"),
         "no cluster": ([*start, "--ray", "127.0.0.1:1"], 5, "There is no Ray cluster at 127.0.0.1:1"),
-        "no words": (["run"], 2, "Missing argument"),
+        "no recipe": (["run"], 2, "Missing argument"),
     }
 
 
 @pytest.mark.process  # importing ray starts one
-def test_every_mistake_has_its_line_and_its_code(recipe, root, tmp_path, capsys):
-    for name, (words, code, says) in mistakes(root, recipe, tmp_path).items():
-        got, out, err = run(capsys, *words)
+def test_every_error_has_its_message_and_exit_code(recipe, root, tmp_path, capsys):
+    for name, (arguments, code, says) in mistakes(root, recipe, tmp_path).items():
+        got, out, err = run(capsys, *arguments)
         assert got == code, f"{name}: exit {got}, {err}"
         assert says in err, f"{name}: {err}"
         assert out == "", name
-        got, out, _ = run(capsys, *words, "--json")
+        got, out, _ = run(capsys, *arguments, "--json")
         assert json.loads(out)["error"]["exit_code"] == got == code, name
     assert not (tmp_path / "x" / "table.md").exists()
 
 
-def test_settings_are_read_as_toml_or_as_words(words, here, capsys):
+def test_settings_are_read_as_toml_or_as_text(arguments, here, capsys):
     code, out, err = run(
-        capsys, *words, "--seeds", "1", "--set", "max_query=7", "--set", "split=no_split",
+        capsys, *arguments, "--seeds", "1", "--set", "max_query=7", "--set", "split=no_split",
         "--set", 'head_options={covariance = "pooled"}', "--json",
     )  # fmt: skip
     assert code == 0, err
@@ -273,10 +278,10 @@ def test_settings_are_read_as_toml_or_as_words(words, here, capsys):
     assert len(here[0].started) == 1
 
 
-def test_a_bar_over_the_whole_sweep_in_a_terminal(words, here, capsys, monkeypatch):
+def test_a_progress_bar_in_a_terminal(arguments, here, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    code, _, err = run(capsys, *words)
+    code, _, err = run(capsys, *arguments)
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", err)
     assert code == 0
     assert re.search(r"━ 0/2 0\.0%", shown)

@@ -12,8 +12,8 @@ from filmtransfer.cli import main
 from tests.bench.tiny import HereWorkers, make_set
 
 
-def run(capsys, *words: str) -> tuple[int, str, str]:
-    code = main(["bench", *words])
+def run(capsys, *arguments: str) -> tuple[int, str, str]:
+    code = main(["bench", *arguments])
     captured = capsys.readouterr()
     assert "Traceback" not in captured.err
     return code, captured.out, captured.err
@@ -42,7 +42,7 @@ def root(tmp_path_factory):
 SMALL = ("--set", "image_size=32", "--set", "clip_length=2", "--set", "steps=1")
 
 
-def test_from_meta_training_to_the_table_and_on_where_it_was(root, tmp_path, capsys, here):
+def test_meta_training_then_the_table_then_more_users(root, tmp_path, capsys, here):
     data = make_set(tmp_path / "data", classes=5, train=4)
     file = str(tmp_path / "c.safetensors")
     code, out, _ = run(
@@ -51,12 +51,12 @@ def test_from_meta_training_to_the_table_and_on_where_it_was(root, tmp_path, cap
         "--out", file, "--json",
     )  # fmt: skip
     assert code == 0
-    found = json.loads(out)
-    assert found["sources"] == ["drawings", "P001"]
-    assert found["held_out"][0]["classes"] == 2
-    assert Path(file).stat().st_size == found["bytes"]
+    document = json.loads(out)
+    assert document["sources"] == ["drawings", "P001"]
+    assert document["held_out"][0]["classes"] == 2
+    assert Path(file).stat().st_size == document["bytes"]
 
-    words = [
+    arguments = [
         "orbit",
         "--data-root",
         str(root),
@@ -67,14 +67,14 @@ def test_from_meta_training_to_the_table_and_on_where_it_was(root, tmp_path, cap
         "--out",
         str(tmp_path / "out"),
     ]
-    code, out, err = run(capsys, *words, *SMALL, "--users", "1", "--methods", "cnaps,fit-lda")
+    code, out, err = run(capsys, *arguments, *SMALL, "--users", "1", "--methods", "cnaps,fit-lda")
     assert code == 0
     assert "| FiT-LDA | (d + 1)C + \\|ψ\\| |" in out
     assert "Simple CNAPs, published on ORBIT with EfficientNet-B0-MD" in out
     assert "P001 task 0 clutter FiT-LDA" in err
     assert len(here[-1].started) == 4
 
-    code, out, _ = run(capsys, *words, *SMALL, "--methods", "cnaps,fit-lda", "--json")
+    code, out, _ = run(capsys, *arguments, *SMALL, "--methods", "cnaps,fit-lda", "--json")
     assert code == 0
     assert len(here[-1].started) == 4  # P002's; those of P001 are on file
     document = json.loads(out)
@@ -98,7 +98,7 @@ def test_own_videos(tmp_path, capsys, here):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["orbit", "--data-root", "nowhere"], 3, "There is no folder nowhere"),
         (["orbit", "--data-root", "{root}/test/P001"], 3, "has no users of ORBIT"),
@@ -126,11 +126,11 @@ def test_own_videos(tmp_path, capsys, here):
         ),
     ],
 )
-def test_mistakes_end_in_one_clear_line(words, code, said, root, tmp_path, capsys, monkeypatch):
+def test_errors_are_one_clear_message(arguments, code, message, root, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    filled = [word.replace("{root}", str(root)).replace("{tmp}", str(tmp_path)) for word in words]
-    found, _, err = run(capsys, *filled)
-    assert (found, said in err) == (code, True), err
+    filled = [argument.replace("{root}", str(root)).replace("{tmp}", str(tmp_path)) for argument in arguments]
+    exit_code, _, err = run(capsys, *filled)
+    assert (exit_code, message in err) == (code, True), err
 
 
 def test_a_run_that_fails_does_not_end_the_others(root, tmp_path, capsys, here):
@@ -139,8 +139,8 @@ def test_a_run_that_fails_does_not_end_the_others(root, tmp_path, capsys, here):
     broken = shutil.copytree(root, tmp_path / "orbit")
     for frame in broken.glob("test/P001/*/clutter/*/*.jpg"):
         frame.write_bytes(b"torn")
-    words = ["orbit", "--data-root", str(broken), "--methods", "protonets", "--tasks", "1", *SMALL]
-    code, out, err = run(capsys, *words, "--out", str(tmp_path / "out"))
+    arguments = ["orbit", "--data-root", str(broken), "--methods", "protonets", "--tasks", "1", *SMALL]
+    code, out, err = run(capsys, *arguments, "--out", str(tmp_path / "out"))
     assert code == 3
     assert "1 runs failed (P001 task 0 clutter ProtoNets): P001: no query video" in err
     assert "| clutter | frame | P002 |" in out

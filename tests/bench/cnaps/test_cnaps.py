@@ -1,4 +1,4 @@
-"""Simple CNAPs: what an untrained generator does, the gradient against one graph, learning, and the file."""
+"""Simple CNAPs: an untrained generator, the gradient against that of one graph, training, and the file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def source():
 
 
 def stirred(backbone, size=0.05):
-    """A generator that does something."""
+    """A generator with random last layers."""
     made = CNAPs(backbone, embedding=8, hidden=8)
     generator = make_generator(0, "stir")
     with torch.no_grad():
@@ -56,7 +56,7 @@ def stirred(backbone, size=0.05):
     return made
 
 
-def test_an_untrained_generator_leaves_the_backbone_as_it_is(backbone, model, source):
+def test_an_untrained_generator_leaves_the_backbone_unchanged(backbone, model, source):
     made = CNAPs(backbone)
     numbers = made.film(bare_features(model, source))
     assert len(numbers) == 2 * len(backbone.sites)
@@ -66,7 +66,7 @@ def test_an_untrained_generator_leaves_the_backbone_as_it_is(backbone, model, so
     assert task_accuracy(made, model, source, task) == task_accuracy(None, model, source, task)
 
 
-def test_a_set_has_no_order(backbone, model, source):
+def test_the_encoding_is_independent_of_the_order(backbone, model, source):
     made, bare = stirred(backbone), bare_features(model, source)
     one, other = made.film(bare), made.film(bare.flip(0))
     assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
@@ -74,7 +74,7 @@ def test_a_set_has_no_order(backbone, model, source):
 
 
 @pytest.mark.parametrize("length", [1, 2])
-def test_the_gradient_is_that_of_one_graph(backbone, model, source, length):
+def test_the_gradient_equals_that_of_one_graph(backbone, model, source, length):
     videos = torch.arange(18 // length) // 2 if length > 1 else None
     clips = TaskSource("clips", source.pixels, source.labels[::length], length, videos)
     bare = bare_features(model, clips)
@@ -94,7 +94,7 @@ def test_the_gradient_is_that_of_one_graph(backbone, model, source, length):
         assert torch.allclose(a.grad, b.grad, rtol=2e-3, atol=1e-4 * float(b.grad.abs().max()) + 1e-7), name
 
 
-def test_meta_training_lowers_the_loss_and_is_the_same_each_time(backbone, model, source):
+def test_meta_training_lowers_the_loss_and_is_reproducible(backbone, model, source):
     config = META_TRAINING.override(steps=5, learning_rate=2e-3, support_size=6, max_query=9)
     made = [CNAPs(backbone, 8, 8, seed=1) for _ in range(2)]
     histories = [meta_train(one, model, [source], config, seed=3) for one in made]
@@ -105,8 +105,8 @@ def test_meta_training_lowers_the_loss_and_is_the_same_each_time(backbone, model
     before = task_gradient(CNAPs(backbone, 8, 8, seed=1), model, source, bare, task, config).loss
     after = task_gradient(made[0], model, source, bare, task, config).loss
     assert after < before
-    found = compare(made[0], model, source, config, 2, 0)
-    assert found["gain"] == pytest.approx(found["generated"] - found["frozen"])
+    result = compare(made[0], model, source, config, 2, 0)
+    assert result["gain"] == pytest.approx(result["generated"] - result["frozen"])
 
 
 def test_nothing_to_train_on(backbone, model, source):
@@ -137,15 +137,15 @@ def test_the_file(backbone, model, source, tmp_path):
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert again.results == {"steps": 3}
 
-    good = file.read_bytes()
-    for content, words in ((b"", "not a whole"), (good[:5000], "not a whole")):
+    valid = file.read_bytes()
+    for content, message in ((b"", "not a whole"), (valid[:5000], "not a whole")):
         file.write_bytes(content)
-        with pytest.raises(UpdateFileError, match=words):
+        with pytest.raises(UpdateFileError, match=message):
             CNAPs.load(file, backbone)
-    file.write_bytes(good.replace(backbone.digest.encode(), b"0" * 64))
+    file.write_bytes(valid.replace(backbone.digest.encode(), b"0" * 64))
     with pytest.raises(UpdateFileError, match="was trained with efficientnet_lite0"):
         CNAPs.load(file, backbone)
-    file.write_bytes(good.replace(b"filmtransfer-cnaps", b"filmtransfer-xxxxx"))
+    file.write_bytes(valid.replace(b"filmtransfer-cnaps", b"filmtransfer-xxxxx"))
     with pytest.raises(UpdateFileError, match="not a Simple CNAPs file"):
         CNAPs.load(file, backbone)
     with pytest.raises(UpdateFileError, match="cannot be read"):

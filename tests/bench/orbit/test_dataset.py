@@ -1,4 +1,4 @@
-"""ORBIT's published layout and plain videos; whatever cannot be used is named."""
+"""ORBIT's published layout and video files; unusable ones are named."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_published_layout(root):
     assert not bool((squares[0] == squares[1]).all())
 
 
-def test_plain_videos_and_frames_may_stand_beside_each_other(root, tmp_path):
+def test_video_files_and_frames_can_be_mixed(root, tmp_path):
     plain = OrbitSample(users=1, objects=2, clean=2, clutter=1, frames=9, size=24).write(
         tmp_path / "plain", as_videos=True
     )
@@ -55,11 +55,11 @@ def test_plain_videos_and_frames_may_stand_beside_each_other(root, tmp_path):
 def test_annotations_are_optional(root):
     video = read_user(root, "P001").objects[0].clutter[0]
     assert video.absent == [False] * 9
-    place = root / "annotations" / "test" / f"{video.name}.json"
-    place.parent.mkdir(parents=True)
-    place.write_text(json.dumps({video.frames[2].name: {"object_not_present_issue": True}}))
+    file = root / "annotations" / "test" / f"{video.name}.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({video.frames[2].name: {"object_not_present_issue": True}}))
     assert [i for i, a in enumerate(read_user(root, "P001").objects[0].clutter[0].absent) if a] == [2]
-    place.write_text("[1, 2")
+    file.write_text("[1, 2")
     with pytest.raises(InputError, match="cannot be read"):
         _ = read_user(root, "P001").objects[0].clutter[0].absent
 

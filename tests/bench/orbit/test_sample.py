@@ -1,4 +1,4 @@
-"""The small set: ORBIT's layout, the same each time, from the command too."""
+"""The sample: ORBIT's layout, reproducible, also from the command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from filmtransfer.bench.orbit.sample import OrbitSample, main
 TINY = {"users": 1, "objects": 2, "clean": 1, "clutter": 1, "frames": 2, "size": 16}
 
 
-def test_it_is_the_same_each_time(tmp_path):
+def test_the_sample_is_reproducible(tmp_path):
     a, b = (OrbitSample(**TINY).write(tmp_path / name) for name in "ab")
     frames = sorted(p.relative_to(a) for p in a.rglob("*.jpg"))
     assert len(frames) == 8
@@ -30,7 +30,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert "filmtransfer[video]" in err
 
 
-def test_users_have_things_that_look_alike(tmp_path):
+def test_users_have_objects_of_the_same_colour(tmp_path):
     OrbitSample(**TINY | {"users": 2, "objects": 3}).write(tmp_path)
     assert user_names(tmp_path) == ["P001", "P002"]
     names = [thing.name for thing in read_user(tmp_path, "P001").objects]

@@ -1,4 +1,4 @@
-"""ORBIT's tasks: whose videos are learned from, which are asked for; and users who have too little."""
+"""ORBIT's tasks: support and query videos, and users with too few of them."""
 
 from __future__ import annotations
 
