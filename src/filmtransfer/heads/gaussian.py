@@ -54,7 +54,7 @@ class GaussianHead(Head):
     def distances(self, support: Tensor, queries: Tensor, targets: Tensor) -> Tensor:
         """Compute Mahalanobis distances under e₂·Σ_task + e₃·I (Q, T), by Woodbury's identity.
 
-        Covariances of single classes are left out, so that images of different classes can be compared.
+        Covariances of single classes are ignored, so that images of different classes can be compared.
         """
         mean = support.mean(0)
         q, t, x = queries - mean, targets - mean, support - mean
