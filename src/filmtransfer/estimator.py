@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .backbones import Backbone, load_backbone
-from .data import LabelledImages, LoadedImages, SkippedImage, read_squares
+from .data import LabelledImages, LoadedImages
 from .errors import FitWarning, InputError, UsageError
 from .heads import HEADS, make_head
-from .model import AdaptedModel, Explanation, Hardware, Predictions, Predictor, Update, log_prior
+from .model import AdaptedModel, Explanation, Hardware, Predictor, Update, log_prior
+from .model.classification import Classified, OnImages, classify
 from .model.hub import find_update
 from .model.metadata import library_versions
 from .model.ood import FALSE_ALARM
@@ -33,28 +32,13 @@ from .training.prepare import Prepared, prepare, remarks
 from .training.presets import preset
 
 
-@dataclass(frozen=True)
-class Classified:
-    """Which images could be read, their predictions in that order, and the images that were skipped."""
-
-    readable: list[int]
-    predictions: Predictions
-    skipped: list[SkippedImage]
-
-    @property
-    def probabilities(self) -> np.ndarray:
-        """p(y=c | image) of the readable images."""
-        probabilities: np.ndarray = self.predictions.probabilities.numpy()
-        return probabilities
-
-
 class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier from a handful of images per class.
 
     Parameters
     ----------
     backbone : name of a pretrained network (``fit backbones`` lists them); ``weights`` a file for it.
-    head : "lda", "qda", "protonets" or "linear"; ``head_options`` go to it (start, covariance, divisor).
+    head : "lda", "qda", "protonets", "linear", "cosine" or "mahalanobis"; ``head_options`` go to it.
     preset : "fast" (laptop) or one of the paper's settings, "paper" first of all.
     steps, learning_rate, … : the fields of ``TrainingConfig``, in place of the preset's values; docs/reference.md
         has the type, default, bounds and meaning of each. ``steps=0`` trains nothing and takes seconds; with the
@@ -104,26 +88,38 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         precision: str = "float32",
         compile: bool = False,
     ) -> None:
-        self.backbone, self.weights = backbone, weights
-        self.head, self.head_options = head, head_options
-        self.preset, self.steps, self.learning_rate, self.time_limit = (
-            preset,
-            steps,
-            learning_rate,
-            time_limit,
-        )
-        self.split, self.support_size, self.max_query = split, support_size, max_query
-        self.image_size, self.small_image_size, self.train_size = image_size, small_image_size, train_size
-        self.micro_batch, self.cache_mb, self.hold_out = micro_batch, cache_mb, hold_out
-        self.train, self.adapter, self.adapter_options, self.film_from = (
-            train,
-            adapter,
-            adapter_options,
-            film_from,
-        )
-        self.rule, self.batch, self.weight_decay, self.search_steps = rule, batch, weight_decay, search_steps
-        self.seed, self.prior, self.strict, self.keep_statistics = seed, prior, strict, keep_statistics
-        self.device, self.precision, self.compile = device, precision, compile
+        self.backbone = backbone
+        self.head = head
+        self.steps = steps
+        self.seed = seed
+        self.head_options = head_options
+        self.preset = preset
+        self.learning_rate = learning_rate
+        self.split = split
+        self.support_size = support_size
+        self.max_query = max_query
+        self.image_size = image_size
+        self.small_image_size = small_image_size
+        self.train_size = train_size
+        self.micro_batch = micro_batch
+        self.film_from = film_from
+        self.cache_mb = cache_mb
+        self.hold_out = hold_out
+        self.train = train
+        self.adapter = adapter
+        self.adapter_options = adapter_options
+        self.rule = rule
+        self.batch = batch
+        self.weight_decay = weight_decay
+        self.search_steps = search_steps
+        self.time_limit = time_limit
+        self.prior = prior
+        self.weights = weights
+        self.strict = strict
+        self.keep_statistics = keep_statistics
+        self.device = device
+        self.precision = precision
+        self.compile = compile
 
     # Fitting
 
@@ -243,42 +239,14 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         images: Sequence[Any] | np.ndarray,
         *,
         strict: bool = False,
-        chunk: int = 256,
-        on_images: Callable[[torch.Tensor, Sequence[Any]], None] | None = None,
+        on_images: OnImages | None = None,
     ) -> Classified:
         """Classify all readable images, and say why the others are not; refuse any if ``strict``.
 
         ``on_images`` is called with the readable images of every chunk: their pixels (B, 3, S, S) and their sources.
         """
         predictor = self.predictor_
-        if isinstance(images, str | Path):
-            raise InputError("Images are given as a list.", f"For one image: [{str(images)!r}].")
-        sources = images if hasattr(images, "__getitem__") else list(images)
-        if len(sources) == 0:
-            raise InputError("No images were given.", "Give at least one.")
-        readable: list[int] = []
-        skipped: list[SkippedImage] = []
-        parts: list[Predictions] = []
-        for begin in range(0, len(sources), chunk):  # so that memory does not grow with the folder
-            part = list(sources[begin : begin + chunk])
-            names = [
-                str(s) if isinstance(s, str | Path) else f"image {begin + i}" for i, s in enumerate(part)
-            ]
-            squares, unreadable = read_squares(part, self.model_.pixels, names)
-            skipped += unreadable
-            usable = [i for i, square in enumerate(squares) if square is not None]
-            readable += [begin + i for i in usable]
-            if usable:
-                pixels = torch.stack([s for s in squares if s is not None])
-                if on_images is not None:
-                    on_images(pixels, [part[i] for i in usable])
-                parts.append(predictor.predict(self.model_.features(pixels)))
-        if skipped and (strict or not parts):
-            raise InputError(
-                f"{len(skipped)} of {len(sources)} images cannot be used, the first: "
-                f"{skipped[0].name}: {skipped[0].reason}."
-            )
-        return Classified(readable, Predictions.concatenate(parts), skipped)
+        return classify(self.model_, predictor, images, strict=strict, on_images=on_images)
 
     # Editing: exact, in milliseconds, without training; needs keep_statistics
 

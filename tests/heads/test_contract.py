@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
@@ -126,3 +128,14 @@ def test_distances_are_a_metric_on_the_support(name):
     torch.testing.assert_close(distances, distances.mT, rtol=1e-6, atol=1e-6)
     assert float(distances.diagonal().max()) < 1e-5
     assert float((distances + torch.eye(len(z))).min()) > 0
+
+
+def test_every_head_is_named_in_the_documentation_of_both_entry_points():
+    from filmtransfer import FewShotClassifier
+    from filmtransfer.cli.train import train
+
+    option = next(p for p in inspect.signature(train).parameters.values() if p.name == "head")
+    (help_text,) = (item.help for item in option.annotation.__metadata__)
+    for name in HEADS:
+        assert f'"{name}"' in FewShotClassifier.__doc__
+        assert name in help_text

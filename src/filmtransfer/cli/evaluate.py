@@ -14,7 +14,8 @@ from .printing import Device, Json, Printer, Threads
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ..estimator import Classified, FewShotClassifier
+    from ..estimator import FewShotClassifier
+    from ..model.classification import Classified
     from ..report import PhotoRecorder
     from ..training.assess.evaluation import Evaluation
 

@@ -42,7 +42,7 @@ def train(
         str, typer.Option(help="Pretrained backbone; see 'fit backbones'.")
     ] = "efficientnet_lite0",
     weights: Annotated[str | None, typer.Option(help="Weights file for the backbone.")] = None,
-    head: Annotated[str, typer.Option(help="lda, qda, protonets or linear.")] = "lda",
+    head: Annotated[str, typer.Option(help="lda, qda, protonets, linear, cosine or mahalanobis.")] = "lda",
     preset: Annotated[
         str, typer.Option(help="fast, paper, or another of the paper's settings (docs/presets.md).")
     ] = "fast",

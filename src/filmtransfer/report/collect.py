@@ -9,8 +9,9 @@ from torch import Tensor
 
 from ..backbones import backbone_facts
 from ..errors import FitError
-from ..estimator import Classified, FewShotClassifier
+from ..estimator import FewShotClassifier
 from ..model import Update
+from ..model.classification import Classified
 from ..model.ood import FALSE_ALARM
 from .pictures import PhotoRecorder
 from .report_data import OODPhotos, PhotoPredictions, ReportData, ReportPhotos, SupportPhotos
