@@ -26,7 +26,7 @@ from filmtransfer.report.pictures import PhotoRecorder
 from filmtransfer.serve.engine.multi_user import Engine
 from tests.chromium import chromium, serve_folder
 from tests.conftest import picture
-from tests.serve.conftest import SETTINGS, tried
+from tests.serve.conftest import SETTINGS, run_service
 
 pytestmark = [pytest.mark.browser(seconds=60), pytest.mark.xdist_group("agreement")]
 CLASSES = ("bars", "disc", "plain")
@@ -104,7 +104,7 @@ def test_the_report(trained):
 
 def test_http(trained, tmp_path):
     engine = Engine(trained.classifier.model_.backbone, image_size=SIZE)
-    for service in tried(tmp_path, engine, SETTINGS):
+    for service in run_service(tmp_path, engine, SETTINGS):
         service.add_user("anna")
         anna = service.client("anna")
         headers = {"Content-Type": "application/octet-stream"}

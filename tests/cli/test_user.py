@@ -1,4 +1,4 @@
-"""fit user, as somebody at a terminal meets it."""
+"""The commands of ``fit user``."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from filmtransfer.cli import main
 from filmtransfer.serve.store import Store, StoreLocation
 
 
-def run(capsys: pytest.CaptureFixture[str], folder: Path, *words: str) -> tuple[int, str, str]:
-    code = main(["user", *words, "--folder", str(folder)])
-    said = capsys.readouterr()
-    return code, said.out, said.err
+def run(capsys: pytest.CaptureFixture[str], folder: Path, *arguments: str) -> tuple[int, str, str]:
+    code = main(["user", *arguments, "--folder", str(folder)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
 
 
-def document(capsys: pytest.CaptureFixture[str], folder: Path, *words: str) -> dict:
-    code, out, err = run(capsys, folder, *words, "--json")
+def document(capsys: pytest.CaptureFixture[str], folder: Path, *arguments: str) -> dict:
+    code, out, err = run(capsys, folder, *arguments, "--json")
     assert code == 0, err
     return json.loads(out)
 
 
-def test_a_users_life(capsys, tmp_path):
+def test_the_commands_from_creation_to_deletion(capsys, tmp_path):
     folder = tmp_path / "a folder with 100% odd # ? characters"
     code, out, _ = run(capsys, folder, "list")
     assert code == 0
@@ -33,8 +33,8 @@ def test_a_users_life(capsys, tmp_path):
     assert made["quota"] == {"classes": 100, "photos": 7, "bytes": 3_000_000, "versions": 20}
     assert (folder / "fit.db").is_file()
 
-    place = StoreLocation.of(folder)
-    store = Store.open(place)
+    location = StoreLocation.of(folder)
+    store = Store.open(location)
     assert store.users.by_token(made["token"]).id == made["id"]
     store.versions.publish(made["id"], b"update", "trained", {})
 
@@ -48,8 +48,8 @@ def test_a_users_life(capsys, tmp_path):
     assert [v["number"] for v in shown["versions"]] == [1]
     listed = document(capsys, folder, "list")["users"]
     assert [user["name"] for user in listed] == ["Ann [bold]"]
-    for words in (("list",), ("show", made["id"])):
-        code, out, _ = run(capsys, folder, *words)
+    for arguments in (("list",), ("show", made["id"])):
+        code, out, _ = run(capsys, folder, *arguments)
         assert code == 0
         assert "Ann [bold]" in out
     code, out, _ = run(capsys, folder, "delete", made["id"], "--yes")
@@ -59,7 +59,7 @@ def test_a_users_life(capsys, tmp_path):
     store.close()
 
 
-def test_a_deletion_is_asked_about(capsys, tmp_path, monkeypatch):
+def test_deletion_asks_for_confirmation(capsys, tmp_path, monkeypatch):
     made = document(capsys, tmp_path, "add", "Ann")
     for answer, code in (("n", 2), ("y", 0)):
         monkeypatch.setattr("typer.confirm", lambda text, err, answer=answer: answer == "y")
@@ -67,7 +67,7 @@ def test_a_deletion_is_asked_about(capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "line"),
+    ("arguments", "code", "line"),
     [
         (["show", "0000000000000000"], 3, "no such user"),
         (["show", "../../etc"], 3, "no such user"),
@@ -78,13 +78,13 @@ def test_a_deletion_is_asked_about(capsys, tmp_path, monkeypatch):
         (["quota", "0000000000000000"], 2, "Nothing to change"),
     ],
 )
-def test_mistakes_end_in_a_clear_line(capsys, tmp_path, words, code, line):
-    found, _, err = run(capsys, tmp_path, *words)
-    assert (found, line in err) == (code, True), err
+def test_errors_are_one_clear_line(capsys, tmp_path, arguments, code, line):
+    exit_code, _, err = run(capsys, tmp_path, *arguments)
+    assert (exit_code, line in err) == (code, True), err
     assert "Traceback" not in err
 
 
-def test_where_is_the_store(capsys):
+def test_the_location_of_the_store_is_required_and_checked(capsys):
     assert main(["user", "list"]) == 2
     assert "--folder" in capsys.readouterr().err
     for url, code in (
@@ -97,7 +97,7 @@ def test_where_is_the_store(capsys):
         assert "secret" not in capsys.readouterr().err
 
 
-def test_a_file_of_something_else_is_refused_untouched(capsys, tmp_path):
+def test_a_foreign_file_is_refused_unchanged(capsys, tmp_path):
     file = tmp_path / "fit.db"
     for content in (b"this is not a database, but it is long enough to look like one" * 40, None):
         file.unlink(missing_ok=True)

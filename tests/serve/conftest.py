@@ -1,8 +1,9 @@
-"""A service with two users for a whole module: a real store, a real backbone, small images."""
+"""A service with two users for each module: a real store, a real backbone, small images."""
 
 from __future__ import annotations
 
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from filmtransfer.serve.settings import ServiceSettings
 from filmtransfer.serve.store import Store, StoreLocation
 from filmtransfer.serve.store.users import hash_token
 from tests.conftest import picture
+from tests.serve.postgres import Cluster
 
 ADMIN = "the-admin-of-these-tests"
 CLASSES = ("disc", "bars", "plain")
@@ -41,7 +43,7 @@ def bearer(token: str) -> dict[str, str]:
 
 
 @dataclass
-class Tried:
+class RunningService:
     """A running service, and its users."""
 
     store: Store
@@ -51,7 +53,7 @@ class Tried:
     clients: list[httpx.Client] = field(default_factory=list)
 
     def client(self, who: str | None, **more: Any) -> httpx.Client:
-        """HTTP as a user, as "admin", or as nobody (None)."""
+        """Return an HTTP client of a user, of "admin", or without a token (None)."""
         headers = {} if who is None else bearer(self.tokens[who])
         made = httpx.Client(base_url=self.url, headers=headers, trust_env=False, timeout=60, **more)
         self.clients.append(made)
@@ -62,8 +64,8 @@ class Tried:
         return user.id
 
 
-class Running:
-    """uvicorn in a thread, on a port of its own."""
+class UvicornThread:
+    """uvicorn in a thread, on its own port."""
 
     def __init__(self, app: Any, listen: ListenAddress | None = None) -> None:
         self.socket = socket.socket()
@@ -97,7 +99,7 @@ def engine(backbone: Backbone) -> Engine:
 
 @pytest.fixture(scope="package")
 def update_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A classifier that tells the pictures of this package apart."""
+    """Train a classifier that distinguishes the pictures of these tests."""
     clf = FewShotClassifier(steps=0, image_size=64)
     clf.fit(
         [picture(c, 10 * c + i) for c in range(3) for i in range(4)], [n for n in CLASSES for _ in range(4)]
@@ -107,18 +109,17 @@ def update_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def tried(
-    place: Path, engine: Engine, settings: ServiceSettings, database: str | None = None
-) -> Iterator[Tried]:
-    """A service over a store in a folder, as a context for fixtures."""
-    store = Store.open(StoreLocation.of(place, database))
+def run_service(
+    location: Path, engine: Engine, settings: ServiceSettings, database: str | None = None
+) -> Iterator[RunningService]:
+    """Run a service with a store in a folder; a generator for fixtures."""
+    store = Store.open(StoreLocation.of(location, database))
     batcher = Batcher(engine)
     app = create_app(store, engine, batcher, Cache(16), settings)
-    running = Running(app)
-    with running as url:
-        found = Tried(store, app, url, {"admin": ADMIN, "unknown": "nobody-knows-this-token"})
-        yield found
-        for client in found.clients:
+    with UvicornThread(app) as url:
+        service = RunningService(store, app, url, {"admin": ADMIN, "unknown": "nobody-knows-this-token"})
+        yield service
+        for client in service.clients:
             client.close()
     batcher.close()
     store.close()
@@ -134,8 +135,26 @@ SETTINGS = ServiceSettings(
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> Iterator[Tried]:
-    for found in tried(tmp_path_factory.mktemp("service"), engine, SETTINGS):
-        found.add_user("anna")
-        found.add_user("bob")
-        yield found
+def service(tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> Iterator[RunningService]:
+    for running in run_service(tmp_path_factory.mktemp("service"), engine, SETTINGS):
+        running.add_user("anna")
+        running.add_user("bob")
+        yield running
+
+
+@pytest.fixture(scope="session")
+def started_cluster() -> Iterator[Cluster]:
+    """Start PostgreSQL for the first test that needs it."""
+    with tempfile.TemporaryDirectory(prefix="fit-postgres-") as root:
+        started = Cluster(Path(root))
+        started.start()
+        yield started
+        started.stop()
+
+
+@pytest.fixture
+def cluster(started_cluster: Cluster) -> Cluster:
+    """Return the running PostgreSQL; ``cluster.fresh()`` is the URL of an empty database."""
+    if started_cluster.process is None:  # the last test has stopped it
+        started_cluster.start()
+    return started_cluster

@@ -1,7 +1,4 @@
-"""A real PostgreSQL for tests: a cluster of its own, on loopback, in a folder that goes away.
-
-from ..postgres import cluster  # a module-scoped fixture; `cluster.fresh()` is the URL of an empty database
-"""
+"""A real PostgreSQL for tests: a temporary cluster on loopback (see the fixture ``cluster``)."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import os
 import pwd
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 import psycopg
@@ -22,7 +18,7 @@ _numbers = itertools.count(1)
 
 
 class Cluster:
-    """Started once for each module (or worker), stopped and started again by tests that want it gone."""
+    """A cluster, which tests can stop and start again."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -30,7 +26,7 @@ class Cluster:
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self._as: list[str] = []
-        if os.geteuid() == 0:  # PostgreSQL refuses to be root
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             other = _unprivileged()
             os.chown(root, other.pw_uid, other.pw_gid)
             self._as = [
@@ -53,10 +49,10 @@ class Cluster:
             "shared_buffers": "16MB",
             "fsync": "off",  # tests kill programs, not the machine
         }
-        words = [f"-c{name}={value}" for name, value in settings.items()]
+        arguments = [f"-c{name}={value}" for name, value in settings.items()]
         with (self.root / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*self._as, _program("postgres"), "-D", str(self.data), *words],
+                [*self._as, _program("postgres"), "-D", str(self.data), *arguments],
                 stdout=log,
                 stderr=log,
                 cwd=self.root,
@@ -64,14 +60,14 @@ class Cluster:
         self._run("pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port), patience=200)
 
     def stop(self) -> None:
-        """At once: sessions are cut off."""
+        """Stop at once, without waiting for sessions."""
         if self.process is not None:
             self.process.send_signal(2)
             self.process.wait(20)
             self.process = None
 
     def fresh(self) -> str:
-        """The URL of a new, empty database."""
+        """Return the URL of a new, empty database."""
         name = f"fit{next(_numbers)}"
         with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
@@ -80,12 +76,12 @@ class Cluster:
     def _address(self, name: str) -> str:
         return f"postgresql://fit@127.0.0.1:{self.port}/{name}"
 
-    def _run(self, program: str, *words: str, patience: int = 1) -> None:
+    def _run(self, program: str, *arguments: str, patience: int = 1) -> None:
         import time
 
         for _ in range(patience):
             done = subprocess.run(
-                [*self._as, _program(program), *words], cwd=self.root, capture_output=True, check=False
+                [*self._as, _program(program), *arguments], cwd=self.root, capture_output=True, check=False
             )
             if done.returncode == 0:
                 return
@@ -94,13 +90,13 @@ class Cluster:
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None and shutil.which("pg_config"):
+    path = shutil.which(name)
+    if path is None and shutil.which("pg_config"):
         folder = subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=True).stdout
-        found = shutil.which(name, path=folder.strip())
-    if found is None:
+        path = shutil.which(name, path=folder.strip())
+    if path is None:
         pytest.fail(f"PostgreSQL's {name} is not on this machine: install the package 'postgresql'.")
-    return found
+    return path
 
 
 def _unprivileged() -> pwd.struct_passwd:
@@ -110,27 +106,3 @@ def _unprivileged() -> pwd.struct_passwd:
         except KeyError:
             pass
     pytest.fail("As root, PostgreSQL needs a user 'postgres' or 'nobody' to run as.")
-
-
-_running: list[Cluster] = []
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Cluster:
-    """One cluster for this process: made by the first module that asks, ended with the process."""
-    if not _running:
-        import atexit
-
-        root = Path(tempfile.mkdtemp(prefix="fit-postgres-"))
-        made = Cluster(root)
-        _running.append(made)
-
-        def end() -> None:
-            made.stop()
-            shutil.rmtree(root, ignore_errors=True)
-
-        atexit.register(end)
-        made.start()
-    if _running[0].process is None:  # the module before us left it stopped
-        _running[0].start()
-    return _running[0]

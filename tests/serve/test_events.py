@@ -1,4 +1,4 @@
-"""A training's news, as they come to a browser."""
+"""The events of a training, as a client receives them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JSON = dict[str, Any]
 
 @pytest.fixture
 def training(service, request):
-    """A training that a worker has taken, and its user's client."""
+    """Return the worker that has claimed a training, the client of its user, and its id."""
     name = request.node.name
     service.add_user(name)
     client = service.client(name)
@@ -24,17 +24,17 @@ def training(service, request):
 
 
 def parsed(lines) -> list[JSON]:
-    """Events of a stream: id, event, data."""
-    found: list[JSON] = []
+    """Return the events: id, event, data."""
+    events: list[JSON] = []
     one: JSON = {}
     for line in lines:
         if line == "" and "event" in one:
-            found.append(one | {"data": json.loads(one["data"])})
+            events.append(one | {"data": json.loads(one["data"])})
             one = {}
         elif ": " in line and not line.startswith(":"):
             key, value = line.split(": ", 1)
             one[key] = value
-    return found
+    return events
 
 
 def read(client, training: str, **more: Any) -> list[JSON]:
@@ -45,7 +45,7 @@ def read(client, training: str, **more: Any) -> list[JSON]:
         return parsed(stream.iter_lines())
 
 
-def test_events_come_while_it_runs_and_end_with_the_last(service, training):
+def test_events_arrive_during_the_training(service, training):
     worker, client, id = training
     store = service.store
     store.trainings.add_event(id, worker, "progress", {"step": 1, "steps": 2})
@@ -59,7 +59,7 @@ def test_events_come_while_it_runs_and_end_with_the_last(service, training):
         lines = stream.iter_lines()
         for line in lines:
             seen.append(line)
-            if line.startswith("data:") and len(seen) < 8:  # the first one is here: now the others happen
+            if line.startswith("data:") and len(seen) < 8:  # after the first event, add the others
                 thread = threading.Thread(target=work)
                 thread.start()
     thread.join()
@@ -69,7 +69,7 @@ def test_events_come_while_it_runs_and_end_with_the_last(service, training):
     assert events[-1]["data"] == {"state": "done", "message": "two\nlines"}
 
 
-def test_a_stream_goes_on_where_it_was_lost(service, training):
+def test_events_continue_after_a_lost_connection(service, training):
     worker, client, id = training
     for step in range(1, 4):
         service.store.trainings.add_event(id, worker, "progress", {"step": step})
@@ -80,34 +80,34 @@ def test_a_stream_goes_on_where_it_was_lost(service, training):
     assert [one["id"] for one in read(client, id, params={"after": 3})] == ["4"]
     assert [one["event"] for one in read(client, id, params={"after": 4})] == [
         "end"
-    ]  # had it all: still ends
+    ]  # all events were received: it still ends
     assert len(read(client, id, headers={"Last-Event-ID": "nonsense"})) == 4
 
 
-def test_cancelling_ends_the_stream(training):
+def test_cancelling_ends_the_events(training):
     _, client, id = training
     client.delete(f"/api/trainings/{id}").raise_for_status()
     assert read(client, id)[-1]["data"]["state"] == "cancelled"
 
 
-def test_silence_is_broken_by_a_heartbeat_and_a_gone_client_ends_the_stream(service, training):
+def test_heartbeats_and_disconnected_clients(service, training):
     _, client, id = training
     inside = service.app.state.service
     with client.stream("GET", f"/api/trainings/{id}/events") as stream:
-        lines = stream.iter_lines()  # held: httpx closes the stream with it
+        lines = stream.iter_lines()  # a reference: httpx closes the response with it
         while (line := next(lines)) != ": still here":
             assert line in ("", "retry: 2000")
         assert sum(inside.event_streams.values()) == 1
-    while inside.event_streams:  # it notices by itself; a stream that stayed would hang the test
+    while inside.event_streams:  # an event stream that stayed open would block the test
         threading.Event().wait(0.01)
 
 
-def test_one_user_has_few_streams(training):
+def test_a_user_has_a_limited_number_of_event_streams(training):
     _, client, id = training
     path = f"/api/trainings/{id}/events"
     with ExitStack() as stack:
         held = [stack.enter_context(client.stream("GET", path)).iter_raw() for _ in range(8)]
         for stream in held:
-            next(stream)  # it has begun
+            next(stream)  # it has started
         refused = client.get(path)
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")

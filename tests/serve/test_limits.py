@@ -1,4 +1,4 @@
-"""Too large, too many, too often, the wrong kind, odd names."""
+"""Limits on size, number and rate, content types, and unusual names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from filmtransfer.serve.errors import ApiError
 from filmtransfer.serve.limits import LINGER_BYTES, RateLimiter
 from filmtransfer.serve.server import ListenAddress
 from filmtransfer.serve.settings import read_rate
-from tests.serve.conftest import SETTINGS, Running, encoded, tried
+from tests.serve.conftest import SETTINGS, UvicornThread, encoded, run_service
 
 JPEG = {"Content-Type": "image/jpeg"}
 FILE = {"Content-Type": "application/octet-stream"}
@@ -30,12 +30,12 @@ def anna(service):
 
 
 @pytest.fixture(scope="module")
-def shelf(anna) -> str:
+def class_id(anna) -> str:
     return anna.post("/api/classes", json={"name": "limits"}).json()["id"]
 
 
 def endless(sent: list[int]):
-    """A body without an end; how much was taken of it."""
+    """Yield an endless body, and record what was sent."""
     while True:
         sent.append(64_000)
         yield b"x" * 64_000
@@ -44,74 +44,76 @@ def endless(sent: list[int]):
 @pytest.mark.parametrize(
     "path", ["/api/classes/{}/photos", "/api/predictions", "/api/classes", "/api/trainings"]
 )
-def test_a_body_without_an_end_is_refused_while_it_comes(anna, shelf, path):
+def test_an_endless_body_is_refused_while_it_arrives(anna, class_id, path):
     sent: list[int] = []
     kind = JPEG if path.endswith(("photos", "predictions")) else {"Content-Type": "application/json"}
-    answer = anna.post(path.format(shelf), content=endless(sent), headers=kind)
+    answer = anna.post(path.format(class_id), content=endless(sent), headers=kind)
     assert answer.status_code == 413
     assert answer.json()["error"]["code"] == "too_large"
     assert answer.headers["connection"] == "close"
-    room = 10_000_000  # of sockets' buffers on both sides
-    assert sum(sent) < SETTINGS.max_photo_bytes + LINGER_BYTES + room
+    buffers = 10_000_000  # of the sockets on both sides
+    assert sum(sent) < SETTINGS.max_photo_bytes + LINGER_BYTES + buffers
 
 
-def test_a_body_that_says_it_is_too_large_is_not_read_at_all(service, anna, shelf):
-    """The answer comes though nothing of the body was sent."""
+def test_a_body_with_a_too_large_content_length_is_not_read(service, anna, class_id):
+    """The response arrives although nothing of the body was sent."""
     host, port = anna.base_url.host, anna.base_url.port
     with socket.create_connection((host, port)) as line:
         line.sendall(
-            f"POST /api/classes/{shelf}/photos HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {service.tokens['anna']}\r\n"
+            f"POST /api/classes/{class_id}/photos HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {service.tokens['anna']}\r\n"
             "Content-Type: image/jpeg\r\nContent-Length: 3000001\r\n\r\n".encode()
         )
         assert line.recv(1000).startswith(b"HTTP/1.1 413")
 
 
 @pytest.mark.parametrize("token", ["", "Authorization: Bearer nobody\r\n"])
-def test_an_unauthenticated_client_is_refused_before_the_body(anna, shelf, token):
+def test_an_unauthenticated_client_is_refused_before_the_body(anna, class_id, token):
     host, port = anna.base_url.host, anna.base_url.port
     with socket.create_connection((host, port)) as line:
         line.sendall(
-            f"POST /api/classes/{shelf}/photos HTTP/1.1\r\nHost: x\r\n{token}"
+            f"POST /api/classes/{class_id}/photos HTTP/1.1\r\nHost: x\r\n{token}"
             "Content-Type: image/jpeg\r\nContent-Length: 1000\r\n\r\n".encode()
         )
         assert line.recv(1000).startswith(b"HTTP/1.1 401")
 
 
-def test_a_photo_of_exactly_the_limit_is_looked_at(anna, shelf):
+def test_a_photo_of_exactly_the_limit_is_accepted(anna, class_id):
     content = encoded(0, 3)
     padded = content + b"\0" * (SETTINGS.max_photo_bytes - len(content))
-    assert anna.post(f"/api/classes/{shelf}/photos", content=padded, headers=JPEG).status_code == 201
-    assert anna.post(f"/api/classes/{shelf}/photos", content=padded + b"\0", headers=JPEG).status_code == 413
+    assert anna.post(f"/api/classes/{class_id}/photos", content=padded, headers=JPEG).status_code == 201
+    assert (
+        anna.post(f"/api/classes/{class_id}/photos", content=padded + b"\0", headers=JPEG).status_code == 413
+    )
 
 
-def test_few_uploads_at_a_time(service, anna, shelf):
+def test_concurrent_uploads_are_limited(service, anna, class_id):
     bodies = service.app.middleware_stack
     while type(bodies).__name__ != "BodyLimitMiddleware":
         bodies = bodies.app
     bodies.uploads["others"] += SETTINGS.max_uploads
     try:
-        answer = anna.post(f"/api/classes/{shelf}/photos", content=encoded(0, 4), headers=JPEG)
+        answer = anna.post(f"/api/classes/{class_id}/photos", content=encoded(0, 4), headers=JPEG)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert anna.get("/api/me").status_code == 200
     finally:
         del bodies.uploads["others"]
     me = anna.get("/api/me").json()["id"]
-    bodies.uploads[me] += SETTINGS.max_uploads // 2  # half of the room is for the others
+    bodies.uploads[me] += SETTINGS.max_uploads // 2  # half of the limit is for other users
     try:
-        assert anna.post(f"/api/classes/{shelf}/photos", content=b"", headers=JPEG).status_code == 503
+        assert anna.post(f"/api/classes/{class_id}/photos", content=b"", headers=JPEG).status_code == 503
     finally:
         del bodies.uploads[me]
-    assert not bodies.uploads  # whatever came before
+    assert not bodies.uploads  # none is left
 
 
-def test_a_sender_that_falls_silent_or_goes_away(engine, tmp_path, caplog):
+def test_a_client_that_pauses_or_disconnects(engine, tmp_path, caplog):
     settings = replace(SETTINGS, max_pause=0.2)
-    for found in tried(tmp_path, engine, settings):
-        found.add_user("anna")
-        anna = found.client("anna")
-        shelf = anna.post("/api/classes", json={"name": "x"}).json()["id"]
+    for running in run_service(tmp_path, engine, settings):
+        running.add_user("anna")
+        anna = running.client("anna")
+        class_id = anna.post("/api/classes", json={"name": "x"}).json()["id"]
         head = (
-            f"POST /api/classes/{shelf}/photos HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {found.tokens['anna']}\r\n"
+            f"POST /api/classes/{class_id}/photos HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {running.tokens['anna']}\r\n"
             "Content-Type: image/jpeg\r\nContent-Length: 1000\r\n\r\nsome"
         ).encode()
         address = (anna.base_url.host, anna.base_url.port)
@@ -142,9 +144,9 @@ def test_a_sender_that_falls_silent_or_goes_away(engine, tmp_path, caplog):
         ("PUT", "/api/versions/current", "text/plain"),
     ],
 )
-def test_the_wrong_content_type(anna, shelf, method, path, kind):
+def test_the_wrong_content_type(anna, class_id, method, path, kind):
     answer = anna.request(
-        method, path.format(shelf), content=b'{"name": "x"}', headers={"Content-Type": kind}
+        method, path.format(class_id), content=b'{"name": "x"}', headers={"Content-Type": kind}
     )
     assert answer.status_code == 415
     assert answer.json()["error"]["code"] == "bad_type"
@@ -165,7 +167,7 @@ def test_the_wrong_content_type(anna, shelf, method, path, kind):
         b"[" * 9000,
     ],
 )
-def test_bad_json_has_the_shape_of_all_errors(anna, body):
+def test_invalid_json_has_the_format_of_all_errors(anna, body):
     answer = anna.post("/api/classes", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 422), answer.text
     assert set(answer.json()) == {"error"}
@@ -173,7 +175,7 @@ def test_bad_json_has_the_shape_of_all_errors(anna, body):
 
 
 @pytest.mark.parametrize("steps", [-1, 1001, 1.5, "10", True])
-def test_steps_that_are_not_possible(anna, steps):
+def test_invalid_steps_are_refused(anna, steps):
     answer = anna.post("/api/trainings", json={"steps": steps})
     assert answer.status_code == 422
     assert "steps" in answer.json()["error"]["message"]
@@ -193,7 +195,7 @@ def test_steps_that_are_not_possible(anna, steps):
         ".",
     ],
 )
-def test_odd_names_are_just_names(service, anna, name):
+def test_unusual_names_are_accepted(service, anna, name):
     made = anna.post("/api/classes", json={"name": name})
     assert made.status_code == 201
     assert made.json()["name"] == name
@@ -209,7 +211,7 @@ def test_odd_names_are_just_names(service, anna, name):
 
 
 @pytest.mark.parametrize("name", ["  ", "a\nb", "a\0b", "x" * 101, "\ud800", "\u202eevil"])
-def test_names_that_cannot_be_shown_are_refused(anna, name):
+def test_names_that_cannot_be_displayed_are_refused(anna, name):
     body = json.dumps({"name": name}).encode()
     answer = anna.post("/api/classes", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 422), answer.text
@@ -217,7 +219,7 @@ def test_names_that_cannot_be_shown_are_refused(anna, name):
 
 
 @pytest.mark.parametrize("id", ["..", "%2e%2e%2f", "a%00b", "'%20OR%201=1", "%F0%9F%90%88", "x" * 5000])
-def test_odd_ids_are_not_there(anna, id):
+def test_unusual_ids_do_not_exist(anna, id):
     assert anna.get(f"/api/photos/{id}/thumbnail").status_code == 404
     assert anna.get("/api/photos", params={"class_id": "\0' OR 1=1"}).status_code == 404
 
@@ -229,8 +231,8 @@ def test_an_update_that_does_not_fit_is_refused(anna, update_file):
         assert answer.json()["error"]["code"] == "bad_file"
 
 
-def test_an_update_for_huge_images_is_refused(anna, update_file):
-    """One such image would be as much work as hundreds of others."""
+def test_an_update_for_large_images_is_refused(anna, update_file):
+    """One such image would take the time of hundreds."""
     from filmtransfer.model import Update
 
     update = Update.from_bytes(update_file.read_bytes())
@@ -240,7 +242,7 @@ def test_an_update_for_huge_images_is_refused(anna, update_file):
     assert "2048" in answer.json()["error"]["message"]
 
 
-def test_rates_are_a_bucket_that_fills_again():
+def test_rate_limits_refill():
     now = [0.0]
     rates = RateLimiter(60, keys=2, clock=lambda: now[0])
     for _ in range(60):
@@ -248,26 +250,26 @@ def test_rates_are_a_bucket_that_fills_again():
     with pytest.raises(ApiError) as refused:
         rates.count("a")
     assert (refused.value.status, refused.value.retry) == (429, 1)
-    rates.count("b")  # another one is not concerned
+    rates.count("b")  # another key is not affected
     now[0] = 1.0
     rates.count("a")
     with pytest.raises(ApiError):
         rates.count("a")
-    rates.count("c")  # the third key: the one that was away for longest is forgotten
+    rates.count("c")  # the third key: the least recent one is removed
     assert set(rates.buckets) == {"a", "c"}
 
 
-def test_a_token_and_an_address_have_their_rates(engine, tmp_path):
+def test_tokens_and_addresses_have_rate_limits(engine, tmp_path):
     settings = replace(SETTINGS, rate=3)
-    for found in tried(tmp_path, engine, settings):
-        found.add_user("anna")
-        found.add_user("bob")
-        anna, bob = found.client("anna"), found.client("bob")
+    for running in run_service(tmp_path, engine, settings):
+        running.add_user("anna")
+        running.add_user("bob")
+        anna, bob = running.client("anna"), running.client("bob")
         codes = [anna.get("/api/me").status_code for _ in range(4)]
         assert codes == [200, 200, 200, 429]
         assert bob.get("/api/me").status_code == 200
-        answers = [found.client(None).get("/healthz") for _ in range(12)]
-        assert {one.status_code for one in answers} == {200, 429}  # 15 a minute for the address
+        answers = [running.client(None).get("/healthz") for _ in range(12)]
+        assert {one.status_code for one in answers} == {200, 429}  # 15 per minute for the address
         last = answers[-1]
         assert last.status_code == 429
         assert int(last.headers["retry-after"]) >= 1
@@ -275,33 +277,33 @@ def test_a_token_and_an_address_have_their_rates(engine, tmp_path):
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "many", "5/second", ""])
-def test_a_rate_that_cannot_be_read(rate):
+def test_invalid_rates_are_refused(rate):
     with pytest.raises(UsageError, match="600/minute"):
         read_rate(rate)
     assert read_rate("600/minute") == read_rate("600") == 600
 
 
 def test_over_tls(service, tmp_path):
-    make_keys(tmp_path)  # an authority of our own, and a certificate for this machine
+    make_keys(tmp_path)  # a certificate authority, and a certificate for this machine
     listen = ListenAddress(certificate=tmp_path / "server.crt", key=tmp_path / "server.key", host="0.0.0.0")
     listen.check()
-    with Running(service.app, listen) as url:
+    with UvicornThread(service.app, listen) as url:
         trusted = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
-        place = url.replace("http:", "https:")
-        found = httpx.get(f"{place}/healthz", verify=trusted, trust_env=False)
-        assert found.json()["status"] == "ok"
+        https = url.replace("http:", "https:")
+        health = httpx.get(f"{https}/healthz", verify=trusted, trust_env=False)
+        assert health.json()["status"] == "ok"
         with pytest.raises(httpx.HTTPError):
             httpx.get(f"{url}/healthz", trust_env=False)
     service.app.state.service.stopping.clear()
 
 
-def test_a_quota_that_is_full(service):
+def test_a_full_quota_is_reported(service):
     made = service.client("admin").post("/api/users", json={"name": "small", "quota": {"photos": 1}}).json()
     service.tokens["small"] = made["token"]
     small = service.client("small")
-    shelf = small.post("/api/classes", json={"name": "x"}).json()["id"]
+    class_id = small.post("/api/classes", json={"name": "x"}).json()["id"]
     codes = [
-        small.post(f"/api/classes/{shelf}/photos", content=encoded(0, i), headers=JPEG).status_code
+        small.post(f"/api/classes/{class_id}/photos", content=encoded(0, i), headers=JPEG).status_code
         for i in (1, 2)
     ]
     assert codes == [201, 507]

@@ -1,4 +1,4 @@
-"""``fit serve --ray local``: replicas on a Ray cluster answer as the plain application does."""
+"""``fit serve --ray local``: replicas on a Ray cluster predict as the engine does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import re
 import sys
 import tempfile
-from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -15,35 +14,29 @@ from filmtransfer.cli import main
 from filmtransfer.serve.engine.cache import Cache
 from filmtransfer.serve.engine.multi_user import Engine
 from filmtransfer.serve.store import Store, StoreLocation
-from tests.conftest import picture
 
-from .processes import Serving, events, fill, predicted, until, user_of
+from .service_process import Serving, events, fill, predicted, until, user_of
+from .updates import photo
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 
-def png(kind: int, seed: int) -> bytes:
-    out = BytesIO()
-    picture(kind, seed).save(out, "PNG")
-    return out.getvalue()
-
-
-def ours(mark: str) -> list[int]:
-    """The processes that have the mark in their environment: those that we started, and theirs."""
-    found = []
+def own_processes(mark: str) -> list[int]:
+    """Return the processes that this test started, directly or not: they have the mark in their environment."""
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (folder / "environ").read_bytes():
-                found.append(int(folder.name))
+                pids.append(int(folder.name))
         except OSError:
             pass
-    return found
+    return pids
 
 
 @pytest.mark.process(seconds=60)
-def test_replicas_answer_as_the_plain_application_does(tmp_path: Path):
+def test_replicas_predict_as_the_engine_does(tmp_path: Path):
     mark = f"{os.getpid()}-{tmp_path.name}"
-    with tempfile.TemporaryDirectory(prefix="r") as short:  # Ray's sockets want a short path
+    with tempfile.TemporaryDirectory(prefix="r") as short:  # Ray's sockets need a short path
         serving = Serving(
             tmp_path / "ray", "--ray", "local", "--replicas", "2", "--workers", "1",
             FIT_TEST_RAY=mark, RAY_TMPDIR=short, OMP_NUM_THREADS="1",
@@ -52,32 +45,32 @@ def test_replicas_answer_as_the_plain_application_does(tmp_path: Path):
             about = serving.about()
             assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", about["url"])
             with user_of(about["url"], about["token"]) as client:
-                fill(client, png, classes=2, shots=2)
+                fill(client, photo, classes=2, shots=2)
                 asked = client.post("/api/trainings", json={"steps": 0}).json()
-                heard = list(events(client, asked["id"]))
-                assert [kind for _, kind, _ in heard] == ["version", "end"], heard
-                queries = [png(kind, 70 + kind) for kind in range(3)]
-                found = [predicted(client, query) for query in queries * 4]  # either replica
+                received = list(events(client, asked["id"]))
+                assert [kind for _, kind, _ in received] == ["version", "end"], received
+                queries = [photo(kind, 70 + kind) for kind in range(3)]
+                predictions = [predicted(client, query) for query in queries * 4]  # either replica
                 me = client.get("/api/me").json()
                 refused = client.get("/api/users")
             assert refused.status_code == 403
-            assert found[:3] * 4 == found
-            expected = plainly(Path(about["folder"]), me["id"], queries)
-            for answer, plain in zip(found, expected, strict=False):
-                said = {one["class"]: one["p"] for one in answer["probabilities"]}
-                assert said == pytest.approx(plain, abs=1e-5)
+            assert predictions[:3] * 4 == predictions
+            expected = predict_with_engine(Path(about["folder"]), me["id"], queries)
+            for answer, plain in zip(predictions, expected, strict=False):
+                probabilities = {one["class"]: one["p"] for one in answer["probabilities"]}
+                assert probabilities == pytest.approx(plain, abs=1e-5)
         finally:
             code = serving.end()
         assert code == 0
-        until(lambda: not ours(mark))  # nothing goes on behind our back
+        until(lambda: not own_processes(mark))  # no process is left
 
 
-def plainly(folder: Path, user: str, queries: list[bytes]) -> list[dict[str, float]]:
-    """What the engine says here, of the version that the cluster's trainer published."""
+def predict_with_engine(folder: Path, user: str, queries: list[bytes]) -> list[dict[str, float]]:
+    """Predict with the version that a worker of the cluster published."""
     from filmtransfer.backbones import load_backbone
 
-    place = StoreLocation.of(folder)
-    store = Store.open(place)
+    location = StoreLocation.of(folder)
+    store = Store.open(location)
     engine = Engine(load_backbone("efficientnet_lite0"))
     member = Cache(16).get((user, 1), lambda: engine.member(store.versions.content(user, 1)))
     store.close()
@@ -86,21 +79,21 @@ def plainly(folder: Path, user: str, queries: list[bytes]) -> list[dict[str, flo
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "line"),
+    ("arguments", "code", "line"),
     [
         (["--ray", "auto"], 2, "cannot share a SQLite file"),
         (["--ray", "local", "--host", "0.0.0.0", "--insecure-http"], 2, "this machine only"),
-        (["--ray", "127.0.0.1:1", "--database", "postgresql://fit@127.0.0.1:1/none"], 5, "does not answer"),
+        (["--ray", "127.0.0.1:1", "--database", "postgresql://fit@127.0.0.1:1/none"], 5, "does not respond"),
     ],
 )
-def test_what_cannot_work_is_said_at_once(capsys, tmp_path: Path, words, code, line):
-    assert main(["serve", str(tmp_path / "kept"), "--port", "0", *words]) == code
+def test_options_that_cannot_work_are_refused(capsys, tmp_path: Path, arguments, code, line):
+    assert main(["serve", str(tmp_path / "kept"), "--port", "0", *arguments]) == code
     assert line in capsys.readouterr().err
 
 
-def test_a_missing_part_has_its_pip_line(capsys, tmp_path: Path, monkeypatch):
+def test_a_missing_extra_names_its_pip_command(capsys, tmp_path: Path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    monkeypatch.setenv("RAY_AUTH_MODE", "")  # what is set for Ray goes again
+    monkeypatch.setenv("RAY_AUTH_MODE", "")  # restored after the test
     monkeypatch.setenv("RAY_AUTH_TOKEN", "")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     assert main(["serve", str(tmp_path / "kept"), "--port", "0", "--ray", "local"]) == 5

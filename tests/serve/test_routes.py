@@ -1,4 +1,4 @@
-"""Every route, as a user walks through them."""
+"""Every route, in the order of a user's actions."""
 
 from __future__ import annotations
 
@@ -41,9 +41,13 @@ def admin(service):
 
 def test_health_page_and_description(service):
     anyone = service.client(None)
-    found = anyone.get("/healthz")
-    assert found.status_code == 200
-    assert found.json() | {"version": ""} == {"status": "ok", "version": "", "backbone": "efficientnet_lite0"}
+    health = anyone.get("/healthz")
+    assert health.status_code == 200
+    assert health.json() | {"version": ""} == {
+        "status": "ok",
+        "version": "",
+        "backbone": "efficientnet_lite0",
+    }
     described = anyone.get("/openapi.json").json()
     assert {"user", "admin"} == set(described["components"]["securitySchemes"])
     assert "HTTPValidationError" not in described["components"]["schemas"]
@@ -66,7 +70,7 @@ def test_the_page_and_its_files(service):
         assert (again.status_code, again.content) == (304, b"")
 
 
-def test_users_are_the_admins(admin):
+def test_users_are_managed_by_the_admin(admin):
     made = admin.post("/api/users", json={"name": "Carla", "quota": {"photos": 3}})
     assert made.status_code == 201
     user = made.json()
@@ -85,7 +89,7 @@ def test_users_are_the_admins(admin):
     assert admin.get(f"/api/users/{user['id']}").status_code == 404
 
 
-def test_a_new_token_ends_the_old_one_and_deleting_me_ends_everything(service, admin):
+def test_token_renewal_and_self_deletion(service, admin):
     made = admin.post("/api/users", json={"name": "Dora"}).json()
     service.tokens["dora"] = made["token"]
     dora = service.client("dora")
@@ -93,8 +97,8 @@ def test_a_new_token_ends_the_old_one_and_deleting_me_ends_everything(service, a
     service.tokens["dora again"] = admin.post(f"/api/users/{made['id']}/token").json()["token"]
     assert dora.get("/api/me").status_code == 401
     again = service.client("dora again")
-    shelf = again.post("/api/classes", json={"name": "cup"}).json()["id"]
-    again.post(f"/api/classes/{shelf}/photos", content=encoded(0, 1), headers=JPEG).raise_for_status()
+    class_id = again.post("/api/classes", json={"name": "cup"}).json()["id"]
+    again.post(f"/api/classes/{class_id}/photos", content=encoded(0, 1), headers=JPEG).raise_for_status()
     assert again.delete("/api/me").status_code == 204
     assert again.get("/api/me").status_code == 401
     assert admin.get(f"/api/users/{made['id']}").status_code == 404
@@ -147,25 +151,25 @@ def test_photos(anna):
     assert anna.get(f"/api/photos/{photo['id']}").status_code == 404
     for row in (cup, keys):
         anna.delete(f"/api/classes/{row}").raise_for_status()
-    assert anna.get(f"/api/photos/{other['id']}").status_code == 404  # it went with its class
+    assert anna.get(f"/api/photos/{other['id']}").status_code == 404  # deleted with its class
 
 
 def test_thumbnails_are_small_and_upright(anna):
-    shelf = anna.post("/api/classes", json={"name": "thumbnails"}).json()["id"]
+    class_id = anna.post("/api/classes", json={"name": "thumbnails"}).json()["id"]
     wide = Image.new("RGB", (800, 400), "black")
     wide.paste("white", (0, 0, 400, 400))
     exif = Image.Exif()
-    exif[0x0112] = 6  # to be shown turned a quarter clockwise
+    exif[0x0112] = 6  # to be displayed rotated by 90° clockwise
     out = BytesIO()
     wide.save(out, "JPEG", exif=exif)
-    photo = anna.post(f"/api/classes/{shelf}/photos", content=out.getvalue(), headers=JPEG).json()
+    photo = anna.post(f"/api/classes/{class_id}/photos", content=out.getvalue(), headers=JPEG).json()
     small = Image.open(BytesIO(anna.get(f"/api/photos/{photo['id']}/thumbnail").content))
     assert small.size == (96, 192)
     grey = np.asarray(small.convert("L"))
     assert grey[:90].mean() > 240
     assert grey[102:].mean() < 15
-    assert not small.getexif()  # nor does it say where it was taken
-    anna.delete(f"/api/classes/{shelf}").raise_for_status()
+    assert not small.getexif()  # no metadata, such as the location
+    anna.delete(f"/api/classes/{class_id}").raise_for_status()
 
 
 def test_command_python_and_http_give_the_same_prediction(anna, update_file, tmp_path, capsys):
@@ -181,12 +185,12 @@ def test_command_python_and_http_give_the_same_prediction(anna, update_file, tmp
         photo.write_bytes(encoded(kind, 500 + kind))
         asked = anna.post("/api/predictions", content=photo.read_bytes(), headers=JPEG)
         assert asked.status_code == 200
-        found = asked.json()
-        assert found["version"] == version["number"]
-        assert found["probabilities"][0]["class"] == CLASSES[kind]
-        assert found["class"] == clf.predict([photo], reject=True)[0]  # None: none of these
-        assert found["unknown"] == (found["class"] is None)
-        http = {one["class"]: one["p"] for one in found["probabilities"]}
+        prediction = asked.json()
+        assert prediction["version"] == version["number"]
+        assert prediction["probabilities"][0]["class"] == CLASSES[kind]
+        assert prediction["class"] == clf.predict([photo], reject=True)[0]  # None: out-of-distribution
+        assert prediction["unknown"] == (prediction["class"] is None)
+        http = {one["class"]: one["p"] for one in prediction["probabilities"]}
         assert list(http.values()) == sorted(http.values(), reverse=True)
         python = dict(zip(clf.classes_, clf.predict_proba([photo])[0], strict=True))
         capsys.readouterr()
@@ -218,8 +222,8 @@ def test_versions(anna, update_file):
     assert anna.get(f"/api/versions/{newer}/check").status_code == 404  # it was not trained here
     assert anna.delete(f"/api/versions/{older}").status_code == 409  # the current one
     assert anna.delete(f"/api/versions/{newer}").status_code == 204
-    gone = anna.post("/api/predictions", params={"version": newer}, content=image, headers=JPEG)
-    assert gone.status_code == 404
+    deleted = anna.post("/api/predictions", params={"version": newer}, content=image, headers=JPEG)
+    assert deleted.status_code == 404
 
 
 def test_no_version_yet_is_a_conflict(service):
@@ -229,7 +233,7 @@ def test_no_version_yet_is_a_conflict(service):
     assert "train" in asked.json()["error"]["hint"]
 
 
-def test_a_training_and_its_check(service):
+def test_a_training_and_its_assessment(service):
     carla = service.add_user("carla")
     client = service.client("carla")
     asked = client.post("/api/trainings", json={"steps": 0})
@@ -258,7 +262,7 @@ def test_a_training_and_its_check(service):
 def test_two_trainings_at_once_are_a_conflict_and_cancelling_is_idempotent(service):
     service.add_user("two")
     client = service.client("two")
-    first = client.post("/api/trainings").json()  # without a body: as the service thinks best
+    first = client.post("/api/trainings").json()  # without a body: default options
     assert client.post("/api/trainings", json={}).status_code == 409
     for _ in range(2):
         ended = client.delete(f"/api/trainings/{first['id']}")
@@ -269,7 +273,7 @@ def test_two_trainings_at_once_are_a_conflict_and_cancelling_is_idempotent(servi
     client.delete(f"/api/trainings/{second.json()['id']}").raise_for_status()
 
 
-def test_metrics_count_without_names(service, anna):
+def test_metrics_contain_no_names(service, anna):
     anna.get("/api/photos/0123456789abcdef")
     text = anna.get("/metrics").text
     assert 'fit_requests_total{method="GET",route="/api/photos/{id}",status="404"}' in text
@@ -280,5 +284,5 @@ def test_metrics_count_without_names(service, anna):
     assert float(counts["fit_cache_hits"]) >= 1
     assert float(counts["fit_trainings_waiting"]) == 0
     assert float(counts["fit_queue_images"]) == 0
-    assert service.client(None).get("/no/such/place").status_code == 404
+    assert service.client(None).get("/no/such/path").status_code == 404
     assert 'route="other",status="404"' in anna.get("/metrics").text

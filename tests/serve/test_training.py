@@ -15,7 +15,7 @@ from filmtransfer.serve.training import train_user
 from filmtransfer.training.assess.leave_one_out import leave_one_out
 from filmtransfer.training.callbacks import Progress
 
-from .small import backbone, photo
+from .updates import backbone, photo
 
 NAMES = ("disc", "bars", "plain")
 OPTIONS = {"steps": 3, "image_size": 32, "seed": 0}
@@ -41,7 +41,7 @@ def train(
     return published
 
 
-def test_first_then_tuned():
+def test_first_and_fine_tuned_versions():
     steps: list[Progress] = []
     images, labels = photos()
     (first, before), (tuned, after) = train(images, labels, steps.append)

@@ -1,4 +1,4 @@
-"""Workers as real processes on a real store: what they publish, say, survive and refuse."""
+"""Workers, as processes and in this process, on a real store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,21 +16,22 @@ from filmtransfer.serve.engine.multi_user import Engine
 from filmtransfer.serve.store import Store, StoreLocation, StoreUnavailableError, Training
 from filmtransfer.serve.worker import Worker, main
 
-from .small import backbone, photo
+from .service_process import until
+from .updates import backbone, photo
 
 OPTIONS = {"steps": 2, "image_size": 32}
 LONG = {"steps": 1000, "image_size": 32}
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> StoreLocation:
+def location(tmp_path: Path) -> StoreLocation:
     (tmp_path / "objects").mkdir()
     return StoreLocation(f"sqlite:///{tmp_path}/fit.db", f"file://{tmp_path}/objects")
 
 
 @pytest.fixture
-def store(place) -> Iterator[Store]:
-    opened = Store.open(place)
+def store(location) -> Iterator[Store]:
+    opened = Store.open(location)
     yield opened
     opened.close()
 
@@ -45,37 +45,28 @@ def a_user(store: Store, classes: int = 3, shots: int = 3) -> str:
     return user.id
 
 
-def until(true: Callable[[], Any], seconds: float = 60) -> Any:
-    """Wait for something to become true, and return it."""
-    deadline = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
-    return found
-
-
 def ended(store: Store, training: Training) -> Training:
     return until(lambda: (t := store.trainings.get(training.user, training.id)).ended and t)
 
 
 @pytest.fixture
-def started(place) -> Iterator[Callable[..., subprocess.Popen]]:
-    """Starts workers; they end with the test at the latest."""
+def started(location) -> Iterator[Callable[..., subprocess.Popen]]:
+    """Return a function that starts workers; they are killed at the end of the test."""
     running: list[subprocess.Popen] = []
 
     def start(lease: float = 30) -> subprocess.Popen:
-        words = [
+        arguments = [
             "--database",
-            place.database,
+            location.database,
             "--objects",
-            place.objects,
+            location.objects,
             "--lease",
             str(lease),
             "--poll",
             "0.1",
         ]
         process = subprocess.Popen(
-            [sys.executable, "-m", "filmtransfer.serve.worker", *words],
+            [sys.executable, "-m", "filmtransfer.serve.worker", *arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(os.environ), text=True,
         )  # fmt: skip
         running.append(process)
@@ -90,8 +81,8 @@ def started(place) -> Iterator[Callable[..., subprocess.Popen]]:
 
 
 @pytest.mark.process(seconds=25)
-def test_a_life(store, started):
-    """One process: publishes, is killed, is replaced by another, which stops for a cancel and ends with its parent."""
+def test_a_worker_publishes_dies_is_replaced_and_stops(store, started):
+    """A worker publishes and is killed; another one continues, stops for a cancellation, and ends with its parent."""
     user = a_user(store)
     first = started(lease=2)
     assert "is ready" in first.stdout.readline()
@@ -121,15 +112,15 @@ def test_a_life(store, started):
 
     store.trainings.cancel(user, long.id)
     stages = [version.summary["stage"] for version in store.versions.all(user)]
-    assert stages[0] == "first", "what was published stays"
+    assert stages[0] == "first", "published versions remain"
     again = store.trainings.request(user, {"steps": 0, "image_size": 32})
-    assert ended(store, again).state == "done", "it stopped the cancelled one, and took the next"
+    assert ended(store, again).state == "done", "it stopped the cancelled one, and claimed the next"
     assert store.trainings.get(user, long.id).state == "cancelled"
     assert [v.summary["stage"] for v in store.versions.all(user)][1:] == stages, "no late version"
 
     long = store.trainings.request(user, LONG)
     until(lambda: any(e.kind == "progress" for e in store.trainings.events(user, long.id)))
-    second.stdin.close()  # as when its parent dies, or it is told to end: it gives back what it was at
+    second.stdin.close()  # as when its parent dies: it releases the training
     assert second.wait(20) == 0
     assert store.trainings.get(user, long.id).state == "waiting"
 
@@ -149,7 +140,7 @@ def fails(store: Store, worker: Worker, user: str, options: dict[str, Any] | Non
     return end.message
 
 
-def test_a_users_mistakes_fail_with_a_reason(store, worker, capfd):
+def test_errors_of_the_user_fail_with_a_reason(store, worker, capfd):
     assert "There are no photos yet. Add a few" in fails(store, worker, a_user(store, 0))
     assert "There are no photos yet" in fails(store, worker, a_user(store, 2, 0))
     assert "only one class, class 0. A classifier needs at least two" in fails(
@@ -160,12 +151,12 @@ def test_a_users_mistakes_fail_with_a_reason(store, worker, capfd):
     store.photos.add(user, row.id, b"nonsense", b"small", "image/png")
     assert "photo 1 of mine: this is not an image" in fails(store, worker, user)
     assert "no option 'colour'" in fails(store, worker, a_user(store), {"colour": 1})
-    said = capfd.readouterr()
-    assert said.out == said.err == ""
+    captured = capfd.readouterr()
+    assert captured.out == captured.err == ""
     assert not worker.run_next(), "nothing is left"
 
 
-def test_a_fault_inside_fails_without_its_inside(store, worker, monkeypatch, capfd):
+def test_an_unexpected_error_fails_without_its_details(store, worker, monkeypatch, capfd):
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("secret detail")
 
@@ -175,7 +166,7 @@ def test_a_fault_inside_fails_without_its_inside(store, worker, monkeypatch, cap
     assert "secret detail" in capfd.readouterr().err, "the log has it"
 
 
-def test_a_user_who_leaves_ends_the_training(store, worker, monkeypatch):
+def test_deleting_the_user_ends_the_training(store, worker, monkeypatch):
     user = a_user(store)
     real = store.versions.publish
 
@@ -189,7 +180,7 @@ def test_a_user_who_leaves_ends_the_training(store, worker, monkeypatch):
     assert store.users.all() == []
 
 
-def test_a_store_that_is_gone_is_waited_for(store, worker, monkeypatch, capfd):
+def test_the_worker_waits_for_an_unavailable_store(store, worker, monkeypatch, capfd):
     user = a_user(store)
     training = store.trainings.request(user, {"steps": 0, "image_size": 32})
     real, calls = store.trainings.claim, []
@@ -210,6 +201,6 @@ def test_a_store_that_is_gone_is_waited_for(store, worker, monkeypatch, capfd):
     assert capfd.readouterr().err.count("The database is away.") == 2
 
 
-def test_wrong_words(place, capfd):
-    assert main(["--database", place.database, "--backbone", "nothing", "--alone"]) == 2
+def test_invalid_arguments(location, capfd):
+    assert main(["--database", location.database, "--backbone", "nothing", "--alone"]) == 2
     assert "nothing" in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""The batcher under many threads: everyone gets their own answer, and only their own errors."""
+"""The batcher with many threads: every image gets its own answer or error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from filmtransfer.errors import InputError, UnavailableError, UsageError
 from filmtransfer.serve.engine.batcher import Batcher, QueueFullError
 from filmtransfer.serve.engine.multi_user import Answer, Engine
 
-from ..small import backbone, photo, update
+from ..updates import backbone, photo, update
 
 USERS = 16
 
@@ -31,7 +31,7 @@ def members(engine):
 
 
 class Gate:
-    """An engine that waits at a gate, so that a test decides what collects meanwhile."""
+    """An engine that waits at a gate, so that a test determines what is collected in the meantime."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -48,7 +48,7 @@ class Gate:
         return self.engine.answers(members, pixels)
 
 
-def test_nobody_gets_anothers_answer(engine, members):
+def test_answers_are_never_mixed_up(engine, members):
     pixels = [engine.pixels(photo(i % 3, i)) for i in range(4)]
     alone = {
         (u, i): engine.answers([members[u]], p[None])[0] for u in range(USERS) for i, p in enumerate(pixels)
@@ -75,13 +75,13 @@ def test_nobody_gets_anothers_answer(engine, members):
     assert batcher.passes < batcher.images, "they went together"
 
 
-def test_errors_reach_only_their_own(engine, members):
+def test_an_error_affects_only_its_image(engine, members):
     pixels = engine.pixels(photo(0, 1))
     broken = replace(members[0], film=members[0].film * np.nan)
     gate = Gate(engine)
     batcher = Batcher(gate)
     first = batcher.submit(members[1], pixels)
-    assert gate.inside.wait(10)  # what comes now goes into the next batch together
+    assert gate.inside.wait(10)  # the next images are in one batch
     good = [batcher.submit(member, pixels) for member in members[2:6]]
     bad = batcher.submit(broken, pixels)
     with pytest.raises(InputError, match="takes uint8"):
@@ -96,7 +96,7 @@ def test_errors_reach_only_their_own(engine, members):
     batcher.close()
 
 
-def test_the_queue_is_bounded_and_the_cancelled_are_left_out(engine, members):
+def test_the_queue_is_bounded_and_cancelled_images_are_skipped(engine, members):
     pixels = engine.pixels(photo(0, 1))
     gate = Gate(engine)
     batcher = Batcher(gate, waiting=3)
@@ -116,7 +116,7 @@ def test_the_queue_is_bounded_and_the_cancelled_are_left_out(engine, members):
     assert gate.batches == [1, 2, 1]
 
 
-def test_close_answers_what_waits_and_takes_no_more(engine, members):
+def test_close_answers_waiting_images_and_accepts_no_more(engine, members):
     pixels = engine.pixels(photo(0, 1))
     batcher = Batcher(engine, batch=4)
     futures = [batcher.submit(member, pixels) for member in members]

@@ -1,4 +1,4 @@
-"""The cache: bounded, least recently used first, one load for all who wait."""
+"""The cache: bounded, least recently used first, one load for concurrent requests."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from filmtransfer.serve.engine.cache import MB, Cache
 
 @dataclass
 class Weight:
-    """Stands in for a member: all the cache asks of one is its size."""
+    """A substitute for a member: the cache needs only its size."""
 
     name: str
     nbytes: int = MB // 4
 
 
-def test_it_is_bounded_and_the_longest_unused_goes_first():
+def test_the_least_recently_used_member_is_removed_first():
     cache = Cache(1)
     for user in "abcd":
         cache.get((user, 1), lambda user=user: Weight(user))
     assert len(cache) == 4
     assert cache.nbytes == MB
-    assert cache.get(("a", 1), pytest.fail).name == "a"  # used again, so b is next
+    assert cache.get(("a", 1), pytest.fail).name == "a"  # used again, so b is removed next
     cache.get(("e", 1), lambda: Weight("e"))
     assert cache.nbytes == MB
     assert cache.get(("a", 1), pytest.fail).name == "a"
@@ -40,7 +40,7 @@ def test_it_is_bounded_and_the_longest_unused_goes_first():
         Cache(-1)
 
 
-def test_versions_are_apart_and_users_can_be_dropped():
+def test_versions_are_separate_and_users_can_be_dropped():
     cache = Cache(10)
     for version in (1, 2):
         cache.get(("a", version), lambda version=version: Weight(f"a{version}"))
@@ -53,7 +53,7 @@ def test_versions_are_apart_and_users_can_be_dropped():
     cache.drop("nobody")
 
 
-def test_one_load_for_all_who_wait():
+def test_concurrent_requests_share_one_load():
     cache, loads, begun, go = Cache(10), [], threading.Event(), threading.Event()
 
     def load() -> Weight:
@@ -67,11 +67,11 @@ def test_one_load_for_all_who_wait():
         assert begun.wait(10)
         assert cache.get(("b", 1), lambda: Weight("b")).name == "b", "other keys need not wait"
         go.set()
-        found = {id(one.result(10)) for one in waiting}
-    assert len(loads) == len(found) == 1
+        members = {id(one.result(10)) for one in waiting}
+    assert len(loads) == len(members) == 1
 
 
-def test_an_error_is_shared_and_not_kept():
+def test_an_error_is_not_cached():
     cache = Cache(10)
 
     def fail() -> Weight:
@@ -82,7 +82,7 @@ def test_an_error_is_shared_and_not_kept():
     assert cache.get(("a", 1), lambda: Weight("whole")).name == "whole"
 
 
-def test_what_is_dropped_while_loading_does_not_come_back():
+def test_a_member_dropped_while_loading_is_not_cached():
     cache = Cache(10)
 
     def load() -> Weight:

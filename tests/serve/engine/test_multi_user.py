@@ -1,4 +1,4 @@
-"""Mixed batches say what one-by-one says, for every head, and take nothing that does not fit."""
+"""Multi-user batches equal single predictions for every head, and refuse what does not fit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from filmtransfer.heads import HEADS, make_head
 from filmtransfer.model import AdaptedModel, Body, Update
 from filmtransfer.serve.engine.multi_user import Answer, Engine
 
-from ..small import SIZE, backbone, photo, update, wider
+from ..updates import SIZE, backbone, in_float64, photo, update
 
 USERS = {
     "lda": {},
@@ -43,36 +43,36 @@ def files() -> dict[str, bytes]:
     return {name: update(i, **choices).to_bytes() for i, (name, choices) in enumerate(USERS.items())}
 
 
-def one_by_one(content: bytes, image: bytes, folder: Path) -> dict[str, float]:
-    """The slow and obvious way, through the front door."""
+def predict_alone(content: bytes, image: bytes, folder: Path) -> dict[str, float]:
+    """Predict with the estimator."""
     file = folder / "update.safetensors"
     file.write_bytes(content)
-    found = FewShotClassifier.load(file, backbone=backbone())
-    return dict(zip(found.classes_.tolist(), found.classify([image]).probabilities[0], strict=True))
+    classifier = FewShotClassifier.load(file, backbone=backbone())
+    return dict(zip(classifier.classes_.tolist(), classifier.classify([image]).probabilities[0], strict=True))
 
 
 def assert_same(answer: Answer, expected: dict[str, float], tolerance: float = 1e-5) -> None:
-    said = dict(answer.classes)
-    assert said.keys() == expected.keys()
-    assert max(abs(said[name] - p) for name, p in expected.items()) < tolerance
-    probabilities = [p for _, p in answer.classes]
-    assert probabilities == sorted(probabilities, reverse=True)
+    probabilities = dict(answer.classes)
+    assert probabilities.keys() == expected.keys()
+    assert max(abs(probabilities[name] - p) for name, p in expected.items()) < tolerance
+    ordered = [p for _, p in answer.classes]
+    assert ordered == sorted(ordered, reverse=True)
 
 
-def test_a_mixed_batch_says_what_one_by_one_says(engine, files, tmp_path):
+def test_a_multi_user_batch_equals_single_predictions(engine, files, tmp_path):
     members = {name: engine.member(content) for name, content in files.items()}
-    order = [name for name in members for _ in range(2)]  # everyone twice, with different images
+    order = [name for name in members for _ in range(2)]  # every member twice, with different images
     images = [photo(i % 3, 50 + i) for i in range(len(order))]
     pixels = torch.stack([engine.pixels(image) for image in images])
     answers = engine.answers([members[name] for name in order], pixels)
     for name, image, answer in zip(order, images, answers, strict=True):
-        assert_same(answer, one_by_one(files[name], image, tmp_path))
+        assert_same(answer, predict_alone(files[name], image, tmp_path))
         assert not answer.rejected
     sure = [answer.classes[0][1] for answer in answers]
     assert min(sure) < 0.999, "some are in doubt: else the comparison says little"
 
 
-def test_order_and_company_change_nothing(engine, files):
+def test_the_order_and_the_other_images_do_not_matter(engine, files):
     members = [engine.member(content) for content in files.values()]
     pixels = torch.stack([engine.pixels(photo(i % 3, i)) for i in range(len(members))])
     together = engine.answers(members, pixels)
@@ -85,7 +85,7 @@ def test_order_and_company_change_nothing(engine, files):
 
 
 def test_the_same_image_for_different_users(engine, files):
-    """Everyone's FiLM is really used: the features differ, not only the heads."""
+    """Each user's FiLM parameters are used: the features differ, not only the heads."""
     member, other = engine.member(files["lda"]), engine.member(update(77).to_bytes())
     pixels = engine.pixels(photo(1, 5))
     mine, theirs = engine.answers([member, replace(member, film=other.film)], torch.stack([pixels, pixels]))
@@ -100,7 +100,7 @@ def test_image_sizes_are_grouped(engine, files, tmp_path):
     assert [p.shape[-1] for p in pixels] == [SIZE, 32, SIZE]
     answers = engine.answers(members, pixels)
     for answer, content, image in zip(answers, [files["lda"], small, files["qda"]], images, strict=True):
-        assert_same(answer, one_by_one(content, image, tmp_path))
+        assert_same(answer, predict_alone(content, image, tmp_path))
     with pytest.raises(InputError, match="takes uint8 of shape"):
         engine.answers(members, torch.stack([pixels[0]] * 3))
     with pytest.raises(InputError, match="3 members but 2 images"):
@@ -111,8 +111,8 @@ def test_image_sizes_are_grouped(engine, files, tmp_path):
 
 @pytest.mark.parametrize("head", HEADS)
 def test_float64(head):
-    """In float64 mixed and one-by-one agree in almost all digits: there is nothing but rounding between them."""
-    wide = wider(backbone())
+    """In float64 a multi-user batch equals single predictions up to rounding."""
+    wide = in_float64(backbone())
     engine = Engine(wide, SIZE)
     made = [update(30 + i, head, film_from=i) for i in range(2)]
     members = [engine.member(one.to_bytes()) for one in made]
@@ -168,15 +168,15 @@ def test_what_cannot_be_served_is_refused(engine, files):
         engine.check(replace(good, classes=["a", "b"], counts=[1, 1]).to_bytes())
 
 
-def test_pixels_are_those_of_the_front_door(engine):
+def test_pixels_are_decoded_and_broken_images_refused(engine):
     assert engine.pixels(photo(0, 0)).shape == (3, SIZE, SIZE)
     for bad in (b"", b"not an image", photo(0, 0)[:200]):
         with pytest.raises(InputError):
             engine.pixels(bad)
 
 
-def test_doubt(engine, files):
-    """An update that can tell "none of these" does; its temperature softens the probabilities."""
+def test_rejection_and_temperature(engine, files):
+    """An out-of-distribution image is rejected; the temperature changes the probabilities."""
 
     class Always:
         def scores(self, features: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:

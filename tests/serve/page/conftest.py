@@ -1,4 +1,4 @@
-"""A real browser, a service (faked where a state is hard to reach), and an eye on what the page must never do."""
+"""A real browser, a fake service, and a check of what the page must never do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.chromium import chromium
 
-from .fake import TOKEN, Fake, Running
+from .fake_service import TOKEN, Fake, Running
 
 AXE = Path(sys.prefix) / "share" / "axe.min.js"
 
@@ -38,13 +38,13 @@ def fake(service: Running) -> Fake:
 
 
 @dataclass
-class Watch:
-    """What a page said and asked for. ``expected`` are words of errors that the test itself brings about."""
+class PageMonitor:
+    """The errors and foreign requests of a page; messages that contain one of ``expected`` are ignored."""
 
     page: Page
     origin: str
     errors: list[str] = field(default_factory=list)
-    strangers: list[str] = field(default_factory=list)
+    foreign_requests: list[str] = field(default_factory=list)
     expected: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -52,18 +52,18 @@ class Watch:
             "console", lambda m: self.errors.append(m.text) if m.type in ("error", "warning") else None
         )
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
-        self.page.on("request", lambda r: self.look(r.url))
+        self.page.on("request", lambda r: self.check(r.url))
         self.page.add_init_script(
             "addEventListener('securitypolicyviolation', (e) => console.error('CSP ' + e.violatedDirective + ' ' + e.blockedURI))"
         )
 
-    def look(self, url: str) -> None:
+    def check(self, url: str) -> None:
         if not url.startswith((self.origin, "blob:" + self.origin, "data:")):
-            self.strangers.append(url)
+            self.foreign_requests.append(url)
 
     def verify(self) -> None:
-        assert [e for e in self.errors if not any(words in e for words in self.expected)] == []
-        assert self.strangers == []
+        assert [e for e in self.errors if not any(text in e for text in self.expected)] == []
+        assert self.foreign_requests == []
 
 
 Opener = Callable[..., Page]
@@ -71,9 +71,9 @@ Opener = Callable[..., Page]
 
 @pytest.fixture
 def opened(browser: Browser) -> Iterator[Opener]:
-    """Opens the page; afterwards nothing may have been logged, blocked, or asked of another origin."""
+    """Open the page; afterwards no error, blocked resource or request to another origin is allowed."""
     contexts: list[BrowserContext] = []
-    watches: list[Watch] = []
+    monitors: list[PageMonitor] = []
 
     def open_page(
         url: str, token: str | None = TOKEN, expected: tuple[str, ...] = (), width: int = 1280
@@ -82,20 +82,20 @@ def opened(browser: Browser) -> Iterator[Opener]:
         context.set_default_timeout(20_000)
         contexts.append(context)
         page = context.new_page()
-        watches.append(Watch(page, url, expected=expected))
+        monitors.append(PageMonitor(page, url, expected=expected))
         page.goto(url + (f"#token={token}" if token else ""))
         return page
 
     yield open_page
     for context in contexts:
         context.close()
-    for watch in watches:
-        watch.verify()
+    for monitor in monitors:
+        monitor.verify()
 
 
 @pytest.fixture
 def axe() -> Callable[[Page], list[str]]:
-    """The violations axe-core finds on a page, one line each."""
+    """Return a function that lists the violations that axe-core reports for a page."""
     assert AXE.exists(), (
         f"{AXE} is missing: run `make {AXE.relative_to(Path.cwd()) if AXE.is_relative_to(Path.cwd()) else AXE}`"
     )
@@ -104,12 +104,12 @@ def axe() -> Callable[[Page], list[str]]:
     def violations(page: Page) -> list[str]:
         if not page.evaluate("typeof axe === 'object'"):
             page.evaluate(source)
-        found = page.evaluate(
+        result = page.evaluate(
             "axe.run(document, {resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
         )
         return [
             f"{v['id']}: {v['nodes'][0]['html'][:200]} {v['nodes'][0]['failureSummary'][:300]}"
-            for v in found["violations"]
+            for v in result["violations"]
         ]
 
     return violations

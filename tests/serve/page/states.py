@@ -1,4 +1,4 @@
-"""The page in each of its states, for tests that look at all of them."""
+"""The page in each of its states, for tests of all of them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 
 from ...conftest import picture
-from .fake import Fake, Running, failure
+from .fake_service import Fake, Running, failure
 
 LONG = "an-uncommonly-long-name-without-any-space-that-must-not-push-the-page-wider-than-a-phone-is-wide-xx"
 
 
 def jpeg(kind: int, seed: int, name: str | None = None) -> dict[str, object]:
-    """A picture as a file that playwright can hand to the page."""
+    """Return a picture as a file for playwright."""
     data = io.BytesIO()
     picture(kind, seed).save(data, "JPEG")
     return {"name": name or f"{seed}.jpg", "mimeType": "image/jpeg", "buffer": data.getvalue()}
@@ -32,26 +32,26 @@ def fill(fake: Fake) -> None:
 
 
 def train(fake: Fake) -> None:
-    """As after a training: two versions, a curve, three mistakes, an answer."""
+    """Set the state after a training: two versions, a curve, three mistakes, a prediction."""
     fill(fake)
     fake.trainings.append(
         {"id": "t", "state": "done", "created": "", "started": "", "ended": "", "message": ""}
     )
     fake.publish("first", 0.8)
-    fake.tell("version", number=1, stage="first", accuracy=0.8, low=0.7, high=0.9, bytes=131_073)
+    fake.add_event("version", number=1, stage="first", accuracy=0.8, low=0.7, high=0.9, bytes=131_073)
     for step in range(1, 6):
-        fake.tell(
+        fake.add_event(
             "progress", step=step, steps=5, loss=1 / step, accuracy=0.7 + 0.05 * step, seconds_left=5 - step
         )
     fake.publish("tuned", 0.9)
-    fake.tell("version", number=2, stage="tuned", accuracy=0.9, low=0.8, high=0.96, bytes=131_074)
-    fake.tell("end", state="done", message="")
+    fake.add_event("version", number=2, stage="tuned", accuracy=0.9, low=0.8, high=0.96, bytes=131_074)
+    fake.add_event("end", state="done", message="")
     ids = list(fake.photos)
-    fake.judge(2, {ids[0]: "plate", ids[2]: "plate", ids[7]: LONG})
-    fake.answer = said("cup", 0.93)
+    fake.assess(2, {ids[0]: "plate", ids[2]: "plate", ids[7]: LONG})
+    fake.answer = prediction("cup", 0.93)
 
 
-def said(name: str, p: float, unknown: bool = False) -> dict[str, object]:
+def prediction(name: str, p: float, unknown: bool = False) -> dict[str, object]:
     others = [n for n in ("cup", "plate", LONG) if n != name]
     rest = [{"class": other, "p": (1 - p) / len(others)} for other in others]
     return {
@@ -63,16 +63,16 @@ def said(name: str, p: float, unknown: bool = False) -> dict[str, object]:
     }
 
 
-def until(page: Page, words: str) -> None:
-    """Waits for an expression to be true (playwright's own way needs eval, which the page forbids)."""
+def until(page: Page, expression: str) -> None:
+    """Wait for an expression to be true (playwright's own function needs eval, which the page forbids)."""
     for _ in range(400):
-        if page.evaluate(words):
+        if page.evaluate(expression):
             return
         page.wait_for_timeout(50)
-    raise AssertionError(f"{words} did not come true")
+    raise AssertionError(f"{expression} did not become true")
 
 
-def ask(page: Page) -> None:
+def classify(page: Page) -> None:
     page.set_input_files("#try-file", jpeg(0, 5))
     expect(page.locator(".answers")).to_be_visible()
 
@@ -87,15 +87,15 @@ def training(page: Page, service: Running) -> None:
     page.get_by_role("button", name="Train", exact=True).click()
     expect(page.get_by_text("Waiting for a worker")).to_be_visible()
     service.fake.publish("first", 0.8)
-    service.fake.tell("version", number=1, stage="first", accuracy=0.8, low=0.7, high=0.9, bytes=131_073)
+    service.fake.add_event("version", number=1, stage="first", accuracy=0.8, low=0.7, high=0.9, bytes=131_073)
     for step in range(1, 4):
-        service.fake.tell("progress", step=step, steps=50, loss=1 / step, accuracy=0.8, seconds_left=40)
+        service.fake.add_event("progress", step=step, steps=50, loss=1 / step, accuracy=0.8, seconds_left=40)
     expect(page.get_by_text("Step 3 of 50, about 40 seconds left")).to_be_visible()
 
 
 def unknown(page: Page, service: Running) -> None:
-    service.fake.answer = said("cup", 0.41, unknown=True)
-    ask(page)
+    service.fake.answer = prediction("cup", 0.41, unknown=True)
+    classify(page)
     expect(page.locator(".answer")).to_have_text("None of these")
 
 
@@ -146,7 +146,7 @@ STATES: dict[str, State] = {
     "renaming": (fill, renaming),
     "recording": (fill, recording),
     "training": (fill, training),
-    "trained": (train, lambda page, _: ask(page)),
+    "trained": (train, lambda page, _: classify(page)),
     "unknown": (train, unknown),
     "live": (train, live),
     "viewer": (train, viewer),

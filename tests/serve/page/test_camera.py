@@ -1,4 +1,4 @@
-"""The camera: hold to record, live answers, and what is said aloud of them."""
+"""The camera: recording, live predictions and their announcements."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import pytest
 from playwright.sync_api import expect
 
 from .conftest import Opener
-from .fake import Fake, Running
-from .states import live, said, train, until
+from .fake_service import Fake, Running
+from .states import live, prediction, train, until
 
 pytestmark = [pytest.mark.browser(seconds=25), pytest.mark.xdist_group("page")]
 
 
-def test_holding_records_and_letting_go_stops(opened: Opener, service: Running, fake: Fake) -> None:
+def test_photos_are_recorded_while_the_button_is_held(opened: Opener, service: Running, fake: Fake) -> None:
     cup = fake.add_class("cup")
     page = opened(service.url)
     page.get_by_role("button", name="Camera for cup").click()
     hold = page.get_by_role("button", name="Hold to record")
     expect(hold).to_be_focused()
     until(page, "document.querySelector('.recorder video').videoWidth > 0")
-    expect(page.get_by_label("Camera", exact=True).first).to_be_visible()  # two of them: one can choose
+    expect(page.get_by_label("Camera", exact=True).first).to_be_visible()  # two cameras: one can be chosen
     hold.hover()
     page.mouse.down()
     expect(page.locator(".class .tile")).not_to_have_count(0)
@@ -37,15 +37,15 @@ def test_holding_records_and_letting_go_stops(opened: Opener, service: Running, 
     assert len(fake.photos) == taken + 1
 
 
-def test_live_answers_follow_the_camera(opened: Opener, service: Running, fake: Fake) -> None:
+def test_live_predictions_are_shown_and_announced(opened: Opener, service: Running, fake: Fake) -> None:
     train(fake)
     page = opened(service.url)
     live(page, service)
     expect(page.locator("#polite")).to_have_text("cup, 93 percent.")
-    fake.answer = said("plate", 0.71)
+    fake.answer = prediction("plate", 0.71)
     expect(page.locator(".answer")).to_have_text("plate 71%")
     expect(page.locator("#polite")).to_have_text("plate, 71 percent.")
-    fake.answer = said("cup", 0.4, unknown=True)
+    fake.answer = prediction("cup", 0.4, unknown=True)
     expect(page.locator(".answer")).to_have_text("None of these")
     expect(page.locator("#polite")).to_have_text("None of these.")
     page.get_by_role("button", name="Stop camera").click()
@@ -54,14 +54,14 @@ def test_live_answers_follow_the_camera(opened: Opener, service: Running, fake: 
 
 
 @pytest.mark.usefixtures("fake")
-def test_live_answers_are_said_at_most_every_two_seconds(opened: Opener, service: Running) -> None:
+def test_live_predictions_are_announced_at_most_every_two_seconds(opened: Opener, service: Running) -> None:
     page = opened(service.url)
     page.clock.install()
     page.evaluate(
         """async () => {
           const { liveAnnouncer } = await import('/assets/announce.js');
-          window.said = [];
-          new MutationObserver(() => polite.textContent && said.push(polite.textContent)).observe(polite, { childList: true });
+          window.announced = [];
+          new MutationObserver(() => polite.textContent && announced.push(polite.textContent)).observe(polite, { childList: true });
           window.announcer = liveAnnouncer();
           const names = ['cup', 'plate'];
           let n = 0;
@@ -69,29 +69,29 @@ def test_live_answers_are_said_at_most_every_two_seconds(opened: Opener, service
         }"""
     )
     page.clock.run_for(2000)
-    assert len(page.evaluate("said")) == 1
+    assert len(page.evaluate("announced")) == 1
     page.clock.run_for(10_000)
-    assert 3 <= len(page.evaluate("said")) <= 6
+    assert 3 <= len(page.evaluate("announced")) <= 6
 
 
 @pytest.mark.usefixtures("fake")
-def test_the_same_answer_is_not_repeated(opened: Opener, service: Running) -> None:
+def test_the_same_prediction_is_not_repeated(opened: Opener, service: Running) -> None:
     page = opened(service.url)
     page.clock.install()
     page.evaluate(
         """async () => {
           const { liveAnnouncer } = await import('/assets/announce.js');
-          window.said = [];
-          new MutationObserver(() => polite.textContent && said.push(polite.textContent)).observe(polite, { childList: true });
+          window.announced = [];
+          new MutationObserver(() => polite.textContent && announced.push(polite.textContent)).observe(polite, { childList: true });
           const announcer = liveAnnouncer();
           setInterval(() => announcer.update('cup', 0.9 + 0.05 * Math.random(), 'cup, 9x percent'), 100);
         }"""
     )
     page.clock.run_for(20_000)
-    assert page.evaluate("said") == ["cup, 9x percent"]
+    assert page.evaluate("announced") == ["cup, 9x percent"]
 
 
-def test_answers_are_spoken_if_asked_for(opened: Opener, service: Running, fake: Fake) -> None:
+def test_predictions_are_spoken_if_enabled(opened: Opener, service: Running, fake: Fake) -> None:
     train(fake)
     page = opened(service.url)
     page.evaluate("() => { window.spoken = []; speechSynthesis.speak = (words) => spoken.push(words.text); }")
@@ -101,7 +101,7 @@ def test_answers_are_spoken_if_asked_for(opened: Opener, service: Running, fake:
     assert page.evaluate("spoken[0]") == "cup, 93 percent."
 
 
-def test_a_camera_that_is_refused_says_what_to_do(opened: Opener, service: Running, fake: Fake) -> None:
+def test_a_refused_camera_shows_what_to_do(opened: Opener, service: Running, fake: Fake) -> None:
     train(fake)
     page = opened(service.url)
     page.evaluate(

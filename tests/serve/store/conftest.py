@@ -1,4 +1,4 @@
-"""The same store three times: bytes in SQLite's rows, SQLite and a folder, PostgreSQL and a folder."""
+"""Three kinds of location: SQLite with the bytes in rows, SQLite and a folder, PostgreSQL and a folder."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import pytest
 
 from filmtransfer.serve.store import Store, StoreLocation
 
-from ..postgres import cluster  # noqa: F401
-
 KINDS = ("rows", "folder", pytest.param("postgres", marks=pytest.mark.process))
 
 
 @pytest.fixture(params=KINDS)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
     if request.param == "rows":
         return StoreLocation(f"sqlite:///{tmp_path}/fit.db", None)
     if request.param == "folder":
@@ -25,11 +23,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
 
 @pytest.fixture
 def opened() -> Iterator[Callable[[StoreLocation], Store]]:
-    """Opens stores that are closed after the test."""
+    """Return a function that opens stores; they are closed after the test."""
     stores: list[Store] = []
 
-    def open_one(place: StoreLocation) -> Store:
-        stores.append(Store.open(place))
+    def open_one(location: StoreLocation) -> Store:
+        stores.append(Store.open(location))
         return stores[-1]
 
     yield open_one
@@ -38,10 +36,10 @@ def opened() -> Iterator[Callable[[StoreLocation], Store]]:
 
 
 @pytest.fixture
-def store(place: StoreLocation, opened: Callable[[StoreLocation], Store]) -> Store:
-    return opened(place)
+def store(location: StoreLocation, opened: Callable[[StoreLocation], Store]) -> Store:
+    return opened(location)
 
 
 def files_of(root: Path) -> list[Path]:
-    """The objects in a folder, and whatever else lies there."""
+    """Return all files below a folder."""
     return sorted(path for path in root.rglob("*") if path.is_file())

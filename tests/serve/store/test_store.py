@@ -1,4 +1,4 @@
-"""What the store promises, in each of its three shapes."""
+"""The repositories of the store, in each of its three kinds of location."""
 
 from __future__ import annotations
 
@@ -112,15 +112,19 @@ def test_versions_publish_and_roll_back(store: Store, ann: str, tmp_path: Path):
     store.versions.delete(ann, 3)
     assert (
         store.versions.publish(ann, b"update 4", "uploaded", {}).number == 4
-    )  # a number is never given twice
+    )  # a number is never used twice
     store.versions.make_current(ann, 2)
     store.versions.publish(ann, b"update 5", "trained", {})
-    assert [v.number for v in store.versions.all(ann)] == [5, 4, 2]  # 1 went: the oldest that was not current
+    assert [v.number for v in store.versions.all(ann)] == [
+        5,
+        4,
+        2,
+    ]  # 1 was deleted: the oldest that was not current
     assert store.versions.content(ann, 2) == b"update 2"
     assert store.versions.get(ann, 2).summary == {"stage": "first", "i": 2}
-    for gone in (1, 3, 0, -1, 2**40):
+    for deleted in (1, 3, 0, -1, 2**40):
         with pytest.raises(NotFoundError):
-            store.versions.content(ann, gone)
+            store.versions.content(ann, deleted)
     if (tmp_path / "objects").exists():
         assert len(files_of(tmp_path / "objects")) == 3
     store.users.set_quota(ann, Quota(versions=1))
@@ -130,7 +134,7 @@ def test_versions_publish_and_roll_back(store: Store, ann: str, tmp_path: Path):
         store.versions.publish(ann, b"x", "trained", {"accuracy": float("nan")})
 
 
-def test_quotas_and_nothing_is_left_of_a_refusal(store: Store, ann: str, tmp_path: Path):
+def test_quotas_refuse_without_a_trace(store: Store, ann: str, tmp_path: Path):
     store.users.set_quota(ann, Quota(classes=1, photos=2, bytes=10, versions=2))
     cat = store.classes.add(ann, "cat")
     with pytest.raises(QuotaError):
@@ -147,7 +151,7 @@ def test_quotas_and_nothing_is_left_of_a_refusal(store: Store, ann: str, tmp_pat
     assert len(files_of(tmp_path / "objects")) in (0, 4)
 
 
-def test_quotas_hold_when_many_add_at_once(store: Store, ann: str, tmp_path: Path):
+def test_quotas_hold_for_concurrent_writers(store: Store, ann: str, tmp_path: Path):
     store.users.set_quota(ann, Quota(photos=5))
     cat = store.classes.add(ann, "cat")
     start = threading.Barrier(8)
@@ -166,7 +170,7 @@ def test_quotas_hold_when_many_add_at_once(store: Store, ann: str, tmp_path: Pat
     assert len(files_of(tmp_path / "objects")) in (0, 10)
 
 
-def test_the_same_photo_from_many_threads_is_one(store: Store, ann: str, tmp_path: Path):
+def test_the_same_photo_of_many_threads_is_stored_once(store: Store, ann: str, tmp_path: Path):
     cat = store.classes.add(ann, "cat")
     with ThreadPoolExecutor(6) as pool:
         made = set(pool.map(lambda _: add(store, ann, cat.id, b"same").id, range(6)))
@@ -175,7 +179,7 @@ def test_the_same_photo_from_many_threads_is_one(store: Store, ann: str, tmp_pat
     assert len(files_of(tmp_path / "objects")) in (0, 2)
 
 
-def test_versions_published_at_once_have_numbers_of_their_own(store: Store, ann: str):
+def test_versions_published_concurrently_have_different_numbers(store: Store, ann: str):
     with ThreadPoolExecutor(6) as pool:
         made = list(
             pool.map(lambda i: store.versions.publish(ann, b"%d" % i, "trained", {"i": i}), range(12))
@@ -186,7 +190,7 @@ def test_versions_published_at_once_have_numbers_of_their_own(store: Store, ann:
         assert store.versions.content(ann, version.number) == b"%d" % version.summary["i"]
 
 
-def test_another_users_things_do_not_exist(store: Store, ann: str):
+def test_records_of_another_user_do_not_exist(store: Store, ann: str):
     bob = store.users.create("Bob")[0].id
     cat = store.classes.add(ann, "cat")
     photo = add(store, ann, cat.id)
@@ -240,7 +244,7 @@ def test_another_users_things_do_not_exist(store: Store, ann: str):
     assert store.photos.content(ann, photo.id) == b"photo"
 
 
-def test_trainings_from_asking_to_the_end(store: Store, ann: str):
+def test_a_training_from_request_to_end(store: Store, ann: str):
     bob = store.users.create("Bob")[0].id
     asked = store.trainings.request(ann, {"steps": 5})
     assert (asked.state, asked.options, asked.user) == ("waiting", {"steps": 5}, ann)
@@ -299,7 +303,7 @@ def test_cancelled_trainings_stop(store: Store, ann: str):
     assert store.versions.all(ann) == []
 
 
-def test_a_lost_workers_training_goes_to_another(store: Store, ann: str):
+def test_the_training_of_a_dead_worker_is_claimed_by_another(store: Store, ann: str):
     asked = store.trainings.request(ann, {})
     store.trainings.claim("lost", lease=0.01)
     store.trainings.add_event(asked.id, "lost", "progress", {"step": 1})
@@ -317,7 +321,7 @@ def test_a_lost_workers_training_goes_to_another(store: Store, ann: str):
     assert store.trainings.add_event(asked.id, "next", "progress", {}).number == 2
 
 
-def test_a_training_that_kills_its_workers_fails(store: Store, ann: str):
+def test_a_training_fails_after_three_dead_workers(store: Store, ann: str):
     asked = store.trainings.request(ann, {})
     for i in range(3):
         assert store.trainings.claim(f"w{i}", lease=0) is not None
@@ -327,16 +331,16 @@ def test_a_training_that_kills_its_workers_fails(store: Store, ann: str):
     assert store.trainings.events(ann, asked.id)[-1].kind == "end"
 
 
-def test_a_training_that_is_given_back_waits_again(store: Store, ann: str):
+def test_a_released_training_waits_again(store: Store, ann: str):
     asked = store.trainings.request(ann, {})
-    for i in range(5):  # a worker that ends in good health did not die of it
+    for i in range(5):  # a worker that stops is not counted as dead
         assert store.trainings.claim(f"w{i}").id == asked.id
         assert store.trainings.release(asked.id, f"w{i}")
         assert not store.trainings.renew(asked.id, f"w{i}")
         assert store.trainings.get(ann, asked.id).state == "waiting"
 
 
-def test_old_trainings_are_forgotten(store: Store, ann: str):
+def test_old_trainings_are_deleted(store: Store, ann: str):
     bob = store.users.create("Bob")[0].id
     kept = store.trainings.request(bob, {})
     asked = []
@@ -349,7 +353,7 @@ def test_old_trainings_are_forgotten(store: Store, ann: str):
         store.trainings.events(ann, asked[0])
 
 
-def test_deleting_a_user_leaves_others_alone(store: Store, ann: str, tmp_path: Path):
+def test_deleting_a_user_does_not_affect_others(store: Store, ann: str, tmp_path: Path):
     bob, token = store.users.create("Bob")
     kept = {}
     for user in (ann, bob.id):
@@ -371,16 +375,16 @@ def test_deleting_a_user_leaves_others_alone(store: Store, ann: str, tmp_path: P
     assert not any(ann in str(path) for path in tmp_path.rglob("*"))
 
 
-def test_the_migrations_make_the_tables_of_the_schema(store: Store):
+def test_the_migrations_create_the_declared_tables(store: Store):
     with store.database.read() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": TABLE, "compare_type": True})
         assert compare_metadata(context, metadata) == []
 
 
-def test_opened_again_everything_is_there(store: Store, ann: str, place, opened):
+def test_a_store_that_is_opened_again_has_all_records(store: Store, ann: str, location, opened):
     photo = add(store, ann, store.classes.add(ann, "cat").id)
     store.versions.publish(ann, b"update", "trained", {"classes": {"cat": 1}})
     store.close()
-    again = opened(place)
+    again = opened(location)
     assert again.photos.content(ann, photo.id) == b"photo"
     assert again.versions.current(ann).summary == {"classes": {"cat": 1}}

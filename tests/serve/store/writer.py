@@ -1,4 +1,4 @@
-"""What a process of its own does to a store: it writes for ever and says what was acknowledged, until it is killed."""
+"""Functions for processes that write to a store and send what was acknowledged, until they are killed."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from filmtransfer.serve.store import Store, StoreLocation
 
 
 def bytes_of(i: int) -> bytes:
-    """So many that a write takes a while."""
+    """Return enough bytes for a write to take a while."""
     return b"%08d" % i * 4000
 
 
-def add_photos(place: StoreLocation, user: str, said: Connection) -> None:
-    store = Store.open(place)
+def add_photos(location: StoreLocation, user: str, sender: Connection) -> None:
+    store = Store.open(location)
     (only,) = store.classes.all(user)
     for i in itertools.count(len(store.photos.all(user))):
         photo = store.photos.add(user, only.id, bytes_of(i), b"small", "image/png")
-        said.send((photo.id, i))
+        sender.send((photo.id, i))
 
 
-def publish(place: StoreLocation, user: str, said: Connection) -> None:
-    """Every third time the one before becomes current again."""
-    store = Store.open(place)
+def publish(location: StoreLocation, user: str, sender: Connection) -> None:
+    """Publish versions; every third time make the previous one current again."""
+    store = Store.open(location)
     for i in itertools.count():
         made = store.versions.publish(user, bytes_of(i), "trained", {"i": i})
-        said.send((made.number, i))
+        sender.send((made.number, i))
         if i % 3 == 2:
-            said.send((store.versions.make_current(user, made.number - 1).number, None))
+            sender.send((store.versions.make_current(user, made.number - 1).number, None))
 
 
-def take(place: StoreLocation, worker: str, said: Connection) -> None:
-    store = Store.open(place)
+def take(location: StoreLocation, worker: str, sender: Connection) -> None:
+    store = Store.open(location)
     while (training := store.trainings.claim(worker)) is not None:
         store.trainings.end(training.id, worker, "done")
-        said.send(training.id)
+        sender.send(training.id)
     store.close()

@@ -1,5 +1,5 @@
-"""A service for states that a real one seldom shows: it keeps everything in memory, answers by the contract,
-trains by a script that the test steps through, and fails on request."""
+"""A fake service for states that are hard to reach with a real one: it stores everything in memory, sends the events of a
+training as the test tells it, and fails on request."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def failure(status: int, code: str, message: str, hint: str = "", **headers: str
 
 @dataclass
 class Fake:
-    """What the service has, and how it is to behave next."""
+    """The state of the fake service, and its next failures."""
 
     classes: dict[str, dict[str, Any]] = field(default_factory=dict)
     photos: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Fake:
     answer: dict[str, Any] | None = None
     failures: dict[str, list[JSONResponse]] = field(
         default_factory=dict
-    )  # "POST /api/trainings" → next answers
+    )  # "POST /api/trainings" → next responses
     seen: list[str] = field(default_factory=list)
     ids: Any = field(default_factory=itertools.count)
 
@@ -99,16 +99,16 @@ class Fake:
         self.versions.insert(0, version)
         return version
 
-    def judge(self, number: int, wrong: dict[str, str]) -> None:
-        """Keeps a confusion table in which the photos in ``wrong`` are taken for the class named there."""
+    def assess(self, number: int, wrong: dict[str, str]) -> None:
+        """Set the assessment of a version in which the photos in ``wrong`` are misclassified as the given class."""
         names = [row["name"] for row in self.classes.values()]
         table = [[0] * len(names) for _ in names]
         rows = []
         for key, photo in self.photos.items():
             truth = self.classes[photo["class_id"]]["name"]
-            said = wrong.get(key, truth)
-            table[names.index(truth)][names.index(said)] += 1
-            rows.append({"id": key, "truth": truth, "said": said, "p": 0.81})
+            predicted = wrong.get(key, truth)
+            table[names.index(truth)][names.index(predicted)] += 1
+            rows.append({"id": key, "truth": truth, "said": predicted, "p": 0.81})
         version = next(v for v in self.versions if v["number"] == number)
         self.checks[number] = {
             "classes": names,
@@ -117,8 +117,8 @@ class Fake:
             **{k: version[k] for k in ("accuracy", "low", "high")},
         }
 
-    def tell(self, kind: str, **data: Any) -> None:
-        """News of the training; a page that was just told to train may not have asked for it yet."""
+    def add_event(self, kind: str, **data: Any) -> None:
+        """Add an event of the training; wait for the page to request one."""
         deadline = time.monotonic() + 20
         while not self.trainings and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -259,7 +259,7 @@ def application(fake: Fake) -> FastAPI:
     @app.delete("/api/trainings/{key}", status_code=202)
     async def cancel(key: str) -> dict[str, Any]:
         assert key == fake.trainings[0]["id"]
-        fake.tell("end", state="cancelled", message="")
+        fake.add_event("end", state="cancelled", message="")
         return fake.trainings[0]
 
     @app.get("/api/trainings/{key}/events")
@@ -308,7 +308,7 @@ def application(fake: Fake) -> FastAPI:
     @app.get("/api/versions/{number}/check")
     async def check(number: int) -> Any:
         if number not in fake.checks:
-            fake.judge(number, {})
+            fake.assess(number, {})
         return fake.checks[number]
 
     @app.get("/api/versions/{number}/file")
@@ -324,7 +324,7 @@ def application(fake: Fake) -> FastAPI:
 
 
 class Running:
-    """The fake on a port of its own; it can go away and come back on the same one."""
+    """The fake service on its own port; it can be stopped and started again on the same port."""
 
     def __init__(self, fake: Fake, port: int = 0) -> None:
         self.fake, self.port = fake, port

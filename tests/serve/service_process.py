@@ -1,4 +1,4 @@
-"""``fit serve`` as people start it: a process of its own, spoken to over HTTP."""
+"""``fit serve`` as a process, and requests to it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from typing import Any
 import httpx
 import pytest
 
-PATIENCE = 240  # seconds; a machine may have much else to do
+TIMEOUT = 240  # seconds; the machine may be busy
 
 
-def until(true: Callable[[], Any]) -> Any:
+def until(condition: Callable[[], Any]) -> Any:
     """Wait for something to become true, and return it."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := true()):
-        assert time.monotonic() < deadline, "it did not happen"
+    deadline = time.monotonic() + TIMEOUT
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.05)
-    return found
+    return value
 
 
 class Serving:
     """One ``fit serve``; its output goes to files in its folder."""
 
-    def __init__(self, folder: Path, *words: str, **environment: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
         folder.mkdir(parents=True)
         self.out, self.err = folder / "out", folder / "err"
         command = [
@@ -45,13 +45,13 @@ class Serving:
         ]
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
-                [*command, *words], stdout=out, stderr=err, env={**os.environ, **environment}
+                [*command, *arguments], stdout=out, stderr=err, env={**os.environ, **environment}
             )
 
     def about(self) -> dict[str, Any]:
-        """What it says when it is ready."""
+        """Return the document that it prints when it is ready."""
 
-        def said() -> Any:
+        def printed() -> Any:
             if self.process.poll() is not None:
                 pytest.fail(f"fit serve ended: {self.err.read_text()[-3000:]}")
             try:
@@ -59,17 +59,17 @@ class Serving:
             except ValueError:
                 return None
 
-        found: dict[str, Any] = until(said)
-        return found
+        document: dict[str, Any] = until(printed)
+        return document
 
     def children(self) -> list[int]:
-        """Each thread has its own."""
+        """Return the child processes of all threads."""
         threads = Path(f"/proc/{self.process.pid}/task").iterdir()
-        found = " ".join((thread / "children").read_text() for thread in threads)
-        return [int(word) for word in found.split()]
+        pids = " ".join((thread / "children").read_text() for thread in threads)
+        return [int(pid) for pid in pids.split()]
 
     def kill(self) -> None:
-        """As a power cut would: itself and its workers, without a word."""
+        """Kill the service and its workers, as a power failure would."""
         for pid in (*self.children(), self.process.pid):
             os.kill(pid, signal.SIGKILL)
         self.process.wait()
@@ -77,17 +77,17 @@ class Serving:
     def end(self) -> int:
         if self.process.poll() is None:
             self.process.terminate()
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT)
 
 
 def user_of(url: str, token: str) -> httpx.Client:
     return httpx.Client(
-        base_url=url, headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=PATIENCE
+        base_url=url, headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=TIMEOUT
     )
 
 
 def events(client: httpx.Client, training: str, after: int = 0) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """(number, kind, data) of a training's events, as they come."""
+    """Yield the number, kind and data of a training's events."""
     address = f"/api/trainings/{training}/events?after={after}"
     with client.stream("GET", address) as answer:
         assert answer.status_code == 200
@@ -116,5 +116,5 @@ def fill(
 def predicted(client: httpx.Client, content: bytes) -> dict[str, Any]:
     answer = client.post("/api/predictions", content=content, headers={"Content-Type": "image/png"})
     assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    prediction: dict[str, Any] = answer.json()
+    return prediction

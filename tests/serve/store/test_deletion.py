@@ -1,4 +1,4 @@
-"""Delete-my-data: afterwards no file holds a byte of the photos, names or updates."""
+"""After the deletion of a user no file contains a byte of the photos, names or updates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .conftest import files_of
 
 
 def noise(word: str, length: int) -> bytes:
-    """Bytes that come from nowhere else; every stretch of 32 of them is found again by its block."""
+    """Return bytes that occur nowhere else, as blocks of 32 that can be searched for."""
     blocks = (hashlib.sha256(f"{word} {i}".encode()).digest() for i in range(length // 32))
     return b"".join(blocks)
 
@@ -40,32 +40,32 @@ def fill(store: Store, name: str, photos: int) -> str:
 
 
 def traces(root: Path, name: str, photos: int) -> list[str]:
-    """What of the user can still be found in any file."""
-    everything = subprocess.run(  # by another process: our closing a file would drop SQLite's locks on it
+    """Return what files still contain of the user."""
+    everything = subprocess.run(  # in another process: closing a file here would release SQLite's locks
         ["cat", *map(str, files_of(root))], capture_output=True, check=True
     ).stdout
     words = ("user", "class", "renamed", "summary", "option", "worker", "event", "message")
-    found = [word for word in words if f"{word} {name}".encode() in everything]
+    matches = [word for word in words if f"{word} {name}".encode() in everything]
     parts = [f"{name} update {i}" for i in range(3)]
     parts += [
         f"{name} {kind} {k} {i}" for kind in ("photo", "small") for k in range(3) for i in range(photos)
     ]
     for part in parts:
-        found += [part for i in range(3) if hashlib.sha256(f"{part} {i}".encode()).digest() in everything]
-    return found
+        matches += [part for i in range(3) if hashlib.sha256(f"{part} {i}".encode()).digest() in everything]
+    return matches
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("place", ["rows", "folder"], indirect=True)
-def test_nothing_is_left_in_any_file(place: StoreLocation, opened, tmp_path: Path):
-    store: Store = opened(place)
+@pytest.mark.parametrize("location", ["rows", "folder"], indirect=True)
+def test_no_file_contains_data_of_a_deleted_user(location: StoreLocation, opened, tmp_path: Path):
+    store: Store = opened(location)
     fill(store, "before", 2)
-    gone = fill(store, "gone", 6)
+    deleted = fill(store, "deleted", 6)
     fill(store, "after", 2)
-    beside: Store = opened(place)  # another process of the service, with connections of its own
-    assert beside.users.get(gone).name == "user gone"
-    assert len(traces(tmp_path, "gone", 6)) > 100  # the search can find
-    store.users.delete(gone)
-    assert traces(tmp_path, "gone", 6) == []
+    beside: Store = opened(location)  # another process of the service, with connections of its own
+    assert beside.users.get(deleted).name == "user deleted"
+    assert len(traces(tmp_path, "deleted", 6)) > 100  # the search works
+    store.users.delete(deleted)
+    assert traces(tmp_path, "deleted", 6) == []
     assert len(traces(tmp_path, "before", 2)) > 30
     assert len(beside.users.all()) == 2

@@ -1,4 +1,4 @@
-"""Every kind of image that the core knows, as bodies: taken, or refused with the reason."""
+"""Images of every format: accepted, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def client(service, update_file):
 
 
 @pytest.fixture(scope="module")
-def shelf(client) -> str:
+def class_id(client) -> str:
     return client.post("/api/classes", json={"name": "images"}).json()["id"]
 
 
@@ -68,10 +68,10 @@ GOOD = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_images_of_every_kind_are_kept_and_classified(client, shelf, name):
+def test_images_of_every_format_are_stored_and_classified(client, class_id, name):
     content, kind = GOOD[name]
-    headers = {"Content-Type": "image/anything"}  # what it is called does not matter
-    made = client.post(PATHS[0].format(shelf), content=content, headers=headers)
+    headers = {"Content-Type": "image/anything"}  # the declared type does not matter
+    made = client.post(PATHS[0].format(class_id), content=content, headers=headers)
     assert made.status_code == 201, made.text
     assert made.json()["media_type"] == kind
     shown = client.get(f"/api/photos/{made.json()['id']}")
@@ -86,11 +86,11 @@ def test_images_of_every_kind_are_kept_and_classified(client, shelf, name):
 
 
 @pytest.mark.parametrize("name", [name for name in REASONS if name != "missing.jpg"])
-def test_broken_images_are_refused_with_the_reason(client, shelf, name, tmp_path):
+def test_broken_images_are_refused_with_the_reason(client, class_id, name, tmp_path):
     content = broken(tmp_path)[name].read_bytes()
     before = client.get("/api/me").json()["used"]
     for path in PATHS:
-        answer = client.post(path.format(shelf), content=content, headers={"Content-Type": "image/png"})
+        answer = client.post(path.format(class_id), content=content, headers={"Content-Type": "image/png"})
         assert answer.status_code == 400, (path, answer.text)
         error = answer.json()["error"]
         assert error["code"] == "bad_input"
@@ -99,8 +99,8 @@ def test_broken_images_are_refused_with_the_reason(client, shelf, name, tmp_path
     assert client.get("/api/me").json()["used"] == before
 
 
-def test_a_jpeg_bomb_is_refused_before_it_is_decoded(client, shelf, monkeypatch):
-    """Its header says 60000 × 60000; nothing may be made of that, at whatever fraction."""
+def test_a_jpeg_bomb_is_refused_before_it_is_decoded(client, class_id, monkeypatch):
+    """Its header declares 60000 × 60000 pixels, which must not be decoded at any scale."""
     content = bytearray(as_bytes(gradient(), "JPEG"))
     frame = content.index(b"\xff\xc0")
     content[frame + 5 : frame + 9] = (60_000).to_bytes(2, "big") * 2
@@ -108,18 +108,20 @@ def test_a_jpeg_bomb_is_refused_before_it_is_decoded(client, shelf, monkeypatch)
         monkeypatch.setattr("PIL.JpegImagePlugin.JpegImageFile." + decoder, lambda *_: 1 / 0)
     for path in PATHS:
         answer = client.post(
-            path.format(shelf), content=bytes(content), headers={"Content-Type": "image/jpeg"}
+            path.format(class_id), content=bytes(content), headers={"Content-Type": "image/jpeg"}
         )
         assert answer.status_code == 400
         assert "megapixels" in answer.json()["error"]["message"]
 
 
-def test_formats_that_start_other_programs_are_not_tried(client, shelf):
+def test_formats_that_start_other_programs_are_refused(client, class_id):
     script = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 50 50\n%%EndComments\nshowpage\n%%EOF\n"
     for path in PATHS:
-        answer = client.post(path.format(shelf), content=script, headers={"Content-Type": "image/x-eps"})
+        answer = client.post(path.format(class_id), content=script, headers={"Content-Type": "image/x-eps"})
         assert answer.status_code == 400
         assert "not an image" in answer.json()["error"]["message"]
     drawing = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
-    answer = client.post(PATHS[0].format(shelf), content=drawing, headers={"Content-Type": "image/svg+xml"})
+    answer = client.post(
+        PATHS[0].format(class_id), content=drawing, headers={"Content-Type": "image/svg+xml"}
+    )
     assert answer.status_code == 400

@@ -1,4 +1,4 @@
-"""For everyone: axe-core finds nothing in any state, light and dark; nothing is wider than a phone or a zoomed screen."""
+"""Accessibility: axe-core reports no violation in any state, light or dark; the page fits phones and zoomed screens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from .conftest import Opener
-from .fake import Fake, Running
+from .fake_service import Fake, Running
 from .states import STATES
 
 pytestmark = [pytest.mark.browser(seconds=25), pytest.mark.xdist_group("page")]
@@ -19,7 +19,7 @@ def widest(page: Page) -> int:
 
 
 @pytest.mark.parametrize("name", STATES)
-def test_every_state_is_accessible_and_fits(
+def test_every_state_is_accessible_and_fits_small_screens(
     name: str, opened: Opener, service: Running, fake: Fake, axe: Callable[[Page], list[str]]
 ) -> None:
     prepare, act = STATES[name]
@@ -40,7 +40,7 @@ def test_every_state_is_accessible_and_fits(
             """[...document.querySelectorAll('button, select, .steps a, .check')].filter((e) => e.offsetParent)
                .filter((e) => e.getBoundingClientRect().height < 43.9 || e.getBoundingClientRect().width < 43.9).map((e) => e.outerHTML.slice(0, 120))"""
         )
-        assert small == []  # a thumb needs 44 pixels
+        assert small == []  # touch targets need 44 pixels
     if name in ("recording", "live"):
         page.evaluate(
             "document.querySelectorAll('video').forEach((v) => v.srcObject?.getTracks().forEach((t) => t.stop()))"
@@ -57,10 +57,10 @@ def test_text_has_contrast_of_seven_to_one(
     axe(page)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
-        found = page.evaluate(
+        violations = page.evaluate(
             "axe.run(document, {runOnly: ['color-contrast-enhanced']}).then((r) => r.violations.flatMap((v) => v.nodes.map((n) => n.html)))"
         )
-        assert found == [], scheme
+        assert violations == [], scheme
 
 
 @pytest.mark.usefixtures("fake")

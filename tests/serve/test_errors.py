@@ -1,4 +1,4 @@
-"""No room, no database, a bug of ours: said with the status that fits, and over when it is over."""
+"""A full disk, an unavailable database, an unexpected error: the right status, and recovery."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import os
 
 import pytest
 
-from tests.serve.conftest import SETTINGS, encoded, tried
-from tests.serve.postgres import cluster  # noqa: F401
+from tests.serve.conftest import SETTINGS, encoded, run_service
 
 JPEG = {"Content-Type": "image/jpeg"}
 
@@ -20,8 +19,8 @@ def anna(service):
 
 
 def test_a_full_disk(service, anna, update_file, monkeypatch):
-    shelf = anna.post("/api/classes", json={"name": "full"}).json()["id"]
-    path = f"/api/classes/{shelf}/photos"
+    class_id = anna.post("/api/classes", json={"name": "full"}).json()["id"]
+    path = f"/api/classes/{class_id}/photos"
     assert anna.post(path, content=encoded(0, 1), headers=JPEG).status_code == 201
     real = os.write
 
@@ -37,18 +36,18 @@ def test_a_full_disk(service, anna, update_file, monkeypatch):
         assert refused.json()["error"]["code"] == "storage_full"
         file = {"Content-Type": "application/octet-stream"}
         assert anna.post("/api/versions", content=update_file.read_bytes(), headers=file).status_code == 507
-    assert len(anna.get("/api/photos", params={"class_id": shelf}).json()["photos"]) == 1
+    assert len(anna.get("/api/photos", params={"class_id": class_id}).json()["photos"]) == 1
     assert anna.get("/api/me").json()["current"] is None
-    assert anna.post(path, content=encoded(0, 2), headers=JPEG).status_code == 201  # room again
+    assert anna.post(path, content=encoded(0, 2), headers=JPEG).status_code == 201  # the disk has space again
     assert service.store.users.usage(anna.get("/api/me").json()["id"]).photos == 2
 
 
-def test_a_database_that_goes_and_comes_back(engine, tmp_path, cluster, caplog):  # noqa: F811
-    for found in tried(tmp_path, engine, SETTINGS, cluster.fresh()):
-        found.add_user("anna")
-        anna = found.client("anna")
-        shelf = anna.post("/api/classes", json={"name": "kept"}).json()["id"]
-        path = f"/api/classes/{shelf}/photos"
+def test_the_database_is_unavailable_for_a_while(engine, tmp_path, cluster, caplog):
+    for running in run_service(tmp_path, engine, SETTINGS, cluster.fresh()):
+        running.add_user("anna")
+        anna = running.client("anna")
+        class_id = anna.post("/api/classes", json={"name": "kept"}).json()["id"]
+        path = f"/api/classes/{class_id}/photos"
         photo = anna.post(path, content=encoded(0, 1), headers=JPEG).json()
         cluster.stop()
         try:
@@ -61,7 +60,7 @@ def test_a_database_that_goes_and_comes_back(engine, tmp_path, cluster, caplog):
                 assert answer.status_code == 503
                 assert answer.headers["retry-after"] == "5"
                 assert answer.json()["error"]["code"] == "store_gone"
-                assert "127.0.0.1" not in answer.text  # where the database stands is nobody's business
+                assert "127.0.0.1" not in answer.text  # the address of the database is not disclosed
             assert "127.0.0.1" in caplog.text
             assert "fit_trainings_waiting NaN" in anna.get("/metrics").text
         finally:
@@ -72,7 +71,7 @@ def test_a_database_that_goes_and_comes_back(engine, tmp_path, cluster, caplog):
         assert anna.post(path, content=encoded(0, 2), headers=JPEG).status_code == 201
 
 
-def test_a_bug_is_said_without_its_inside(service, anna, monkeypatch, caplog):
+def test_an_unexpected_error_hides_its_details(service, anna, monkeypatch, caplog):
     def broken(*_: object) -> None:
         raise RuntimeError("the inside of things")
 
@@ -85,11 +84,11 @@ def test_a_bug_is_said_without_its_inside(service, anna, monkeypatch, caplog):
     assert "Traceback" not in answer.text
     name = answer.headers["x-request-id"]
     assert name in answer.json()["error"]["hint"]
-    assert name in caplog.text  # and there the traceback is
+    assert name in caplog.text  # with the traceback
     assert "the inside of things" in caplog.text
 
 
-def test_a_full_queue_is_said_to_be_busy(service, anna, update_file, monkeypatch):
+def test_a_full_queue_is_busy(service, anna, update_file, monkeypatch):
     from filmtransfer.serve.engine.batcher import QueueFullError
 
     file = {"Content-Type": "application/octet-stream"}
@@ -104,7 +103,7 @@ def test_a_full_queue_is_said_to_be_busy(service, anna, update_file, monkeypatch
     assert answer.json()["error"]["code"] == "busy"
 
 
-def test_nothing_of_a_request_that_is_secret_is_in_the_log(service, anna, caplog):
+def test_the_log_contains_no_secrets(service, anna, caplog):
     with caplog.at_level(logging.INFO, "filmtransfer.serve"):
         anna.get("/api/photos", params={"class_id": "secret-id"})
     assert " GET /api/photos 404 " in caplog.text

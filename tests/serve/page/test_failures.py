@@ -1,4 +1,4 @@
-"""When the service goes away, knows one no more, or is full."""
+"""Failures: the service is unavailable, the token is unknown, the quota is full."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import pytest
 from playwright.sync_api import expect
 
 from .conftest import Opener
-from .fake import TOKEN, Fake, Running, failure
+from .fake_service import TOKEN, Fake, Running, failure
 from .states import fill, jpeg, train
 
 pytestmark = [pytest.mark.browser(seconds=25), pytest.mark.xdist_group("page")]
 
 
-def test_the_service_goes_and_comes_back(opened: Opener) -> None:
+def test_the_page_recovers_when_the_service_restarts(opened: Opener) -> None:
     service = Running(Fake())
     fill(service.fake)
     try:
         page = opened(service.url, expected=("ERR_", "Failed to load"))
         page.get_by_role("button", name="Train", exact=True).click()
-        service.fake.tell("progress", step=1, steps=9, loss=0.5, accuracy=0.9, seconds_left=10)
+        service.fake.add_event("progress", step=1, steps=9, loss=0.5, accuracy=0.9, seconds_left=10)
         expect(page.locator("#train-status")).to_contain_text("Step 1 of 9")
         service.stop()
         page.locator(".class input[type=file]").first.set_input_files([jpeg(0, 50), jpeg(0, 51)])
@@ -26,16 +26,14 @@ def test_the_service_goes_and_comes_back(opened: Opener) -> None:
             page.get_by_text("The service does not respond. Nothing that was saved is lost")
         ).to_be_visible()
         expect(page.locator(".class").first).to_contain_text("Adding 1 of 2")
-        service.fake.tell("progress", step=2, steps=9, loss=0.5, accuracy=0.9, seconds_left=9)
+        service.fake.add_event("progress", step=2, steps=9, loss=0.5, accuracy=0.9, seconds_left=9)
         service.start()
         expect(page.locator("#offline")).to_be_hidden()
         expect(
             page.get_by_role("button", name="Photo 8 of 8, cup")
-        ).to_be_visible()  # what waited has arrived
-        expect(page.locator("#train-status")).to_contain_text(
-            "Step 2 of 9"
-        )  # and the training is followed again
-        service.fake.tell("end", state="done", message="")
+        ).to_be_visible()  # the waiting uploads are complete
+        expect(page.locator("#train-status")).to_contain_text("Step 2 of 9")  # and the events continue
+        service.fake.add_event("end", state="done", message="")
         expect(page.get_by_role("button", name="Train again")).to_be_visible()
     finally:
         service.stop()
@@ -52,18 +50,20 @@ def test_an_unknown_token_asks_for_another(opened: Opener, service: Running, fak
     fake.failures["POST /api/classes"] = [failure(401, "unauthorized", "The token is not known.")]
     page.get_by_label("Name of a new class").fill("cup")
     page.keyboard.press("Enter")
-    expect(page.get_by_label("Access token")).to_be_focused()  # it ended while at work
+    expect(page.get_by_label("Access token")).to_be_focused()  # it became invalid
     assert page.evaluate("sessionStorage.getItem('filmtransfer.token')") is None
 
 
-def test_the_administrators_token_is_the_wrong_kind(opened: Opener, service: Running, fake: Fake) -> None:
+def test_the_admins_token_is_refused(opened: Opener, service: Running, fake: Fake) -> None:
     fake.failures["GET /api/me"] = [failure(403, "forbidden", "This is the administrator's token.")]
     page = opened(service.url, expected=("403",))
     expect(page.locator("#sign-in-error")).to_contain_text("Use the token of a user.")
 
 
 @pytest.mark.usefixtures("fake")
-def test_the_token_leaves_the_address_and_is_kept_for_the_tab(opened: Opener, service: Running) -> None:
+def test_the_token_is_removed_from_the_address_and_stored_for_the_tab(
+    opened: Opener, service: Running
+) -> None:
     page = opened(service.url)
     expect(page.locator("#work")).to_be_visible()
     assert page.url == service.url
@@ -72,7 +72,7 @@ def test_the_token_leaves_the_address_and_is_kept_for_the_tab(opened: Opener, se
     assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
 
 
-def test_too_fast_waits_and_full_says_so(opened: Opener, service: Running, fake: Fake) -> None:
+def test_uploads_wait_when_busy_and_stop_when_full(opened: Opener, service: Running, fake: Fake) -> None:
     cup = fake.add_class("cup")
     page = opened(service.url, expected=("429", "507"))
     where = f"POST /api/classes/{cup}/photos"
@@ -88,7 +88,7 @@ def test_too_fast_waits_and_full_says_so(opened: Opener, service: Running, fake:
     expect(page.locator(".class .tile")).to_have_count(1)
 
 
-def test_what_another_tab_removed_is_looked_up_again(opened: Opener, service: Running, fake: Fake) -> None:
+def test_changes_of_another_tab_are_loaded(opened: Opener, service: Running, fake: Fake) -> None:
     train(fake)
     page = opened(service.url, expected=("404",))
     first = next(iter(fake.photos))
@@ -102,7 +102,7 @@ def test_what_another_tab_removed_is_looked_up_again(opened: Opener, service: Ru
     expect(page.get_by_role("button", name="Photo 1 of 5, cup")).to_be_visible()
 
 
-def test_a_live_camera_survives_a_busy_service(opened: Opener, service: Running, fake: Fake) -> None:
+def test_live_predictions_continue_after_a_busy_service(opened: Opener, service: Running, fake: Fake) -> None:
     train(fake)
     fake.failures["POST /api/predictions"] = [failure(503, "busy", "The queue is full.", Retry_After="1")]
     page = opened(service.url, expected=("503",))

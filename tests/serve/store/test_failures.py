@@ -1,4 +1,4 @@
-"""A full disk, a database that is gone, files that are damaged, foreign or too new."""
+"""A full disk, an unavailable database, and files that are damaged, foreign or too new."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_full_object_disk(tmp_path: Path, opened, monkeypatch, call):
     assert store.versions.current(user) is None
     assert files_of(tmp_path / "objects") == before
     assert pending(store) == []
-    store.photos.add(user, only.id, b"second", b"small", "image/png")  # room again
+    store.photos.add(user, only.id, b"second", b"small", "image/png")  # the disk has space again
 
 
 def test_a_full_database(tmp_path: Path, opened):
@@ -73,7 +73,7 @@ def test_a_full_database(tmp_path: Path, opened):
         with store.database.read() as connection:
             connection.execute(text(f"PRAGMA max_page_count={most}"))
 
-    allow(pages + 20)  # one connection is in the pool, and it is this one
+    allow(pages + 20)  # of the only connection in the pool
     for content in (BIG, BIG[::-1]):
         with pytest.raises(StoreFullError):
             store.photos.add(user, only.id, content, b"small", "image/png")
@@ -82,13 +82,13 @@ def test_a_full_database(tmp_path: Path, opened):
     assert store.photos.all(user) == [kept]
     assert store.photos.content(user, kept.id) == b"first"
     assert store.versions.all(user) == []
-    store.photos.delete(user, kept.id)  # making room works when there is none
+    store.photos.delete(user, kept.id)  # deleting works on a full disk
     allow(10**6)
     added = store.photos.add(user, only.id, BIG, b"small", "image/png")
     assert store.photos.content(user, added.id) == BIG
 
 
-def test_a_database_that_goes_and_comes_back(cluster, tmp_path: Path, opened):
+def test_the_database_is_unavailable_for_a_while(cluster, tmp_path: Path, opened):
     store: Store = opened(StoreLocation(cluster.fresh(), str(tmp_path / "objects")))
     user = store.users.create("Ann")[0]
     only = store.classes.add(user.id, "cat")
@@ -113,7 +113,7 @@ def test_a_database_that_goes_and_comes_back(cluster, tmp_path: Path, opened):
     assert files_of(tmp_path / "objects") != []
 
 
-def test_objects_that_are_gone(tmp_path: Path, opened):
+def test_missing_and_damaged_objects(tmp_path: Path, opened):
     store: Store = opened(StoreLocation.of(tmp_path))
     user = store.users.create("Ann")[0].id
     photo = store.photos.add(user, store.classes.add(user, "cat").id, b"photo", b"small", "image/png")
@@ -130,7 +130,7 @@ def test_objects_that_are_gone(tmp_path: Path, opened):
         store.photos.content(user, photo.id)
 
 
-def test_a_deletion_that_the_object_store_missed_is_made_good(tmp_path: Path, opened, monkeypatch):
+def test_a_deletion_is_completed_when_the_object_store_is_back(tmp_path: Path, opened, monkeypatch):
     store: Store = opened(StoreLocation.of(tmp_path))
     user = store.users.create("Ann")[0].id
     only = store.classes.add(user, "cat")
@@ -140,7 +140,7 @@ def test_a_deletion_that_the_object_store_missed_is_made_good(tmp_path: Path, op
 
     def away(name: str) -> None:
         del name
-        raise StoreUnavailableError("The object store does not answer.")
+        raise StoreUnavailableError("The object store does not respond.")
 
     with monkeypatch.context() as patch:
         patch.setattr(folder, "delete", away)
@@ -154,7 +154,7 @@ def test_a_deletion_that_the_object_store_missed_is_made_good(tmp_path: Path, op
     assert pending(store) == []
 
 
-def test_a_sweep_finds_what_a_killed_writer_left_and_nothing_else(tmp_path: Path, opened, monkeypatch):
+def test_a_sweep_deletes_only_the_objects_of_a_killed_writer(tmp_path: Path, opened, monkeypatch):
     store: Store = opened(StoreLocation.of(tmp_path))
     user = store.users.create("Ann")[0].id
     only = store.classes.add(user, "cat")
@@ -167,13 +167,13 @@ def test_a_sweep_finds_what_a_killed_writer_left_and_nothing_else(tmp_path: Path
         del rest
         raise Killed
 
-    with monkeypatch.context() as patch:  # after the objects, before the row, and no tidying up
+    with monkeypatch.context() as patch:  # after the objects and before the row, without cleaning up
         patch.setattr(store.objects, "keep", die)
         patch.setattr(store.objects, "_discard", lambda names: None)
         with pytest.raises(Killed):
             store.photos.add(user, only.id, b"lost", b"small", "image/png")
     assert len(files_of(tmp_path / "objects")) == 4
-    opened(StoreLocation.of(tmp_path))  # it might still be at work
+    opened(StoreLocation.of(tmp_path))  # the writer might still be active
     assert len(files_of(tmp_path / "objects")) == 4
     with store.database.write() as connection:
         since = select(tables.pending.c.since).limit(1)
@@ -184,7 +184,7 @@ def test_a_sweep_finds_what_a_killed_writer_left_and_nothing_else(tmp_path: Path
     assert pending(store) == []
 
 
-def test_a_slow_writer_cannot_keep_what_was_swept(tmp_path: Path, opened, monkeypatch):
+def test_a_slow_writer_cannot_keep_swept_objects(tmp_path: Path, opened, monkeypatch):
     store: Store = opened(StoreLocation.of(tmp_path))
     user = store.users.create("Ann")[0].id
 
@@ -219,7 +219,7 @@ def test_damaged_foreign_and_newer_databases(tmp_path: Path, opened):
         assert caught.value.exit_code == 4
 
 
-def test_a_place_that_cannot_be(tmp_path: Path):
+def test_invalid_locations_are_refused(tmp_path: Path):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(StoreUnavailableError):
         Store.open(StoreLocation(f"sqlite:///{tmp_path}/file/fit.db"))
@@ -231,14 +231,14 @@ def test_a_place_that_cannot_be(tmp_path: Path):
         StoreLocation.of()
 
 
-def test_a_lock_that_nobody_returns(tmp_path: Path, opened, monkeypatch):
+def test_a_lock_that_is_not_released(tmp_path: Path, opened, monkeypatch):
     monkeypatch.setattr(database_module, "WAIT", 0.05)
     store: Store = opened(StoreLocation(f"sqlite:///{tmp_path}/fit.db", None))
     other = sqlite3.connect(tmp_path / "fit.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailableError):
         store.users.create("Ann")
-    assert store.users.all() == []  # readers are not in the way of a writer, nor he in theirs
+    assert store.users.all() == []  # readers and a writer do not block each other
     other.execute("ROLLBACK")
     other.close()
     store.users.create("Ann")

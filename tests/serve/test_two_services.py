@@ -1,20 +1,19 @@
-"""Two ``fit serve`` at one PostgreSQL and one folder of objects are one service."""
+"""TwoServices ``fit serve`` at one PostgreSQL and one folder of objects are one service."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from filmtransfer.serve.store import Store, StoreLocation
-from tests.conftest import picture
-from tests.serve.postgres import Cluster, cluster  # noqa: F401
+from tests.serve.postgres import Cluster
 
-from .processes import Serving, events, fill, predicted, user_of
+from .service_process import Serving, events, fill, predicted, user_of
+from .updates import photo
 
 pytestmark = [
     pytest.mark.process(seconds=40),
@@ -22,20 +21,16 @@ pytestmark = [
 ]
 
 
-def png(kind: int, seed: int) -> bytes:
-    out = BytesIO()
-    picture(kind, seed).save(out, "PNG")
-    return out.getvalue()
-
-
 @dataclass
-class Two:
+class TwoServices:
+    """TwoServices services, and their store."""
+
     one: Serving
     other: Serving
     store: Store
 
     def trainer_of(self, user: str) -> tuple[Serving, Serving]:
-        """Whose worker has the user's training, and who has not."""
+        """Return the service whose worker has claimed the user's training, and the other one."""
         worker = self.store.trainings.all(user)[0].worker
         assert worker is not None
         pid = int(worker.rpartition("-")[2])
@@ -43,16 +38,16 @@ class Two:
 
 
 @pytest.fixture
-def two(cluster: Cluster, tmp_path: Path) -> Iterator[Two]:  # noqa: F811
+def two(cluster: Cluster, tmp_path: Path) -> Iterator[TwoServices]:
     admin = tmp_path / "admin"
     admin.write_text("the-admin-of-both-services\n")
     url, objects = cluster.fresh(), str(tmp_path / "objects")
-    words = [
+    arguments = [
         "--database", url, "--objects", objects, "--admin-token-file", str(admin), "--lease", "2", "--threads", "1",
     ]  # fmt: skip
-    made = Two(
-        Serving(tmp_path / "a", *words),
-        Serving(tmp_path / "b", *words),
+    made = TwoServices(
+        Serving(tmp_path / "a", *arguments),
+        Serving(tmp_path / "b", *arguments),
         Store.open(StoreLocation(url, objects)),
     )
     yield made
@@ -61,26 +56,26 @@ def two(cluster: Cluster, tmp_path: Path) -> Iterator[Two]:  # noqa: F811
     made.store.close()
 
 
-def test_two_are_one_and_either_may_die(two: Two):
+def test_two_services_share_a_store_and_either_may_die(two: TwoServices):
     addresses = {serving: serving.about()["url"] for serving in (two.one, two.other)}
     with user_of(addresses[two.one], "the-admin-of-both-services") as admin:
         made = admin.post("/api/users", json={"name": "Ann"}).json()
     clients = {serving: user_of(url, made["token"]) for serving, url in addresses.items()}
     a, b = clients.values()
-    fill(a, png, classes=2, shots=2)
+    fill(a, photo, classes=2, shots=2)
     photos = a.get("/api/photos").json()
     assert len(photos["photos"]) == 4
     assert b.get("/api/photos").json() == photos
 
     asked = a.post("/api/trainings", json={"steps": 0})
     assert asked.status_code == 202
-    heard = list(events(b, asked.json()["id"]))
-    assert [kind for _, kind, _ in heard] == ["version", "end"]
-    assert heard[-1][2]["state"] == "done"
+    received = list(events(b, asked.json()["id"]))
+    assert [kind for _, kind, _ in received] == ["version", "end"]
+    assert received[-1][2]["state"] == "done"
     for kind, seed in ((0, 77), (1, 78)):
-        assert predicted(a, png(kind, seed)) == predicted(b, png(kind, seed))
+        assert predicted(a, photo(kind, seed)) == predicted(b, photo(kind, seed))
 
-    # Whoever trains is killed in the middle of it, with its worker; the other brings it to its end.
+    # The service that trains is killed with its worker; the other one completes the training.
     id = a.post("/api/trainings", json={"steps": 6}).json()["id"]
     number = next(number for number, kind, _ in events(a, id) if kind == "progress")
     victim, survivor = two.trainer_of(made["id"])
@@ -93,7 +88,7 @@ def test_two_are_one_and_either_may_die(two: Two):
     assert {version["number"] for version in after} > before
     assert after[0]["current"]
     assert left.get("/api/photos").json() == photos
-    assert predicted(left, png(0, 77))["version"] == after[0]["number"]
+    assert predicted(left, photo(0, 77))["version"] == after[0]["number"]
     for client in clients.values():
         client.close()
     assert survivor.end() == 0

@@ -1,4 +1,4 @@
-"""The whole job on the real service, with its real worker: from a name to an answer, and back to nothing."""
+"""A complete session with a real service and its worker."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .states import jpeg
 
 pytestmark = [pytest.mark.browser(seconds=25), pytest.mark.xdist_group("page")]
 
-PATIENCE = 120_000  # ms, for what takes as long as it takes on a busy machine
+TIMEOUT = 120_000  # ms: the machine may be busy
 CLASSES = ("disc", "bars", "plain")
 
 
-def stranger() -> dict[str, object]:
-    """A drawing, which is like none of the classes."""
+def out_of_distribution_image() -> dict[str, object]:
+    """Return a drawing, which shows none of the classes."""
     drawing = Image.fromarray(np.asarray(sample_drawings(1, seed=0)[0].sources[5])).resize((224, 224))
     data = io.BytesIO()
     drawing.save(data, "PNG")
@@ -39,12 +39,12 @@ def stranger() -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """What ``fit serve`` prints: the page with the token of "me"."""
+    """Start ``fit serve``; return the link of the page with the token of "me"."""
     folder = tmp_path_factory.mktemp("serve")
-    words = ["serve", str(folder / "data"), "--port", "0", "--threads", "1", "--json"]
+    arguments = ["serve", str(folder / "data"), "--port", "0", "--threads", "1", "--json"]
     log = (folder / "log").open("w")
     process = subprocess.Popen(
-        [sys.executable, "-m", "filmtransfer", *words],
+        [sys.executable, "-m", "filmtransfer", *arguments],
         stdout=subprocess.PIPE,
         stderr=log,
         stdin=subprocess.DEVNULL,
@@ -56,20 +56,20 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     for line in process.stdout:
         document += line
         try:
-            told = json.loads(document)
+            about = json.loads(document)
             break
         except json.JSONDecodeError:
             continue
     else:
         pytest.fail((folder / "log").read_text())
-    yield told["link"]
+    yield about["link"]
     process.terminate()
     process.wait(60)
     process.stdout.close()
     log.close()
 
 
-def test_from_a_name_to_an_answer_and_back_to_nothing(link: str, opened: Opener, tmp_path: Path) -> None:
+def test_a_complete_session(link: str, opened: Opener, tmp_path: Path) -> None:
     url, _, token = link.partition("#token=")
     page = opened(url, token=token, expected=("401",))
     polite = page.locator("#polite")
@@ -86,27 +86,25 @@ def test_from_a_name_to_an_answer_and_back_to_nothing(link: str, opened: Opener,
     page.locator(".class input[type=file]").nth(0).set_input_files([jpeg(0, 3)])  # type: ignore[list-item]
     expect(polite).to_contain_text("1 photo was there already.")
 
-    # The third class from the camera, which shows the same scene all the time.
+    # The third class is recorded from the camera, which always shows the same scene.
     page.get_by_role("button", name="Camera for plain").click()
     hold = page.get_by_role("button", name="Hold to record")
     expect(hold).to_be_focused()
     expect(page.locator(".recorder video")).to_have_js_property("paused", False)
     page.keyboard.down("Space")
     expect(page.get_by_role("button", name=", plain")).not_to_have_count(0)
-    expect(page.get_by_role("button", name="Photo 5 of")).to_have_count(3, timeout=PATIENCE)
+    expect(page.get_by_role("button", name="Photo 5 of")).to_have_count(3, timeout=TIMEOUT)
     page.keyboard.up("Space")
     expect(polite).to_contain_text("recorded for plain.")
     page.get_by_role("button", name="Close the camera").click()
     assert page.locator(".thumb[src^='blob:']").count() > 10
 
     page.get_by_role("button", name="Train", exact=True).click()
-    expect(polite).to_contain_text("A first classifier is ready", timeout=PATIENCE)
+    expect(polite).to_contain_text("A first classifier is ready", timeout=TIMEOUT)
     page.set_input_files("#try-file", jpeg(1, 199))  # type: ignore[arg-type]
-    expect(page.locator(".answer .what")).to_have_text("bars", timeout=PATIENCE)
-    expect(page.get_by_role("heading", name="Version 2")).to_be_visible(
-        timeout=PATIENCE
-    )  # the fine-tuned one
-    expect(page.get_by_role("button", name="Train again")).to_be_visible(timeout=PATIENCE)
+    expect(page.locator(".answer .what")).to_have_text("bars", timeout=TIMEOUT)
+    expect(page.get_by_role("heading", name="Version 2")).to_be_visible(timeout=TIMEOUT)  # the fine-tuned one
+    expect(page.get_by_role("button", name="Train again")).to_be_visible(timeout=TIMEOUT)
     expect(page.locator("#train-card .score")).to_contain_text("accuracy")
     expect(page.locator(".curve path.accuracy")).to_have_attribute("d", re.compile("^M.+L"))
     expect(page.locator("#assessment-body")).to_contain_text("photos")
@@ -114,13 +112,13 @@ def test_from_a_name_to_an_answer_and_back_to_nothing(link: str, opened: Opener,
     page.set_input_files("#try-file", jpeg(1, 198))  # type: ignore[arg-type]
     expect(page.locator(".answer .what")).to_have_text("bars")
     expect(polite).to_contain_text("bars, ")
-    page.set_input_files("#try-file", stranger())  # type: ignore[arg-type]
+    page.set_input_files("#try-file", out_of_distribution_image())  # type: ignore[arg-type]
     expect(page.locator(".answer")).to_have_text("None of these")
     expect(polite).to_have_text("None of these.")
     page.get_by_role("button", name="Use camera").click()
     expect(page.locator(".answer .what")).to_have_text(
-        "plain", timeout=PATIENCE
-    )  # it sees what it was taught with
+        "plain", timeout=TIMEOUT
+    )  # the scene of the third class
     expect(polite).to_contain_text("plain, ")
     page.get_by_role("button", name="Stop camera").click()
 
@@ -130,7 +128,7 @@ def test_from_a_name_to_an_answer_and_back_to_nothing(link: str, opened: Opener,
     got.value.save_as(file)
     mine = FewShotClassifier.load(file)
     assert list(mine.classes_) == sorted(CLASSES)
-    assert mine.predict([picture(1, 199)])[0] == "bars"  # Python says what the page said
+    assert mine.predict([picture(1, 199)])[0] == "bars"  # the same prediction in Python
     page.set_input_files("#upload-file", file)
     expect(polite).to_contain_text("mine.safetensors is version 3 now, and in use.")
     page.get_by_role("button", name="Use version 1").click()
@@ -138,10 +136,10 @@ def test_from_a_name_to_an_answer_and_back_to_nothing(link: str, opened: Opener,
 
     page.get_by_role("button", name="Train again").click()
     page.get_by_role("button", name="Stop training").click()
-    expect(polite).to_contain_text("Training was stopped.", timeout=PATIENCE)
+    expect(polite).to_contain_text("Training was stopped.", timeout=TIMEOUT)
 
     page.get_by_role("button", name="Delete everything").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete everything").click()
     expect(page.get_by_role("heading", name="Everything is deleted")).to_be_focused()
     page.goto(link)
-    expect(page.get_by_label("Access token")).to_be_focused()  # the token has ended too
+    expect(page.get_by_label("Access token")).to_be_focused()  # the token is invalid

@@ -1,4 +1,4 @@
-"""Every route with the wrong token: generated from the description, so that no route is forgotten."""
+"""Every route with the wrong token; the routes are read from /openapi.json, so that none is missing."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ SECRET = "annas-secret-class"
 
 
 @pytest.fixture(scope="module")
-def things(service, update_file):
-    """One of each thing of Anna's."""
+def records(service, update_file):
+    """Create one record of each kind for Anna."""
     anna = service.client("anna")
-    shelf = anna.post("/api/classes", json={"name": SECRET}).json()["id"]
-    photo = anna.post(f"/api/classes/{shelf}/photos", content=encoded(0, 1), headers=JPEG).json()["id"]
+    class_id = anna.post("/api/classes", json={"name": SECRET}).json()["id"]
+    photo = anna.post(f"/api/classes/{class_id}/photos", content=encoded(0, 1), headers=JPEG).json()["id"]
     for _ in range(2):
         version = anna.post("/api/versions", content=update_file.read_bytes(), headers=FILE).json()["number"]
     training = anna.post("/api/trainings", json={}).json()["id"]
     user = anna.get("/api/me").json()["id"]
-    return {"class": shelf, "photo": photo, "version": version, "training": training, "user": user}
+    return {"class": class_id, "photo": photo, "version": version, "training": training, "user": user}
 
 
 def routes(service):
-    """(method, path template, kind of token it wants)"""
+    """Yield the method, the path template and the kinds of token of each route."""
     for path, methods in service.app.openapi()["paths"].items():
         for method, about in methods.items():
             kinds = [name for one in about.get("security", []) for name in one]
             yield method.upper(), path, kinds
 
 
-def filled(path: str, things) -> str:
+def filled(path: str, records) -> str:
     noun = next((n for n in ("users", "classes", "photos", "trainings") if path.startswith(f"/api/{n}/")), "")
     id = {"users": "user", "classes": "class", "photos": "photo", "trainings": "training"}.get(noun)
-    return path.replace("{id}", things[id] if id else "").replace("{number}", str(things["version"]))
+    return path.replace("{id}", records[id] if id else "").replace("{number}", str(records["version"]))
 
 
 BODIES = {
@@ -52,10 +52,10 @@ BODIES = {
 }
 
 
-def test_every_route_of_the_api_says_whose_it_is(service):
-    found = list(routes(service))
-    assert len(found) >= 30
-    for method, path, kinds in found:
+def test_every_route_declares_its_kind_of_token(service):
+    listed = list(routes(service))
+    assert len(listed) >= 30
+    for method, path, kinds in listed:
         if path.startswith("/api/users"):
             assert kinds == ["admin"], (method, path)
         elif path.startswith("/api/"):
@@ -66,26 +66,26 @@ def test_every_route_of_the_api_says_whose_it_is(service):
 
 
 @pytest.mark.parametrize("who", [None, "unknown"])
-def test_without_an_authorized_token_nothing_opens(service, things, who):
+def test_routes_refuse_missing_and_unknown_tokens(service, records, who):
     client = service.client(who)
     for method, path, kinds in routes(service):
         if kinds:
-            answer = client.request(method, filled(path, things), **BODIES.get((method, path), {}))
+            answer = client.request(method, filled(path, records), **BODIES.get((method, path), {}))
             assert answer.status_code == 401, (method, path)
             assert answer.headers["www-authenticate"] == "Bearer"
             assert set(answer.json()["error"]) == {"code", "message", "hint"}
 
 
-def test_the_wrong_kind_of_token_opens_nothing(service, things):
+def test_routes_refuse_the_wrong_kind_of_token(service, records):
     for method, path, kinds in routes(service):
         if kinds:
             client = service.client("admin" if kinds == ["user"] else "bob")
-            answer = client.request(method, filled(path, things), **BODIES.get((method, path), {}))
+            answer = client.request(method, filled(path, records), **BODIES.get((method, path), {}))
             assert answer.status_code == 403, (method, path)
             assert SECRET not in answer.text
 
 
-def test_another_user_never_sees_or_changes_a_thing(service, things):
+def test_another_user_has_no_access(service, records):
     bob, anna = service.client("bob"), service.client("anna")
 
     def state():
@@ -96,11 +96,11 @@ def test_another_user_never_sees_or_changes_a_thing(service, things):
     for method, path, kinds in routes(service):
         if kinds != ["user"] or (method, path) == ("DELETE", "/api/me"):
             continue
-        answer = bob.request(method, filled(path, things), **BODIES.get((method, path), {}))
+        answer = bob.request(method, filled(path, records), **BODIES.get((method, path), {}))
         assert SECRET not in answer.text, (method, path)
-        if "{" in path:  # it names a thing of Anna's
+        if "{" in path:  # it has the id of a record of Anna's
             assert answer.status_code == 404, (method, path)
-            assert not any(thing in answer.text for thing in map(str, things.values()) if len(thing) > 4)
+            assert not any(value in answer.text for value in map(str, records.values()) if len(value) > 4)
         assert answer.status_code < 500, (method, path)
     assert state() == before
 
@@ -119,13 +119,13 @@ def test_a_token_is_a_bearer_token_in_a_header(service):
 @pytest.mark.parametrize(
     "path", ["/api/../api/me", "//api/me", "/API/me", "/api/me/", "/api%2Fme", "/api", "/api/"]
 )
-def test_no_spelling_of_a_path_gets_around_the_door(service, path):
+def test_no_spelling_of_a_path_bypasses_authentication(service, path):
     assert service.client(None).get(path).status_code in (401, 404)
 
 
-def test_browsers_are_told_to_be_careful(service):
+def test_security_headers(service):
     anyone = service.client(None)
-    for path in ("/", "/healthz", "/api/me", "/no/such/place", "/openapi.json"):
+    for path in ("/", "/healthz", "/api/me", "/no/such/path", "/openapi.json"):
         headers = anyone.get(path).headers
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy
@@ -151,5 +151,5 @@ def test_browsers_are_told_to_be_careful(service):
         "a b.js",
     ],
 )
-def test_only_the_pages_own_files_are_given(service, name):
+def test_only_files_of_the_page_are_served(service, name):
     assert service.client(None).get(f"/assets/{name}").status_code == 404

@@ -1,4 +1,4 @@
-"""What a person does on the page, with eyes, with a keyboard only, with ears only."""
+"""What users do on the page, with a mouse, with the keyboard only, and with a screen reader."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from playwright.sync_api import Page, expect
 
 from ...conftest import picture
 from .conftest import Opener
-from .fake import TOKEN, Fake, Running
-from .states import ask, fill, jpeg, pictures, said, train
+from .fake_service import TOKEN, Fake, Running
+from .states import classify, fill, jpeg, pictures, prediction, train
 
 pytestmark = [pytest.mark.browser(seconds=25), pytest.mark.xdist_group("page")]
 
 
-def heard(page: Page, words: str) -> None:
-    expect(page.locator("#polite")).to_contain_text(words)
+def announced(page: Page, text: str) -> None:
+    expect(page.locator("#polite")).to_contain_text(text)
 
 
-def hand_over(page: Page, selector: str, kind: str, files: list[dict[str, object]]) -> None:
-    """Drops or pastes files, as a browser would."""
+def transfer(page: Page, selector: str, kind: str, files: list[dict[str, object]]) -> None:
+    """Drop or paste files."""
     packed = [[f["name"], f["mimeType"], base64.b64encode(f["buffer"]).decode()] for f in files]  # type: ignore[arg-type]
     page.locator(selector).first.evaluate(
         """(target, [kind, files]) => {
@@ -36,11 +36,11 @@ def hand_over(page: Page, selector: str, kind: str, files: list[dict[str, object
     )
 
 
-def test_the_keyboard_is_enough(opened: Opener, service: Running, fake: Fake) -> None:
+def test_everything_works_with_the_keyboard(opened: Opener, service: Running, fake: Fake) -> None:
     page = opened(service.url, token=None)
     key = page.keyboard
     expect(page.get_by_label("Access token")).to_be_focused()
-    key.type(f"{service.url}#token={TOKEN}")  # the whole link is welcome
+    key.type(f"{service.url}#token={TOKEN}")  # the complete link is accepted
     key.press("Enter")
     expect(page.locator("#main")).to_be_focused()
     page.get_by_label("Name of a new class").focus()
@@ -48,8 +48,8 @@ def test_the_keyboard_is_enough(opened: Opener, service: Running, fake: Fake) ->
         key.type(name)
         key.press("Enter")
         expect(page.get_by_role("heading", name=name, exact=True)).to_be_visible()
-        heard(page, f"Class {name} added.")
-        expect(page.get_by_label("Name of a new class")).to_be_focused()  # ready for the next name
+        announced(page, f"Class {name} added.")
+        expect(page.get_by_label("Name of a new class")).to_be_focused()  # for the next name
     cup, plate = list(fake.classes)
     for kind, key_ in enumerate((cup, plate)):
         for image in pictures(kind, 4):
@@ -61,11 +61,13 @@ def test_the_keyboard_is_enough(opened: Opener, service: Running, fake: Fake) ->
     key.press("ArrowRight")
     expect(page.get_by_role("button", name="Photo 2 of 4, cup")).to_be_focused()
     key.press("Delete")
-    expect(page.get_by_role("button", name="Photo 2 of 3, cup")).to_be_focused()  # the next one has its place
-    heard(page, "Photo removed from cup.")
+    expect(page.get_by_role("button", name="Photo 2 of 3, cup")).to_be_focused()  # the next photo
+    announced(page, "Photo removed from cup.")
     key.press("End")
     key.press("Delete")
-    expect(page.get_by_role("button", name="Photo 2 of 2, cup")).to_be_focused()  # the last one's neighbour
+    expect(
+        page.get_by_role("button", name="Photo 2 of 2, cup")
+    ).to_be_focused()  # the neighbour of the last one
     key.press("Enter")
     dialog = page.get_by_role("dialog", name="cup")
     expect(dialog.get_by_role("button", name="Close")).to_be_focused()
@@ -73,48 +75,48 @@ def test_the_keyboard_is_enough(opened: Opener, service: Running, fake: Fake) ->
     expect(dialog).to_contain_text("1 of 2")
     dialog.get_by_role("button", name="Move", exact=True).focus()
     key.press("Enter")
-    heard(page, "Photo moved to plate.")
-    expect(
-        dialog.get_by_role("button", name="Move", exact=True)
-    ).to_be_focused()  # and the next photo is there
+    announced(page, "Photo moved to plate.")
+    expect(dialog.get_by_role("button", name="Move", exact=True)).to_be_focused()  # for the next photo
     key.press("Escape")
     expect(page.get_by_role("button", name="Photo 1 of 1, cup")).to_be_focused()
     key.press("Delete")
-    expect(page.get_by_role("button", name="Add photos to cup")).to_be_focused()  # none left: what adds some
+    expect(page.get_by_role("button", name="Add photos to cup")).to_be_focused()  # no photo is left
 
     key.press("Shift+Tab")
     expect(page.get_by_role("button", name="Delete cup")).to_be_focused()
     key.press("Enter")
-    expect(page.get_by_role("button", name="Keep it")).to_be_focused()  # the safe answer first
+    expect(page.get_by_role("button", name="Keep it")).to_be_focused()  # the safe button
     key.press("Escape")
     expect(page.get_by_role("button", name="Delete cup")).to_be_focused()
     key.press("Enter")
     key.press("Tab")
     key.press("Enter")
-    heard(page, "Class cup deleted.")
+    announced(page, "Class cup deleted.")
     expect(page.get_by_role("heading", name="plate", exact=True)).to_be_focused()
     assert len(fake.photos) == 5
 
 
-def test_training_is_told_and_can_be_stopped(opened: Opener, service: Running, fake: Fake) -> None:
+def test_training_progress_is_announced_and_training_can_be_stopped(
+    opened: Opener, service: Running, fake: Fake
+) -> None:
     fill(fake)
     page = opened(service.url)
     go = page.get_by_role("button", name="Train", exact=True)
     go.focus()
     page.keyboard.press("Enter")
-    heard(page, "Training has started.")
+    announced(page, "Training has started.")
     expect(page.get_by_role("button", name="Stop training")).to_be_focused()
     fake.publish("first", 0.8)
-    fake.tell("version", number=1, stage="first", accuracy=0.8, low=0.7, high=0.9, bytes=1)
-    heard(
+    fake.add_event("version", number=1, stage="first", accuracy=0.8, low=0.7, high=0.9, bytes=1)
+    announced(
         page,
         "A first classifier is ready. Its estimated accuracy is 80 percent. You can try it now",
     )
-    fake.answer = said("cup", 0.93)
-    ask(page)  # while it goes on training
-    heard(page, "cup, 93 percent.")
-    fake.tell("progress", step=3, steps=9, loss=0.5, accuracy=0.9, seconds_left=100)
-    fake.tell("progress", step=4, steps=9, loss=0.4, accuracy=0.9, seconds_left=90)
+    fake.answer = prediction("cup", 0.93)
+    classify(page)  # during the training
+    announced(page, "cup, 93 percent.")
+    fake.add_event("progress", step=3, steps=9, loss=0.5, accuracy=0.9, seconds_left=100)
+    fake.add_event("progress", step=4, steps=9, loss=0.4, accuracy=0.9, seconds_left=90)
     expect(page.locator("#train-status")).to_have_text("Step 4 of 9, about 2 minutes left")
     expect(
         page.get_by_role(
@@ -122,18 +124,18 @@ def test_training_is_told_and_can_be_stopped(opened: Opener, service: Running, f
             name="Accuracy by step, step 4 of 9, training accuracy 90%, loss 0.40, first classifier 80%",
         )
     ).to_be_visible()
-    page.reload()  # it goes on where it is
+    page.reload()  # the training continues
     expect(page.locator("#train-status")).to_have_text("Step 4 of 9, about 2 minutes left")
     page.get_by_role("button", name="Stop training").click()
-    heard(page, "Training was stopped.")
+    announced(page, "Training was stopped.")
     expect(page.locator("#train-status")).to_have_text("Stopped. Version 1 is in use.")
     expect(page.get_by_role("button", name="Train again")).to_be_focused()
 
 
-def test_a_training_that_fails_says_why(opened: Opener, service: Running, fake: Fake) -> None:
+def test_a_failed_training_shows_the_reason(opened: Opener, service: Running, fake: Fake) -> None:
     page = opened(service.url)
     go = page.get_by_role("button", name="Train", exact=True)
-    expect(go).to_be_disabled()  # it says so, but it can be pressed, and then says why
+    expect(go).to_be_disabled()  # aria-disabled: pressing it shows the reason
     go.press("Enter")
     expect(page.locator("#notice")).to_contain_text("It needs at least two classes")
     page.get_by_role("button", name="Dismiss the message").click()
@@ -141,33 +143,35 @@ def test_a_training_that_fails_says_why(opened: Opener, service: Running, fake: 
     fill(fake)
     page.reload()
     page.get_by_role("button", name="Train", exact=True).click()
-    fake.tell("end", state="failed", message="Every photo of plate is damaged. Add others.")
+    fake.add_event("end", state="failed", message="Every photo of plate is damaged. Add others.")
     expect(page.locator("#notice")).to_contain_text("Every photo of plate is damaged. Add others.")
     expect(page.locator("#assertive")).to_contain_text("Every photo of plate is damaged.")
 
 
-def test_photos_are_picked_dropped_and_pasted(opened: Opener, service: Running, fake: Fake) -> None:
+def test_photos_are_chosen_dropped_and_pasted(opened: Opener, service: Running, fake: Fake) -> None:
     for name in ("cup", "plate"):
         fake.add_class(name)
     page = opened(service.url, expected=("400",))
     expect(page.get_by_text("Drop photos here, paste them, or use the camera.")).to_have_count(2)
     page.locator(".class input[type=file]").first.set_input_files([jpeg(0, i) for i in range(3)])
-    heard(page, "3 photos added to cup.")
-    hand_over(page, ".class >> nth=1", "drop", [jpeg(1, 10), jpeg(1, 11)])
-    heard(page, "2 photos added to plate.")
+    announced(page, "3 photos added to cup.")
+    transfer(page, ".class >> nth=1", "drop", [jpeg(1, 10), jpeg(1, 11)])
+    announced(page, "2 photos added to plate.")
     page.get_by_role("button", name="Add photos to cup").focus()
-    hand_over(page, "body", "paste", [jpeg(0, 20)])
-    heard(page, "1 photo added to cup.")
+    transfer(page, "body", "paste", [jpeg(0, 20)])
+    announced(page, "1 photo added to cup.")
     expect(page.locator(".class .tile")).to_have_count(6)
     bad = {"name": "letter.txt", "mimeType": "text/plain", "buffer": b"Dear"}
     page.locator(".class input[type=file]").first.set_input_files([bad, jpeg(0, 30)])
     expect(page.locator("#notice")).to_contain_text(
         "letter.txt could not be added to cup: This is not an image that can be read."
     )
-    expect(page.locator(".class .tile")).to_have_count(7)  # the good one arrived
+    expect(page.locator(".class .tile")).to_have_count(7)  # the valid one was added
 
 
-def test_a_mistaken_photo_is_moved_from_the_table(opened: Opener, service: Running, fake: Fake) -> None:
+def test_a_misclassified_photo_is_moved_from_the_confusion_matrix(
+    opened: Opener, service: Running, fake: Fake
+) -> None:
     train(fake)
     page = opened(service.url)
     expect(page.locator(".confusion tbody tr").first.locator("td")).to_have_text(["4 correct", "2", "·0"])
@@ -178,7 +182,7 @@ def test_a_mistaken_photo_is_moved_from_the_table(opened: Opener, service: Runni
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("Your label is cup. The classifier predicts plate with 81% confidence.")
     dialog.get_by_role("button", name="Move it to plate").click()
-    heard(page, "Photo moved to plate.")
+    announced(page, "Photo moved to plate.")
     expect(dialog).to_contain_text("1 of 2")
     dialog.get_by_role("button", name="Close").click()
     expect(page.locator("[data-mistake]")).to_have_count(2)
@@ -194,14 +198,14 @@ def test_versions_are_used_again_uploaded_and_deleted(opened: Opener, service: R
         page.get_by_role("button", name="Download version 2, 131 KB").click()
     assert got.value.suggested_filename == "filmtransfer-version-2.safetensors"
     page.get_by_role("button", name="Use version 1").click()
-    heard(page, "Version 1 is in use now.")
+    announced(page, "Version 1 is in use now.")
     expect(page.get_by_role("heading", name="Version 1")).to_be_focused()
     page.get_by_role("button", name="Delete version 2").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete version").click()
-    heard(page, "Version 2 deleted.")
+    announced(page, "Version 2 deleted.")
     expect(page.get_by_role("heading", name="Version 1")).to_be_focused()
     page.set_input_files("#upload-file", {"name": "mine.safetensors", "mimeType": "", "buffer": b"good"})
-    heard(page, "mine.safetensors is version 2 now, and in use.")
+    announced(page, "mine.safetensors is version 2 now, and in use.")
     expect(page.locator("#assessment-body")).to_contain_text("was uploaded, so it has not been assessed")
     page.set_input_files("#upload-file", {"name": "cat.jpg", "mimeType": "image/jpeg", "buffer": b"cat"})
     expect(page.locator("#notice")).to_contain_text("Choose a .safetensors file that filmtransfer wrote.")
@@ -212,7 +216,7 @@ def test_names_with_markup_are_text(opened: Opener, service: Running, fake: Fake
     fake.add_class(name, pictures(0, 5))
     fake.add_class("plate", pictures(1, 5))
     fake.publish("tuned", 0.9)
-    fake.judge(1, {next(iter(fake.photos)): "plate"})
+    fake.assess(1, {next(iter(fake.photos)): "plate"})
     fake.answer = {
         "version": 1,
         "class": name,
@@ -222,9 +226,9 @@ def test_names_with_markup_are_text(opened: Opener, service: Running, fake: Fake
     }
     page = opened(service.url)
     expect(page.get_by_role("heading", name=name, exact=True)).to_be_visible()
-    ask(page)
+    classify(page)
     expect(page.locator(".answer .what")).to_have_text(name)
-    heard(page, f"{name}, 90 percent.")
+    announced(page, f"{name}, 90 percent.")
     page.locator("[data-mistake]").click()
     expect(page.get_by_role("dialog").get_by_role("heading")).to_have_text(name)
     page.keyboard.press("Escape")
@@ -236,18 +240,18 @@ def test_names_with_markup_are_text(opened: Opener, service: Running, fake: Fake
     assert page.title() == "filmtransfer: teach it your own things"
 
 
-def test_a_class_is_renamed_where_it_stands(opened: Opener, service: Running, fake: Fake) -> None:
+def test_a_class_is_renamed_in_place(opened: Opener, service: Running, fake: Fake) -> None:
     fill(fake)
     page = opened(service.url)
     page.get_by_role("button", name="Rename cup").click()
     page.keyboard.type("mug")
     page.keyboard.press("Enter")
-    heard(page, "Renamed to mug.")
+    announced(page, "Renamed to mug.")
     expect(page.get_by_role("button", name="Rename mug")).to_be_focused()
     expect(page.get_by_role("button", name="Photo 1 of 6, mug")).to_be_visible()
 
 
-def test_many_photos_are_folded(opened: Opener, service: Running, fake: Fake) -> None:
+def test_many_photos_are_collapsed(opened: Opener, service: Running, fake: Fake) -> None:
     fill(fake)
     page = opened(service.url)
     plates = page.get_by_role("button", name=", plate")
@@ -285,7 +289,7 @@ def test_a_photo_is_dragged_to_another_class(opened: Opener, service: Running, f
     cup, plate = fake.add_class("cup", pictures(0, 2)), fake.add_class("plate", pictures(1, 2))
     page = opened(service.url)
     page.get_by_role("button", name="Photo 1 of 2, cup").drag_to(page.get_by_role("region", name="plate"))
-    heard(page, "Photo moved to plate.")
+    announced(page, "Photo moved to plate.")
     expect(page.get_by_role("button", name="Photo 3 of 3, plate")).to_be_visible()
     assert [photo["class_id"] for photo in fake.photos.values()].count(cup) == 1
     assert [photo["class_id"] for photo in fake.photos.values()].count(plate) == 3

@@ -1,4 +1,4 @@
-"""``fit serve`` as a user starts it: a process, its worker, and what becomes of them."""
+"""``fit serve`` as a process with its worker, and its options."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ from filmtransfer.processes import free_port
 from filmtransfer.serve.store import Store, StoreLocation
 from tests.serve.conftest import bearer, encoded
 
-PATIENCE = 300.0  # seconds until a test says that something does not happen; nothing is timed
+TIMEOUT = 300.0  # seconds
 JPEG = {"Content-Type": "image/jpeg"}
 
 
-class Served:
-    """One ``fit serve``; nothing of it outlives the test."""
+class ServeProcess:
+    """One ``fit serve``, which ends with the test."""
 
-    def __init__(self, place: Path, *words: str) -> None:
-        self.place = place
-        self.out, self.err = place / "out", place / "err"
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        self.out, self.err = folder / "out", folder / "err"
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "filmtransfer", "serve", "folder", "--port", "0", *words],
-                stdout=out, stderr=err, stdin=subprocess.DEVNULL, cwd=place, start_new_session=True,
+                [sys.executable, "-m", "filmtransfer", "serve", "folder", "--port", "0", *arguments],
+                stdout=out, stderr=err, stdin=subprocess.DEVNULL, cwd=folder, start_new_session=True,
             )  # fmt: skip
 
-    def until(self, what: str, happens: Callable[[], object]) -> object:
-        deadline = time.monotonic() + PATIENCE
-        while not (found := happens()):
+    def until(self, event: str, condition: Callable[[], object]) -> object:
+        deadline = time.monotonic() + TIMEOUT
+        while not (value := condition()):
             if time.monotonic() > deadline or self.process.poll() is not None:
-                pytest.fail(f"Not: {what}\n{self.said()}")
+                pytest.fail(f"It did not happen: {event}\n{self.output()}")
             time.sleep(0.05)
-        return found
+        return value
 
-    def said(self) -> str:
-        logs = sorted((self.place / "folder").glob("*.log"))
+    def output(self) -> str:
+        logs = sorted((self.folder / "folder").glob("*.log"))
         return "\n".join(file.read_text() for file in (self.out, self.err, *logs))
 
     def workers(self) -> list[int]:
-        found = Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        return [int(word) for file in found for word in file.read_text().split()]
+        files = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(pid) for file in files for pid in file.read_text().split()]
 
     def end(self, number: int) -> int:
         self.process.send_signal(number)
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT)
 
 
-def gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -67,10 +67,10 @@ def gone(pid: int) -> bool:
 
 @pytest.fixture
 def serve(tmp_path):
-    started: list[Served] = []
+    started: list[ServeProcess] = []
 
-    def start(*words: str) -> Served:
-        started.append(Served(tmp_path, *words))
+    def start(*arguments: str) -> ServeProcess:
+        started.append(ServeProcess(tmp_path, *arguments))
         return started[-1]
 
     yield start
@@ -81,8 +81,8 @@ def serve(tmp_path):
 
 
 @pytest.mark.process(seconds=30)
-def test_nothing_acknowledged_is_lost_and_a_worker_trains(serve):
-    """Photos, a kill -9, a new start: all there; then two versions, a worker that dies, and a clean end."""
+def test_acknowledged_photos_survive_a_kill_and_a_worker_trains(serve):
+    """Photos survive a kill and a restart; then a training with two versions, a dead worker, and a clean end."""
     first = serve("--json", "--workers", "0")
     first.until("it is ready", lambda: first.out.read_text().rstrip().endswith("}"))
     about = json.loads(first.out.read_text())
@@ -90,10 +90,10 @@ def test_nothing_acknowledged_is_lost_and_a_worker_trains(serve):
     kept: dict[str, bytes] = {}
     with httpx.Client(base_url=about["url"], headers=bearer(about["token"]), trust_env=False) as client:
         for kind, name in enumerate(("disc", "bars")):
-            shelf = client.post("/api/classes", json={"name": name}).json()["id"]
+            class_id = client.post("/api/classes", json={"name": name}).json()["id"]
             for i in range(3):
                 content = encoded(kind, 10 * kind + i)
-                made = client.post(f"/api/classes/{shelf}/photos", content=content, headers=JPEG)
+                made = client.post(f"/api/classes/{class_id}/photos", content=content, headers=JPEG)
                 assert made.status_code == 201
                 kept[made.json()["id"]] = content
     assert first.end(signal.SIGKILL) == -signal.SIGKILL
@@ -103,17 +103,17 @@ def test_nothing_acknowledged_is_lost_and_a_worker_trains(serve):
     second.until("it prints its link", lambda: link.search(second.out.read_text()))
     url, token = link.search(second.out.read_text()).groups()
     assert token == about["token"]
-    with httpx.Client(base_url=url, headers=bearer(token), trust_env=False, timeout=PATIENCE) as client:
+    with httpx.Client(base_url=url, headers=bearer(token), trust_env=False, timeout=TIMEOUT) as client:
         assert [row["photos"] for row in client.get("/api/classes").json()["classes"]] == [3, 3]
         for id, content in kept.items():
             assert client.get(f"/api/photos/{id}").content == content
         training = client.post("/api/trainings", json={"steps": 1}).json()["id"]
-        told = client.get(f"/api/trainings/{training}/events").text  # until its end
-        kinds = re.findall(r"^event: (\w+)$", told, re.M)
+        events = client.get(f"/api/trainings/{training}/events").text  # until the end of the training
+        kinds = re.findall(r"^event: (\w+)$", events, re.M)
         assert kinds[0] == "version"
         assert kinds[-1] == "end"
         assert "progress" in kinds
-        assert '"state": "done"' in told, told
+        assert '"state": "done"' in events, events
         listed = client.get("/api/versions").json()["versions"]
         assert [(one["number"], one["stage"], one["current"]) for one in listed] == [
             (2, "tuned", True), (1, "first", False),
@@ -130,53 +130,53 @@ def test_nothing_acknowledged_is_lost_and_a_worker_trains(serve):
         assert "A worker ended" in second.out.read_text()
     assert second.end(signal.SIGTERM) == 0
     assert second.out.read_text().rstrip().endswith("Ended.")
-    assert all(gone(pid) for pid in new)
-    assert token not in (second.place / "folder" / "serve.log").read_text()
+    assert all(has_ended(pid) for pid in new)
+    assert token not in (second.folder / "folder" / "serve.log").read_text()
     for secret in ("admin-token", "me-token", "fit.db"):
-        assert (second.place / "folder" / secret).stat().st_mode & 0o077 == 0
+        assert (second.folder / "folder" / secret).stat().st_mode & 0o077 == 0
 
 
-def refused(capsys, *words: str) -> tuple[int, str]:
-    code = main(["serve", *words])
-    said = capsys.readouterr()
-    assert "Traceback" not in said.err
-    assert said.out == ""
-    return code, said.err
+def refused(capsys, *arguments: str) -> tuple[int, str]:
+    code = main(["serve", *arguments])
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+    return code, captured.err
 
 
 def test_other_machines_need_tls(capsys, tmp_path):
-    code, said = refused(capsys, str(tmp_path), "--host", "0.0.0.0", "--port", "0")
+    code, error = refused(capsys, str(tmp_path), "--host", "0.0.0.0", "--port", "0")
     assert code == 2
-    assert "--insecure-http" in said
-    assert "--certificate" in said
-    code, said = refused(capsys, str(tmp_path), "--host", "0.0.0.0", "--certificate", "x.pem")
+    assert "--insecure-http" in error
+    assert "--certificate" in error
+    code, error = refused(capsys, str(tmp_path), "--host", "0.0.0.0", "--certificate", "x.pem")
     assert code == 2
-    assert "--key" in said
-    code, said = refused(capsys, str(tmp_path), "--certificate", "x.pem", "--key", "y.pem")
+    assert "--key" in error
+    code, error = refused(capsys, str(tmp_path), "--certificate", "x.pem", "--key", "y.pem")
     assert code == 3
-    assert "x.pem" in said
+    assert "x.pem" in error
 
 
 def test_a_port_that_is_taken(capsys, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        code, said = refused(capsys, str(tmp_path), "--port", str(taken.getsockname()[1]))
+        code, error = refused(capsys, str(tmp_path), "--port", str(taken.getsockname()[1]))
     assert code == 5
-    assert "--port" in said
+    assert "--port" in error
     assert refused(capsys, str(tmp_path), "--port", "99999")[0] == 2
     assert refused(capsys, str(tmp_path), "--host", "no.such.host.invalid")[0] == 2
 
 
 def test_a_folder_that_cannot_be_written(capsys, tmp_path):
     (tmp_path / "file").write_text("x")
-    code, said = refused(capsys, str(tmp_path / "file" / "folder"), "--port", str(free_port()))
+    code, error = refused(capsys, str(tmp_path / "file" / "folder"), "--port", str(free_port()))
     assert code == 3
-    assert "cannot be written" in said
+    assert "cannot be written" in error
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "hint"),
+    ("arguments", "code", "hint"),
     [
         (("--rate", "often"), 2, "600/minute"),
         (("--max-photo-mb", "0"), 2, "0.001"),
@@ -186,38 +186,36 @@ def test_a_folder_that_cannot_be_written(capsys, tmp_path):
         (("--database", "mysql://x"), 2, "sqlite:///"),
     ],
 )
-def test_options_that_cannot_be(capsys, tmp_path, words, code, hint):
-    found, said = refused(capsys, str(tmp_path), "--port", "0", *words)
-    assert (found, hint in said) == (code, True), said
+def test_invalid_options_are_refused(capsys, tmp_path, arguments, code, hint):
+    exit_code, error = refused(capsys, str(tmp_path), "--port", "0", *arguments)
+    assert (exit_code, hint in error) == (code, True), error
 
 
 def test_a_short_admin_token_is_refused(capsys, tmp_path):
     (tmp_path / "token").write_text("secret\n")
-    code, said = refused(capsys, str(tmp_path), "--port", "0", "--admin-token-file", str(tmp_path / "token"))
+    code, error = refused(capsys, str(tmp_path), "--port", "0", "--admin-token-file", str(tmp_path / "token"))
     assert code == 3
-    assert "16 characters" in said
-    assert "secret" not in said
+    assert "16 characters" in error
+    assert "secret" not in error
 
 
-def test_without_the_extra_it_says_what_to_install(capsys, tmp_path, monkeypatch):
+def test_without_the_extra_the_error_names_it(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("filmtransfer.cli.serve.importlib.util.find_spec", lambda name: None)
-    code, said = refused(capsys, str(tmp_path))
+    code, error = refused(capsys, str(tmp_path))
     assert code == 5
-    assert "pip install 'filmtransfer[serve]'" in said
+    assert "pip install 'filmtransfer[serve]'" in error
 
 
-def test_me_is_made_once_and_only_where_nobody_is(tmp_path):
+def test_the_default_user_is_created_once_in_an_empty_store(tmp_path):
     from filmtransfer.serve.server import default_user_token
 
-    place = StoreLocation.of(tmp_path)
-    store = Store.open(place)
+    location = StoreLocation.of(tmp_path)
+    store = Store.open(location)
     token = default_user_token(store, tmp_path)
     assert token is not None
     assert [user.name for user in store.users.all()] == ["me"]
     assert default_user_token(store, tmp_path) == token
     store.users.new_token(store.users.all()[0].id)
-    assert (
-        default_user_token(store, tmp_path) is None
-    )  # it was replaced: the link is not ours to give any more
+    assert default_user_token(store, tmp_path) is None  # it was replaced
     assert len(store.users.all()) == 1
     store.close()

@@ -1,4 +1,4 @@
-"""Names are text to show: whatever they look like, they never become paths, SQL or markup."""
+"""Names are text to display: they never become paths, SQL or markup."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from filmtransfer.serve.store import ConflictError, Store
 
 from .conftest import files_of
 
-GOOD = (
+VALID = (
     "<script>alert(1)</script>",
     "../../etc/passwd",
     "/etc/passwd",
@@ -26,7 +26,7 @@ GOOD = (
     "x" * 100,
     "a b",
 )
-BAD = (
+INVALID = (
     "",
     "   ",
     "\t\n",
@@ -40,13 +40,13 @@ BAD = (
 )
 
 
-def test_odd_names_come_back_as_they_went_in(store: Store, tmp_path: Path):
-    for name in GOOD:
+def test_unusual_names_are_stored_unchanged(store: Store, tmp_path: Path):
+    for name in VALID:
         user = store.users.create(name)[0]
         assert store.users.get(user.id).name == name
-    for name in GOOD:
+    for name in VALID:
         store.classes.add(user.id, name)
-    assert tuple(row.name for row in store.classes.all(user.id)) == GOOD
+    assert tuple(row.name for row in store.classes.all(user.id)) == VALID
     for row in store.classes.all(user.id):
         photo = store.photos.add(user.id, row.id, b"same", b"small", "image/png")
         assert store.photos.content(user.id, photo.id) == b"same"
@@ -56,10 +56,10 @@ def test_odd_names_come_back_as_they_went_in(store: Store, tmp_path: Path):
         assert name.isalnum()
 
 
-def test_names_that_cannot_be_shown_are_refused(store: Store):
+def test_names_that_cannot_be_displayed_are_refused(store: Store):
     user = store.users.create("Ann")[0].id
     row = store.classes.add(user, "cat")
-    for name in BAD:
+    for name in INVALID:
         with pytest.raises(InputError) as caught:
             store.users.create(name)
         assert caught.value.message.isprintable()
@@ -71,7 +71,7 @@ def test_names_that_cannot_be_shown_are_refused(store: Store):
         store.photos.add(user, row.id, b"x", b"y", "image/png\r\nSet-Cookie: a=b")
 
 
-def test_two_spellings_of_one_name_are_one(store: Store):
+def test_names_are_compared_in_normal_form(store: Store):
     user = store.users.create("Ann")[0].id
     assert store.classes.add(user, "cafe\u0301").name == "café"
     with pytest.raises(ConflictError):

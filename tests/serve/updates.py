@@ -1,4 +1,4 @@
-"""Users with small pictures on the real backbone; each has FiLM numbers, a head and class names of its own."""
+"""Updates of example users on the real backbone with small images; each has its own FiLM parameters, head and classes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def backbone() -> Backbone:
 
 
 def photo(kind: int, seed: int, size: int = 40) -> bytes:
-    """A picture as a file's bytes."""
+    """Return a picture as the bytes of a PNG file."""
     file = BytesIO()
     picture(kind, seed, size).save(file, "PNG")
     return file.getvalue()
@@ -43,7 +43,7 @@ def update(
     shots: int = 3,
     keep: bool = False,
 ) -> Update:
-    """What user number ``user`` might have learned, without the wait: FiLM numbers drawn, the head built."""
+    """Return an update of user number ``user`` with random FiLM parameters, without training."""
     names = [f"{what} of {user}" for what in ("disc", "bars", "plain")]
     photos = [(photo(c, 1000 * user + 10 * c + i), names[c]) for c in range(3) for i in range(shots)]
     body = Body.of(train, "film", film_from)
@@ -75,8 +75,8 @@ def _support(features: torch.Tensor, labels: torch.Tensor) -> Support:
     )
 
 
-def wider(found: Backbone) -> Backbone:
-    """The same backbone in float64."""
+def in_float64(backbone: Backbone) -> Backbone:
+    """Return the backbone in float64."""
     import copy
 
-    return replace(found, module=copy.deepcopy(found.module).double())
+    return replace(backbone, module=copy.deepcopy(backbone.module).double())
