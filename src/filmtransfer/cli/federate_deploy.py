@@ -16,30 +16,21 @@ from .settings import read_settings
 if TYPE_CHECKING:
     from ..federated.records import RoundRecord
 
-app = typer.Typer(
-    help="A federation of several machines.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
 Poll = Annotated[
     float, typer.Option(help="Seconds between two requests for new messages; shorter is faster and busier.")
 ]
 Insecure = Annotated[
-    bool,
-    typer.Option("--insecure", help="No encryption and no keys; only within one machine, for tests."),
+    bool, typer.Option("--insecure", help="No encryption and no keys; only within one machine, for tests.")
 ]
 
 
-@app.command("keys")
 def keys(
     folder: Annotated[Path, typer.Argument(help="Folder of the federation's keys.")],
     client: Annotated[
         list[str] | None, typer.Option(help="Create a key for this client. May be repeated.")
     ] = None,
     host: Annotated[
-        list[str] | None,
-        typer.Option(help="A host name or address of the server. May be repeated."),
+        list[str] | None, typer.Option(help="A host name or address of the server. May be repeated.")
     ] = None,
     days: Annotated[
         int | None, typer.Option(help="Days for which the server's certificate is valid (365).")
@@ -82,7 +73,6 @@ def keys(
     )
 
 
-@app.command("server")
 def server(
     folder: Annotated[
         Path, typer.Option(help="Folder of the federation; an interrupted federation is resumed.")
@@ -146,7 +136,6 @@ def server(
     printer.document(result)
 
 
-@app.command("client")
 def client(
     data: Annotated[Path, typer.Option(help="A folder with one subfolder per class, or a CSV: path,label.")],
     server: Annotated[str, typer.Option(help="The server's address, HOST:PORT.")],

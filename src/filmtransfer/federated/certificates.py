@@ -177,8 +177,7 @@ def alternative_name(host: str) -> x509.GeneralName:
         pass
     if not re.fullmatch(r"(\*\.)?[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9-]+)*\.?", host):
         raise UsageError(
-            f"{host!r} is not a host name.",
-            "Give a host name or an address, without a port or https://.",
+            f"{host!r} is not a host name.", "Give a host name or an address, without a port or https://."
         )
     return x509.DNSName(host)
 

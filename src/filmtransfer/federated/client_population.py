@@ -198,10 +198,7 @@ def _select_images(
             )
         order = permutation(len(kept), make_generator(config.seed, "federation's classes", config.dataset))
         kept = sorted(order[: config.classes].tolist())
-    return (
-        _subset(train, kept, 0, config.dataset),
-        _subset(test, kept, config.test_images, config.dataset),
-    )
+    return (_subset(train, kept, 0, config.dataset), _subset(test, kept, config.test_images, config.dataset))
 
 
 def _subset(images: LabelledImages, kept: list[int], limit: int, dataset: str) -> LabelledImages:

@@ -55,14 +55,7 @@ class InProcessGrid(Grid):
         """The only run."""
         return Run.create_empty(1)
 
-    def create_message(self, *_: object, **__: object) -> NoReturn:
-        """Refuse: Flower has replaced this method by the constructor of messages."""
-        raise NotImplementedError("Create messages with Message(...).")
-
-    def push_messages(self, messages: Iterable[Message]) -> NoReturn:
-        """Refuse: this grid is synchronous."""
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise NotImplementedError("Use send_and_receive: this grid is synchronous.")
 
-    def pull_messages(self, message_ids: Iterable[str]) -> NoReturn:
-        """Refuse: this grid is synchronous."""
-        raise NotImplementedError("Use send_and_receive: this grid is synchronous.")
+    create_message = push_messages = pull_messages = _refuse

@@ -42,7 +42,6 @@ from .fixed_point import FloatArray
 
 T = TypeVar("T")
 ORDERS = np.arange(2, 513)
-MAX_ROUNDS = 10**9  # more are not counted
 
 
 class BudgetError(FitError):
@@ -175,18 +174,6 @@ class Accountant:
             )
         self.rounds += 1
         return self.spent
-
-    def rounds_within_budget(self) -> int:
-        """Return how many rounds the budget allows in total, including those spent."""
-        low, high = self.rounds, self.rounds + 1
-        while self.after(high) <= self.epsilon:
-            low, high = high, 2 * high
-            if low >= MAX_ROUNDS:
-                return MAX_ROUNDS
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.after(middle) <= self.epsilon else (low, middle)
-        return low
 
     def summary(self) -> str:
         """Return the account as one line of text."""

@@ -227,9 +227,7 @@ def _shares_reader(keys: Mapping[int, bytes]) -> Callable[[int, RecordDict], _Sh
     return read
 
 
-def _revealed_reader(
-    shared: Mapping[int, _SharedSecrets],
-) -> Callable[[int, RecordDict], dict[int, bytes]]:
+def _revealed_reader(shared: Mapping[int, _SharedSecrets]) -> Callable[[int, RecordDict], dict[int, bytes]]:
     def read(_: int, content: RecordDict) -> dict[int, bytes]:
         shares = {int(peer): as_bytes(share) for peer, share in content.config_records["shares"].items()}
         if shares.keys() != shared.keys():

@@ -255,12 +255,7 @@ class FederatedServer:
         return usable
 
     def sum_securely(
-        self,
-        chosen: Mapping[str, int],
-        work: RecordDict,
-        shapes: Shapes,
-        purpose: str,
-        failures: RoundRecord,
+        self, chosen: Mapping[str, int], work: RecordDict, shapes: Shapes, purpose: str, failures: RoundRecord
     ) -> dict[str, np.ndarray] | None:
         """Return the sums over the clients that stayed to the end; None if too few did."""
         if len(chosen) < max(self.plan.min_clients, 2):
