@@ -320,10 +320,10 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_hub(
-        cls, location: str | Path, *, weights: str | None = None, device: str = "auto"
+        cls, place: str | Path, *, weights: str | None = None, device: str = "auto"
     ) -> FewShotClassifier:
         """Return the classifier of a folder in the hub's layout (``fit export --hub``) or of ``hf://owner/name``."""
-        return cls.load(find_update(location), weights=weights, device=device)
+        return cls.load(find_update(place), weights=weights, device=device)
 
     # State
 
