@@ -71,7 +71,9 @@ def test_none_overrides_nothing():
 
 def test_a_config_is_stored_by_the_names_of_its_fields():
     stored = json.loads(json.dumps(TrainingConfig().to_dict()))
-    assert list(stored) == [name for name in names() if name != "time_limit"], "files without one are as before"
+    assert list(stored) == [name for name in names() if name != "time_limit"], (
+        "files without one are as before"
+    )
     assert list(TrainingConfig(time_limit=9.0).to_dict()) == names()
     assert TrainingConfig(**stored) == TrainingConfig()
     assert hash(TrainingConfig(adapter_options={"rank": 2})) == hash(TrainingConfig())
