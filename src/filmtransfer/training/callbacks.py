@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .profiler import DISABLED, Profiler
@@ -33,7 +33,7 @@ class Callbacks:
 
     on_step: OnStep | None = None
     on_fitted: Callable[[LoadedImages, Adapted], None] | None = None  # with the images and their features
-    profiler: Profiler = DISABLED
+    profiler: Profiler = field(default=DISABLED, repr=False)
 
 
 NO_CALLBACKS = Callbacks()
