@@ -62,7 +62,7 @@ def vtab(rows: Sequence[Row], title: str = "VTAB-1k accuracy") -> list[ResultTab
     ]
 
 
-def splits(rows: Sequence[Row], title: str = "Accuracy by use of the data") -> list[ResultTable]:
+def splits(rows: Sequence[Row], title: str = "Accuracy by episode split") -> list[ResultTable]:
     """Accuracy with No Split, Split, Use All, and our Resplit, for each head."""
     tables = []
     for backbone, own in by_backbone(rows).items():
