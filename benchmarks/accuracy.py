@@ -1,13 +1,12 @@
-"""FiT beside the ordinary ways, at 10 shots on real images with efficientnet_lite0.
+"""Compare FiT with standard methods at 10 shots on real images with efficientnet_lite0.
 
     make accuracy        (python benchmarks/accuracy.py --data ../shared/data)
 
-For each set and seed: the heads on frozen features and after fine-tuning with the fast preset;
-scikit-learn's logistic regression and shrinkage LDA on the frozen features; and full fine-tuning of every
-weight from a logistic-regression head (Adam, cosine decay, 40 batches of 32 at 128 pixels, the head refitted
-at 224; the better of two learning rates by TEST accuracy, which flatters it). For FiT-LDA also the accuracy at each point of the way, to see how often
-the choice among them was right. Writes benchmarks/results/accuracy.jsonl and accuracy.md; runs that are
-already there are not repeated.
+For each dataset and seed: the heads on frozen features and after fine-tuning with the fast preset; scikit-learn's logistic
+regression and shrinkage LDA on the frozen features; and full fine-tuning of all weights from a logistic-regression head
+(Adam, cosine decay, 40 batches of 32 at 128 pixels, the head refitted at 224; the better of two learning rates by TEST
+accuracy, which favours it). For FiT-LDA also the accuracy at each interpolation factor, to see how often the best one was
+chosen. Writes benchmarks/results/accuracy.jsonl and accuracy.md; stored runs are not repeated.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 
+from few_shot_tasks import Task, task
 from filmtransfer.backbones import load_backbone
 from filmtransfer.data import load, resize
 from filmtransfer.heads import make_head
@@ -35,7 +36,6 @@ from filmtransfer.training.finetune.episodic import finetune
 from filmtransfer.training.finetune.interpolation import ALPHAS, choose_alpha, hold_out, interpolate, snapshot
 from filmtransfer.training.presets import preset
 from filmtransfer.training.torch_settings import keep_freed_memory
-from sets import Task, task
 
 RESULTS = Path(__file__).parent / "results"
 FILE = RESULTS / "accuracy.jsonl"
@@ -70,28 +70,28 @@ def main() -> None:
     for seed, name in reversed(wanted) if args.reverse else wanted:
         old = next((r for r in read(settings) if (r["seed"], r["set"]) == (seed, name)), None)
         if old is None or old.get("fast") != preset("fast").to_dict():
-            row = settings | one(task(args.data, name, args.shots, seed, args.test), seed, old)
+            row = settings | run(task(args.data, name, args.shots, seed, args.test), seed, old)
             with FILE.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             print(json.dumps(row), flush=True)
     runs = [r for r in read(settings) if r.get("fast") == preset("fast").to_dict()]
     if len(runs) < len(wanted):
-        return  # another process is at the rest
+        return  # another process computes the rest
     (RESULTS / "accuracy.md").write_text(table(runs))
     print(table(runs))
 
 
 def read(settings: dict[str, int]) -> list[dict[str, Any]]:
-    """The runs on file with these settings, each once; several processes may be adding to them."""
+    """Return the stored runs with these settings, each once; several processes may append to the file."""
     lines = [json.loads(line) for line in FILE.read_text().splitlines()] if FILE.exists() else []
-    found = {(r["seed"], SETS.index(r["set"])): r for r in lines if settings.items() <= r.items()}
-    return [found[key] for key in sorted(found)]
+    runs = {(r["seed"], SETS.index(r["set"])): r for r in lines if settings.items() <= r.items()}
+    return [runs[key] for key in sorted(runs)]
 
 
-def one(where: Task, seed: int, old: dict[str, Any] | None) -> dict[str, Any]:
-    """All methods on one task; of an old row with another fast preset, those that it does not touch are kept."""
+def run(few: Task, seed: int, old: dict[str, Any] | None) -> dict[str, Any]:
+    """Measure all methods on one task; keep what an old row with another fast preset measured independently of it."""
     settings = preset("fast").resolve(load_backbone("efficientnet_lite0"))
-    row: dict[str, Any] = {"set": where.name, "seed": seed, "seconds": {}, "fast": preset("fast").to_dict()}
+    row: dict[str, Any] = {"set": few.name, "seed": seed, "seconds": {}, "fast": preset("fast").to_dict()}
 
     def model_with(head: str, fold: bool = True) -> AdaptedModel:
         return AdaptedModel(
@@ -101,11 +101,11 @@ def one(where: Task, seed: int, old: dict[str, Any] | None) -> dict[str, Any]:
             body=Body(film_from=settings.film_from or 0) if fold else Body("all"),
         )
 
-    plain = model_with("lda")
-    learn, held_out = load(where.learn, plain.pixels), load(where.held_out, plain.pixels)
+    frozen = model_with("lda")
+    learn, held_out = load(few.learn, frozen.pixels), load(few.held_out, frozen.pixels)
     small = resize(learn.pixels, settings.train_size or settings.image_size)
     full_size = resize(learn.pixels, FULL_SIZE)
-    z, z_test = plain.features(learn.pixels), plain.features(held_out.pixels)
+    z, z_test = frozen.features(learn.pixels), frozen.features(held_out.pixels)
     y, y_test = learn.labels, held_out.labels
 
     def accuracy(model: AdaptedModel, features: torch.Tensor | None = None) -> float:
@@ -119,9 +119,9 @@ def one(where: Task, seed: int, old: dict[str, Any] | None) -> dict[str, Any]:
     ):
         row[name] = float(classifier.fit(z.numpy(), y.numpy()).score(z_test.numpy(), y_test.numpy()))
     for head in ("protonets", "lda", "qda"):
-        plain.head = make_head(head)
-        plain.build_head(z, y)
-        row[f"{head}_frozen"] = accuracy(plain, z_test)
+        frozen.head = make_head(head)
+        frozen.build_head(z, y)
+        row[f"{head}_frozen"] = accuracy(frozen, z_test)
 
     for head in ("protonets", "qda"):
         model = model_with(head)
@@ -130,7 +130,7 @@ def one(where: Task, seed: int, old: dict[str, Any] | None) -> dict[str, Any]:
         row["seconds"][head] = round(time.monotonic() - began, 1)
         row[head] = accuracy(model)
         row[f"{head}_share"] = adapted.alpha
-    # LDA in the same steps as adapt, but tried on the held-out images at every point of the way.
+    # LDA with the same steps as in ``adapt``, but evaluated on the held-out images at every interpolation factor.
     model = model_with("lda")
     began = time.monotonic()
     fit, held = hold_out(y, settings.hold_out, make_generator(seed, "hold out"))
@@ -165,7 +165,7 @@ def one(where: Task, seed: int, old: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def table(runs: list[dict[str, Any]]) -> str:
-    """Mean accuracy in percent ± 95% interval over seeds."""
+    """Return a table of the mean accuracy in percent ± 95% interval over seeds."""
     sets = [s for s in SETS if any(r["set"] == s for r in runs)]
     lines = ["| method | " + " | ".join(sets) + " | mean |", "|---|" + "---|" * (len(sets) + 1)]
     for label, key in METHODS.items():
@@ -196,9 +196,9 @@ def table(runs: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _mean(values: Any) -> float:
-    found = list(values)
-    return sum(found) / len(found)
+def _mean(values: Iterable[float]) -> float:
+    numbers = list(values)
+    return sum(numbers) / len(numbers)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""The engine against the plain loop (plain.py): same images, same episodes, ratios within one run.
+"""Compare the training engine with a plain loop (plain_loop.py): same images and episodes, ratios within one run.
 
     python benchmarks/engine.py                               all but the accuracy part, about 20 minutes
-    python benchmarks/engine.py --part accuracy --data ../shared/data      about 8 minutes a set
+    python benchmarks/engine.py --part accuracy --data ../shared/data      about 8 minutes per dataset
 
-Writes benchmarks/results/engine.json, one entry per part, and from it engine.md and engine.png. Each side of a
-ratio runs in a process of its own, so that neither inherits the other's memory. Leave the machine alone meanwhile.
+Writes benchmarks/results/engine.json, one entry per part, and from it engine.md and engine.png. Each side of a ratio runs in
+its own process, so that neither inherits the memory of the other. The machine should be idle otherwise.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from engine_page import write_pages
+from few_shot_tasks import task
 from filmtransfer.backbones import Backbone, assemble, backbone_facts, build, load_backbone, record_for
 from filmtransfer.data import load, resize
 from filmtransfer.data.sample import sample_drawings
@@ -42,13 +43,12 @@ from filmtransfer.training.finetune.episodic import finetune
 from filmtransfer.training.finetune.gradient import accumulate
 from filmtransfer.training.presets import preset
 from filmtransfer.training.torch_settings import configure_process, denormals_as_zero
-from plain import PlainModel, dense_head
-from sets import task
+from plain_loop import PlainModel, dense_head
 
 RESULTS = Path(__file__).parent / "results"
 FILE = RESULTS / "engine.json"
 MICRO_BATCH = 64
-SPIN = "20000"  # how long the command lets threads spin before they sleep (cli/app.py)
+SPIN = "20000"  # how long threads spin before they sleep under the command (cli/app.py)
 
 # Backbone, head, classes; 200 images without a split, 50 of them support, 128 pixels.
 STEPS: dict[str, dict[str, Any]] = {
@@ -82,22 +82,22 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("--part", choices=PARTS, nargs="+", default=[p for p in PARTS if p != "accuracy"])
-    options.add_argument("--data", type=Path, help="the image sets, for the accuracy part")
-    options.add_argument("--seeds", type=int, default=1, help="of the accuracy part")
+    options.add_argument("--data", type=Path, help="the folder of the datasets, for the accuracy part")
+    options.add_argument("--seeds", type=int, default=1, help="number of seeds of the accuracy part")
     options.add_argument("--child", help=argparse.SUPPRESS)
     args = options.parse_args()
     if args.child:
-        what = json.loads(args.child)
-        print(json.dumps(CHILDREN[what.pop("do")](**what)))
+        work = json.loads(args.child)
+        print(json.dumps(CHILDREN[work.pop("do")](**work)))
         return
     if "accuracy" in args.part and args.data is None:
         options.error("the accuracy part needs --data")
     for part in args.part:
-        found = json.loads(FILE.read_text()) if FILE.exists() else {}
-        found["machine"] = machine()
-        found[part] = accuracy(args.data, args.seeds) if part == "accuracy" else PARTS[part]()
-        FILE.write_text(json.dumps(found, indent=1) + "\n")
-        print(part, json.dumps(found[part]), flush=True)
+        results = json.loads(FILE.read_text()) if FILE.exists() else {}
+        results["machine"] = machine()
+        results[part] = accuracy(args.data, args.seeds) if part == "accuracy" else PARTS[part]()
+        FILE.write_text(json.dumps(results, indent=1) + "\n")
+        print(part, json.dumps(results[part]), flush=True)
     write_pages(FILE)
 
 
@@ -111,38 +111,38 @@ def machine() -> dict[str, Any]:
     }
 
 
-def child(spin: str | None = SPIN, **what: Any) -> Any:
-    """The same file in a process of its own; ``spin`` as the command sets it, or None as torch has it."""
-    command = [sys.executable, __file__, "--child", json.dumps(what)]
+def child(spin: str | None = SPIN, **work: Any) -> Any:
+    """Run one measurement in a new process; ``spin`` as the command sets it, or None for the default of torch."""
+    command = [sys.executable, __file__, "--child", json.dumps(work)]
     environment = os.environ | ({} if spin is None else {"GOMP_SPINCOUNT": spin})
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     return json.loads(ran.stdout.splitlines()[-1])
 
 
 def seconds(work: Callable[[], object], repeats: int = 5) -> float:
-    """The median of several runs, after one that does not count."""
+    """Return the median of several runs, after one that is not counted."""
     work()
-    found = []
+    times = []
     for _ in range(repeats):
         began = time.monotonic()
         work()
-        found.append(time.monotonic() - began)
-    return statistics.median(found)
+        times.append(time.monotonic() - began)
+    return statistics.median(times)
 
 
 # Heads alone
 
 
 def heads() -> dict[str, Any]:
-    """Forward and backward at D = 2048, N = 100, C = 10, Q = 100."""
-    found = {}
+    """Measure forward and backward passes at D = 2048, N = 100, C = 10, Q = 100."""
+    results = {}
     for name, target in (("lda", 100), ("qda", 200)):
         ours, dense = head_work(name, 100, 10, 2048, 100), dense_work(name, 100, 10, 2048, 100)
         loss, gradient = ours()
         dense_loss, dense_gradient = dense()
         if abs(loss - dense_loss) > 1e-3 * abs(dense_loss):
             raise RuntimeError(f"{name}: the loss is {loss}, that of the dense head {dense_loss}")
-        found[name] = {
+        results[name] = {
             "plain_seconds": seconds(dense, 3),
             "seconds": seconds(ours, 30),
             "target": target,
@@ -151,7 +151,7 @@ def heads() -> dict[str, Any]:
                 (gradient.double() - dense_gradient).norm() / dense_gradient.double().norm()
             ),
         }
-    return found
+    return results
 
 
 def _features(rows: int, classes: int, columns: int, queries: int) -> tuple[torch.Tensor, ...]:
@@ -189,32 +189,32 @@ def dense_work(name: str, *sizes: int) -> Callable[[], tuple[float, torch.Tensor
     return work
 
 
-# Whole steps
+# Complete steps
 
 
 def steps() -> dict[str, Any]:
-    """Plain and ours in turn, each in its own process: time, losses, peak memory."""
-    found = {}
+    """Measure time, losses and peak memory of the plain loop and the engine, each in its own process."""
+    results = {}
     for title, work in STEPS.items():
         settings = {k: work[k] for k in ("backbone", "head", "classes", "steps")}
         plain, ours = child(None, do="plain", **settings), child(do="ours", **settings)
-        apart = [abs(a - b) / abs(a) for a, b in zip(plain["losses"], ours["losses"], strict=True)]
-        if max(apart) > 1e-2:
+        differences = [abs(a - b) / abs(a) for a, b in zip(plain["losses"], ours["losses"], strict=True)]
+        if max(differences) > 1e-2:
             raise RuntimeError(f"{title}: the losses are not those of the plain loop: {plain}, {ours}")
-        found[title] = {
+        results[title] = {
             "target": work["target"],
             "plain": plain,
             "ours": ours,
-            "largest_loss_difference": max(apart),
+            "largest_loss_difference": max(differences),
         }
-        print(title, found[title], flush=True)
-    return found
+        print(title, results[title], flush=True)
+    return results
 
 
 def backbone_of(name: str, *, fold: bool) -> Backbone:
     if record_for(name).package:
         return load_backbone(name, fold=fold)
-    torch.manual_seed(0)  # real weights cannot be had offline; the arithmetic is the same
+    torch.manual_seed(0)  # real weights are not available offline; the computation is the same
     return assemble(record_for(name), build(record_for(name)), fold=fold)
 
 
@@ -226,7 +226,7 @@ def drawings(count: int, size: int, name: str) -> torch.Tensor:
 
 
 def episode_of(count: int, classes: int, support: int, step: int) -> Episode:
-    """No split: the query is everything, the support as many images of each class."""
+    """Return an episode without split: all images are queries, the support has equally many of each class."""
     labels = torch.arange(count) % classes
     generator = make_generator(step, "engine")
     shots = support // classes
@@ -256,14 +256,14 @@ def run_ours(
     keep: bool = True,
     cache: bool = True,
 ) -> dict[str, Any]:
-    """The engine, or what is left of it without some of its savings."""
+    """Run the engine, optionally without some of its optimizations."""
     if keep:
         configure_process()
-    found = backbone_of(backbone, fold=fold)
+    loaded = backbone_of(backbone, fold=fold)
     if not layout:
-        found = replace(found, memory_format=torch.contiguous_format)
-        found.module.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    model = AdaptedModel(found, make_head(head), 128)
+        loaded = replace(loaded, memory_format=torch.contiguous_format)
+        loaded.module.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    model = AdaptedModel(loaded, make_head(head), 128)
     pixels = drawings(images, 128, "engine")
     embed = Activations(model, pixels, preset("fast").cache_mb if cache else 0)
 
@@ -274,8 +274,8 @@ def run_ours(
     return _run(model.trainable_parameters(), step, steps) | {"cached_mb": embed.bytes / 2**20}
 
 
-def _run(learned: list[Any], gradient: Callable[[int], float], steps: int) -> dict[str, Any]:
-    optimiser = torch.optim.Adam(learned, lr=0.0035)
+def _run(parameters: list[Any], gradient: Callable[[int], float], steps: int) -> dict[str, Any]:
+    optimiser = torch.optim.Adam(parameters, lr=0.0035)
     before = _peak_mb()
     losses, times = [], []
     for i in range(steps):
@@ -285,7 +285,7 @@ def _run(learned: list[Any], gradient: Callable[[int], float], steps: int) -> di
         optimiser.step()
         times.append(time.monotonic() - began)
     return {
-        "seconds": statistics.median(times[1:]),  # the first one warms up
+        "seconds": statistics.median(times[1:]),  # the first step warms up
         "losses": losses,
         "peak_mb": _peak_mb(),
         "peak_mb_before": before,
@@ -296,17 +296,17 @@ def _peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-# What each saving is worth
+# The effect of each optimization
 
 
 def savings() -> dict[str, Any]:
-    """The step of the plain loop, then with one saving after the other; BiT's layout is the plain one."""
-    found: dict[str, Any] = {}
+    """Measure a step of the plain loop, then with one optimization after the other; BiT keeps the plain layout."""
+    results: dict[str, Any] = {}
     for title, backbone in (("BiT-R50x1", "bit_m_r50x1"), ("efficientnet_lite0", "efficientnet_lite0")):
         work = {"backbone": backbone, "head": "lda", "classes": 10, "steps": 4}
         without = {"layout": False, "fold": False, "keep": False, "cache": False}
         plain = json.loads(FILE.read_text())["steps"][f"{title}, 10 classes, LDA"]["plain"]
-        found[title] = {"the plain loop": plain["seconds"]}
+        results[title] = {"the plain loop": plain["seconds"]}
         for name, saving in {
             "each image once, low-rank head": {},
             "channels last": {"layout": True},
@@ -316,9 +316,9 @@ def savings() -> dict[str, Any]:
         }.items():
             if backbone != "bit_m_r50x1" or name != "channels last":
                 without |= saving
-                found[title][name] = child(do="ours", **work, **without)["seconds"]
-        print(title, found[title], flush=True)
-    return found
+                results[title][name] = child(do="ours", **work, **without)["seconds"]
+        print(title, results[title], flush=True)
+    return results
 
 
 # Memory as the query set grows
@@ -337,7 +337,7 @@ def memory() -> dict[str, Any]:
 
 
 def cuts() -> dict[str, Any]:
-    """A step of 100 images (support 50) with FiLM from each stage on, by the size of the images."""
+    """Measure a step of 100 images (support 50) with FiLM from each stage on, by image size."""
     return {str(size): child(do="cuts", size=size) for size in (128, 160, 224)}
 
 
@@ -345,40 +345,40 @@ def run_cuts(size: int) -> dict[str, float]:
     configure_process()
     backbone = backbone_of("efficientnet_lite0", fold=True)
     pixels = drawings(100, size, "engine")
-    found = {}
+    times = {}
     for stage in range(len(backbone_facts("efficientnet_lite0").stages)):
         model = AdaptedModel(backbone, make_head("lda"), size, body=Body(film_from=stage))
         embed = Activations(model, pixels, 4096)
         episode = episode_of(100, 10, 50, 0)
-        found[str(stage)] = seconds(
+        times[str(stage)] = seconds(
             lambda e=embed, m=model, t=episode: accumulate(e, m.head, t, MICRO_BATCH), 4
         )
-    return found
+    return times
 
 
-# How a step's cost grows
+# How the cost of a step grows
 
 
 def growth() -> dict[str, Any]:
-    """Milliseconds of the heads by N, C and D, and of a lite0 step by images and image size."""
+    """Measure milliseconds of the heads by N, C and D, and of a lite0 step by images and image size."""
     base = {"N": 100, "C": 10, "D": 1280}
-    found: dict[str, Any] = {}
+    times: dict[str, Any] = {}
     for letter, values in {
         "N": (25, 50, 100, 200, 400, 800, 1600),
         "C": (2, 5, 10, 20, 50, 100),
         "D": (320, 640, 1280, 2048, 4096),
     }.items():
         for name in ("lda", "qda"):
-            found[f"{name} by {letter}"] = {}
+            times[f"{name} by {letter}"] = {}
             for value in values:
                 sizes = base | {letter: value}
                 if letter == "C":
                     sizes["N"] = max(100, 2 * value)
                 work = head_work(name, sizes["N"], sizes["C"], sizes["D"], 64)
-                found[f"{name} by {letter}"][str(value)] = 1000 * seconds(work, 5)
-    found["step by image size"] = {str(s): 1000 * child(do="step", size=s) for s in (64, 96, 128, 160, 224)}
-    found["step by images"] = {str(n): 1000 * child(do="step", images=n) for n in (100, 200, 400, 800)}
-    return found
+                times[f"{name} by {letter}"][str(value)] = 1000 * seconds(work, 5)
+    times["step by image size"] = {str(s): 1000 * child(do="step", size=s) for s in (64, 96, 128, 160, 224)}
+    times["step by images"] = {str(n): 1000 * child(do="step", images=n) for n in (100, 200, 400, 800)}
+    return times
 
 
 def run_step(size: int = 128, images: int = 100) -> float:
@@ -389,25 +389,25 @@ def run_step(size: int = 128, images: int = 100) -> float:
     return seconds(lambda: accumulate(embed, model.head, episode, MICRO_BATCH), 4)
 
 
-# On a machine that has other work
+# On a busy machine
 
 
 def busy() -> dict[str, float]:
-    """A step alone and beside two processes that keep two cores busy; threads that spin, and that sleep."""
-    found = {}
-    for beside in (False, True):
-        loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * beside)]
+    """Measure a step on an idle machine and next to two busy processes, with spinning and with sleeping threads."""
+    times = {}
+    for loaded in (False, True):
+        loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * loaded)]
         try:
             for name, spin in (("threads that spin", None), ("threads that sleep", SPIN)):
-                found[f"{name}, {'busy' if beside else 'quiet'}"] = child(spin, do="step")
+                times[f"{name}, {'busy' if loaded else 'quiet'}"] = child(spin, do="step")
         finally:
             for loop in loops:
                 loop.kill()
                 loop.wait()
-    return found
+    return times
 
 
-# How near to the speed of a matrix product
+# Speed relative to a matrix product
 
 
 def matmul_speed(side: int = 2048) -> float:
@@ -416,28 +416,29 @@ def matmul_speed(side: int = 2048) -> float:
 
 
 def speed() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    """Measure each backbone with and without compilation."""
+    results: dict[str, Any] = {}
     for name in ("bit_m_r50x1", "efficientnet_lite0"):
         for compiled in (False, True):
             title = f"{name}, compiled" if compiled else name
-            found[title] = child(do="speed", backbone=name, compiled=compiled)
-            print(title, found[title], flush=True)
-    return found
+            results[title] = child(do="speed", backbone=name, compiled=compiled)
+            print(title, results[title], flush=True)
+    return results
 
 
 def run_speed(backbone: str, compiled: bool) -> dict[str, float]:
-    """GFLOP/s of forward passes and of forward and backward passes, at 128 pixels, 64 images."""
+    """Measure GFLOP/s of forward passes, and of forward and backward passes, at 128 pixels with 64 images."""
     configure_process()
     matmul = matmul_speed()
-    found = backbone_of(backbone, fold=True)
-    model = AdaptedModel(found, make_head("lda"), 128)
+    loaded = backbone_of(backbone, fold=True)
+    model = AdaptedModel(loaded, make_head("lda"), 128)
     pixels = drawings(64, 128, "engine")
     with FlopCounterMode(display=False) as both:
         model.embed(pixels[:1]).sum().backward()
     with FlopCounterMode(display=False) as forward, torch.no_grad():
         model.embed(pixels[:1])
     if compiled:
-        model = AdaptedModel(found, make_head("lda"), 128, hardware=Hardware(found.device, compile=True))
+        model = AdaptedModel(loaded, make_head("lda"), 128, hardware=Hardware(loaded.device, compile=True))
 
     def predict() -> None:
         with torch.no_grad():
@@ -461,55 +462,55 @@ def run_speed(backbone: str, compiled: bool) -> dict[str, float]:
 
 
 def accuracy(data: Path, seeds: int) -> dict[str, Any]:
-    """Runs that are on file are kept; each is a process of its own."""
-    found = json.loads(FILE.read_text()).get("accuracy", {}) if FILE.exists() else {}
+    """Measure each run in its own process; stored runs are kept."""
+    runs = json.loads(FILE.read_text()).get("accuracy", {}) if FILE.exists() else {}
     for seed in range(seeds):
         for name in SETS:
             key = f"{name} {seed}"
-            if key not in found:
-                found[key] = child(do="accuracy", data=str(data), name=name, seed=seed)
-                print(key, found[key], flush=True)
+            if key not in runs:
+                runs[key] = child(do="accuracy", data=str(data), name=name, seed=seed)
+                print(key, runs[key], flush=True)
                 if FILE.exists():
-                    kept = json.loads(FILE.read_text())
-                    FILE.write_text(json.dumps(kept | {"accuracy": found}, indent=1) + "\n")
-    return found
+                    stored = json.loads(FILE.read_text())
+                    FILE.write_text(json.dumps(stored | {"accuracy": runs}, indent=1) + "\n")
+    return runs
 
 
 def run_accuracy(data: str, name: str, seed: int) -> dict[str, Any]:
-    """The fast preset, and the paper's 400 steps with a fixed split, at 128 pixels; both heads at 224."""
+    """Train with the fast preset, and with the paper's 400 steps and fixed split at 128 pixels; both heads at 224."""
     configure_process()
-    where = task(Path(data), name, 10, seed, 500)
+    few = task(Path(data), name, 10, seed, 500)
     backbone = load_backbone("efficientnet_lite0")
     fast = preset("fast").resolve(backbone)
     model = AdaptedModel(
         backbone, make_head("lda"), fast.image_size, body=Body(film_from=fast.film_from or 0)
     )
-    learn, held_out = load(where.learn, model.pixels), load(where.held_out, model.pixels)
+    learn, held_out = load(few.learn, model.pixels), load(few.held_out, model.pixels)
     small = resize(learn.pixels, fast.train_size or fast.image_size)
 
-    def right(m: AdaptedModel) -> float:
+    def test_accuracy(m: AdaptedModel) -> float:
         return float((m.logits(held_out.pixels).argmax(1) == held_out.labels).float().mean())
 
     began = time.monotonic()
     adapt(model, learn.pixels, small, learn.labels, fast, seed=seed)
-    result: dict[str, Any] = {"fast_seconds": time.monotonic() - began, "fast": right(model)}
+    result: dict[str, Any] = {"fast_seconds": time.monotonic() - began, "fast": test_accuracy(model)}
     paper = AdaptedModel(backbone, make_head("lda"), fast.image_size)
     small = resize(learn.pixels, 128)
-    seen: dict[str, list[float]] = {}
-    began, looking = time.monotonic(), 0.0
+    by_step: dict[str, list[float]] = {}
+    began, evaluation = time.monotonic(), 0.0
 
     def on_step(progress: Progress) -> None:
-        nonlocal looking
+        nonlocal evaluation
         if progress.step in (100, 400):
             paused = time.monotonic()
             paper.configure(learn.pixels, learn.labels)
-            seen[str(progress.step)] = [right(paper), paused - began - looking]
-            looking += time.monotonic() - paused
+            by_step[str(progress.step)] = [test_accuracy(paper), paused - began - evaluation]
+            evaluation += time.monotonic() - paused
 
     config = preset("paper").override(film_from=0)
     images = Activations(paper, small, config.cache_mb)
     finetune(paper, images, learn.labels, config, seed=seed, callbacks=Callbacks(on_step=on_step))
-    return result | {"paper": seen["400"][0], "paper_seconds": seen["400"][1], "paper_by_step": seen}
+    return result | {"paper": by_step["400"][0], "paper_seconds": by_step["400"][1], "paper_by_step": by_step}
 
 
 PARTS: dict[str, Any] = {

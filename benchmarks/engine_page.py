@@ -1,8 +1,9 @@
-"""engine.json as people read it: tables (engine.md, and the first of them alone in engine_targets.md), and a figure."""
+"""Write the tables and the figure of engine.json: engine.md, its first table in engine_targets.md, and engine.png."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,57 +11,57 @@ INK, OURS, OTHER, FAINT = "#1f2430", "#1b6ca8", "#d1495b", "#c9ced6"
 
 
 def write_pages(file: Path) -> None:
-    """Both, from whatever parts are on file."""
-    found = json.loads(file.read_text())
+    """Write tables and figure of the stored parts."""
+    results = json.loads(file.read_text())
     parts = (targets, savings, memory, speed, cuts, growth, busy, accuracy)
-    page = "\n".join(line for part in parts for line in part(found))
+    page = "\n".join(line for part in parts for line in part(results))
     file.with_suffix(".md").write_text(page.rstrip() + "\n")
-    file.with_name("engine_targets.md").write_text("\n".join(target_table(found)) + "\n")
-    draw(found, file.with_suffix(".png"))
+    file.with_name("engine_targets.md").write_text("\n".join(target_table(results)) + "\n")
+    draw(results, file.with_suffix(".png"))
     print(page)
 
 
-def ratios(found: dict[str, Any]) -> list[tuple[str, float, float, float, float]]:
-    """(work, plain seconds, our seconds, ratio, target) of every pair on file."""
+def ratios(results: dict[str, Any]) -> list[tuple[str, float, float, float, float]]:
+    """Return (work, plain seconds, our seconds, ratio, target) of every stored pair."""
     rows = []
-    for name, head in found.get("heads", {}).items():
+    for name, head in results.get("heads", {}).items():
         title = f"{name.upper()} head, D = 2048, N = 100, C = 10"
         rows.append((title, head["plain_seconds"], head["seconds"], head["target"]))
-    for title, step in found.get("steps", {}).items():
+    for title, step in results.get("steps", {}).items():
         rows.append((f"step, {title}", step["plain"]["seconds"], step["ours"]["seconds"], step["target"]))
-    if runs := found.get("accuracy"):
+    if runs := results.get("accuracy"):
         paper, fast = (_mean(r[k] for r in runs.values()) for k in ("paper_seconds", "fast_seconds"))
         rows.append(("time to the accuracy of the paper's protocol", paper, fast, 10))
     return [(title, plain, ours, plain / ours, target) for title, plain, ours, target in rows]
 
 
-def target_table(found: dict[str, Any]) -> list[str]:
+def target_table(results: dict[str, Any]) -> list[str]:
     lines = ["| work | plain loop | engine | ratio | goal |", "|---|---|---|---|---|"]
-    for title, plain, ours, ratio, target in ratios(found):
+    for title, plain, ours, ratio, target in ratios(results):
         lines.append(f"| {title} | {_time(plain)} | {_time(ours)} | **{_ratio(ratio)}** | {target:g}× |")
     return lines
 
 
-def targets(found: dict[str, Any]) -> list[str]:
+def targets(results: dict[str, Any]) -> list[str]:
     notes = [
         f"{name.upper()} head: loss apart by {head['loss_difference']:.0e}, gradient by {head['gradient_difference']:.0e}"
-        for name, head in found.get("heads", {}).items()
+        for name, head in results.get("heads", {}).items()
     ]
     notes += [
         f"{title}: losses of {len(step['ours']['losses'])} steps apart by at most {step['largest_loss_difference']:.0e}"
-        for title, step in found.get("steps", {}).items()
+        for title, step in results.get("steps", {}).items()
     ]
-    made = found["machine"]
+    machine = results["machine"]
     notes.append(
-        f"machine: {made['cores']} cores, {made['threads']} threads, torch {made['torch']}, "
-        f"{made['matmul_gflops']:.0f} GFLOP/s in a float32 matrix product"
+        f"machine: {machine['cores']} cores, {machine['threads']} threads, torch {machine['torch']}, "
+        f"{machine['matmul_gflops']:.0f} GFLOP/s in a float32 matrix product"
     )
-    return [*target_table(found), "", *(f"- {note}" for note in notes), ""]
+    return [*target_table(results), "", *(f"- {note}" for note in notes), ""]
 
 
-def savings(found: dict[str, Any]) -> list[str]:
+def savings(results: dict[str, Any]) -> list[str]:
     lines = []
-    for backbone, ladder in found.get("savings", {}).items():
+    for backbone, ladder in results.get("savings", {}).items():
         first = ladder["the plain loop"]
         lines += [f"| a step of {backbone}, LDA, with | seconds | in all |", "|---|---|---|"]
         lines += [
@@ -71,22 +72,22 @@ def savings(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def memory(found: dict[str, Any]) -> list[str]:
+def memory(results: dict[str, Any]) -> list[str]:
     lines = ["| peak resident memory of a step | plain loop | engine |", "|---|---|---|"]
-    for title, step in found.get("steps", {}).items():
+    for title, step in results.get("steps", {}).items():
         lines.append(f"| {title} | {step['plain']['peak_mb']:.0f} MB | {step['ours']['peak_mb']:.0f} MB |")
-    for images, peak in found.get("memory", {}).items():
+    for images, peak in results.get("memory", {}).items():
         plain = f"{peak['plain']:.0f} MB" if "plain" in peak else ""
         lines.append(f"| efficientnet_lite0, {images} query images | {plain} | {peak['ours']:.0f} MB |")
     return [*lines, ""]
 
 
-def speed(found: dict[str, Any]) -> list[str]:
+def speed(results: dict[str, Any]) -> list[str]:
     lines = [
         "| backbone, 64 images of 128 px | forward and backward | forward | matrix product | share | images a second |",
         "|---|---|---|---|---|---|",
     ]
-    for name, run in found.get("speed", {}).items():
+    for name, run in results.get("speed", {}).items():
         forward = f"{run['predict_gflops']:.0f} GFLOP/s" if "predict_gflops" in run else ""
         lines.append(
             f"| {name} | {run['train_gflops']:.0f} GFLOP/s | {forward} | {run['matmul_gflops']:.0f} GFLOP/s | "
@@ -95,8 +96,8 @@ def speed(found: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
-def cuts(found: dict[str, Any]) -> list[str]:
-    by_size = found.get("cuts", {})
+def cuts(results: dict[str, Any]) -> list[str]:
+    by_size = results.get("cuts", {})
     if not by_size:
         return []
     first = by_size["128"]["0"]
@@ -110,15 +111,15 @@ def cuts(found: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
-def growth(found: dict[str, Any]) -> list[str]:
+def growth(results: dict[str, Any]) -> list[str]:
     return [
         f"- {title}: " + ", ".join(f"{x} → {_time(ms / 1000)}" for x, ms in values.items())
-        for title, values in found.get("growth", {}).items()
+        for title, values in results.get("growth", {}).items()
     ]
 
 
-def busy(found: dict[str, Any]) -> list[str]:
-    runs = found.get("busy")
+def busy(results: dict[str, Any]) -> list[str]:
+    runs = results.get("busy")
     if not runs:
         return []
     return [
@@ -127,8 +128,8 @@ def busy(found: dict[str, Any]) -> list[str]:
     ]
 
 
-def accuracy(found: dict[str, Any]) -> list[str]:
-    runs = found.get("accuracy", {})
+def accuracy(results: dict[str, Any]) -> list[str]:
+    runs = results.get("accuracy", {})
     if not runs:
         return []
     lines = ["| set, seed | fast | in | 400 steps | in |", "|---|---|---|---|---|"]
@@ -144,7 +145,7 @@ def accuracy(found: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
-def draw(found: dict[str, Any], file: Path) -> None:
+def draw(results: dict[str, Any], file: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -152,7 +153,7 @@ def draw(found: dict[str, Any], file: Path) -> None:
 
     plt.rcParams.update({"font.size": 10, "axes.edgecolor": FAINT, "text.color": INK, "axes.labelcolor": INK})
     figure, ((bars, heads), (sizes, stages)) = plt.subplots(2, 2, figsize=(12, 8.5), layout="constrained")
-    rows = ratios(found)[::-1]
+    rows = ratios(results)[::-1]
     for i, (_, _, _, ratio, target) in enumerate(rows):
         bars.barh(i, ratio, color=OURS, height=0.55)
         bars.plot([target, target], [i - 0.38, i + 0.38], color=OTHER, linewidth=2)
@@ -162,7 +163,7 @@ def draw(found: dict[str, Any], file: Path) -> None:
     bars.set_xlim(1, max([r[3] for r in rows], default=1) * 3)
     bars.set_title("times faster than the plain loop (red: the goal)", loc="left")
 
-    grown = found.get("growth", {})
+    grown = results.get("growth", {})
     for name, colour in (("lda", OURS), ("qda", OTHER)):
         for letter, style in (("N", "-"), ("C", "--"), ("D", ":")):
             if values := grown.get(f"{name} by {letter}"):
@@ -185,13 +186,13 @@ def draw(found: dict[str, Any], file: Path) -> None:
         sizes.set(xlabel="image side, pixels", ylabel="ms", ylim=0)
     sizes.set_title("a step of 100 images, efficientnet_lite0", loc="left")
 
-    for (size, run), colour in zip(found.get("cuts", {}).items(), (OURS, "#2a9d8f", OTHER), strict=False):
+    for (size, run), colour in zip(results.get("cuts", {}).items(), (OURS, "#2a9d8f", OTHER), strict=False):
         stages.plot(
             [int(s) for s in run], [1000 * v for v in run.values()], "o-", color=colour, label=f"{size} px"
         )
     stages.set(xlabel="FiLM from stage", ylabel="ms", ylim=0)
     stages.set_title("the same step with the stages below kept", loc="left")
-    if found.get("cuts"):
+    if results.get("cuts"):
         stages.legend(frameon=False)
     for axis in (bars, heads, sizes, stages):
         axis.spines[["top", "right"]].set_visible(False)
@@ -201,18 +202,20 @@ def draw(found: dict[str, Any], file: Path) -> None:
     plt.close(figure)
 
 
-def _time(spent: float) -> str:
-    return f"{1000 * spent:.1f} ms" if spent < 0.1 else f"{spent:.2f} s" if spent < 10 else f"{spent:.0f} s"
+def _time(seconds: float) -> str:
+    if seconds < 0.1:
+        return f"{1000 * seconds:.1f} ms"
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 def _ratio(value: float) -> str:
     return f"{value:.2f}×" if value < 10 else f"{value:.0f}×"
 
 
-def _mean(values: Any) -> float:
-    found = list(values)
-    return sum(found) / len(found)
+def _mean(values: Iterable[float]) -> float:
+    numbers = list(values)
+    return sum(numbers) / len(numbers)
 
 
-if __name__ == "__main__":  # the pages again, from what is on file
+if __name__ == "__main__":  # write the pages again from the stored results
     write_pages(Path(__file__).parent / "results" / "engine.json")

@@ -3,7 +3,7 @@
     python benchmarks/export.py --data FOLDER
 
 Every backbone of the catalogue is exported, folded and shared, at a small image size. Weights are real where the machine has
-them, and elsewhere random such that the features of images differ (lively.py): parity does not depend on accuracy. Beside
+them, and elsewhere random such that the features of images differ (random_weights.py): parity does not depend on accuracy. Beside
 the differences the table has that between torch in float32 and in float64: no graph can be expected to be much closer. Speeds
 are ratios of medians within one run, one thread, batch of 8. int8 is measured on real images with efficientnet_lite0; its
 settings were chosen on images of eurosat, which is therefore not among the data sets. Stored results are not measured again.
@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 from export_page import jpegs
+from few_shot_tasks import task
 from filmtransfer import FewShotClassifier
 from filmtransfer.backbones import CATALOGUE, Backbone, assemble, build, listing, load_backbone, record_for
 from filmtransfer.backbones.catalogue import pixel_spec
@@ -35,8 +36,7 @@ from filmtransfer.export.parity import compare, difference, run_folded, run_shar
 from filmtransfer.export.quantisation import measure_loss, quantise
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Update
-from lively import liven
-from sets import task
+from random_weights import randomize_weights
 
 RESULTS = Path(__file__).parent / "results"
 SIZE, BATCH, ROUNDS = 64, 8, 5
@@ -105,7 +105,9 @@ def network(name: str) -> tuple[Backbone, str]:
         torch.manual_seed(0)
         model = build(record)
     seen = normalise(probe_images(SIZE, 24, seed=2), pixel_spec(record, model))
-    return assemble(record, liven(model, seen, generator=torch.Generator().manual_seed(0))), "random"
+    return assemble(
+        record, randomize_weights(model, seen, generator=torch.Generator().manual_seed(0))
+    ), "random"
 
 
 @torch.no_grad()

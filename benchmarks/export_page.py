@@ -22,10 +22,10 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
+from few_shot_tasks import task
 from filmtransfer import FewShotClassifier
 from filmtransfer.data import read_squares
 from filmtransfer.export.web import write_web
-from sets import task
 
 SQUARE = """async (text) => {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));

@@ -1,11 +1,11 @@
-"""FiLM from a given stage on: what each cut costs in accuracy and saves in time.
+"""Measure accuracy and time of FiLM from a given stage of the backbone on.
 
     python benchmarks/film_from.py --data ../shared/data
 
-FiT-LDA on efficientnet_lite0 with the settings of the fast preset but for two: the stage at which FiLM begins
-(below it activations are kept), and the image size of fine-tuning, since a cut makes larger images affordable.
-10 shots, the head at 224 pixels, the tasks of accuracy.py. A run that is on file is not repeated; a second
-process with --reverse takes them from the end. Writes benchmarks/results/film_from.jsonl and .md.
+FiT-LDA on efficientnet_lite0 with the fast preset except for two settings: the stage at which FiLM begins (activations
+below it are cached), and the image size of fine-tuning, since fewer stages make larger images affordable. 10 shots, the
+head at 224 pixels, the tasks of accuracy.py. Stored runs are not repeated; a second process with --reverse begins at the
+end. Writes benchmarks/results/film_from.jsonl and .md.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from few_shot_tasks import Task, task
 from filmtransfer.backbones import backbone_facts, load_backbone
 from filmtransfer.data import load, resize
 from filmtransfer.heads import make_head
@@ -26,7 +28,6 @@ from filmtransfer.training.callbacks import Callbacks
 from filmtransfer.training.presets import preset
 from filmtransfer.training.profiler import Profiler
 from filmtransfer.training.torch_settings import keep_freed_memory
-from sets import Task, task
 
 RESULTS = Path(__file__).parent / "results"
 FILE = RESULTS / "film_from.jsonl"
@@ -54,30 +55,32 @@ def main() -> None:
                 with FILE.open("a") as file:
                     file.write(json.dumps(row) + "\n")
                 print(json.dumps(row), flush=True)
-    found = read()
-    if len(found) >= len(tasks) * len(CUTS):
-        (RESULTS / "film_from.md").write_text(table(found))
-        print(table(found))
+    rows = read()
+    if len(rows) >= len(tasks) * len(CUTS):
+        (RESULTS / "film_from.md").write_text(table(rows))
+        print(table(rows))
 
 
 def read() -> list[dict[str, Any]]:
+    """Return the stored runs, each once."""
     lines = [json.loads(line) for line in FILE.read_text().splitlines()] if FILE.exists() else []
-    found = {_key(row): row for row in lines}
-    return [found[key] for key in sorted(found) if key[2:] in CUTS]
+    rows = {_key(row): row for row in lines}
+    return [rows[key] for key in sorted(rows) if key[2:] in CUTS]
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["seed"], row["set"], row["size"], row["film_from"]
 
 
-def runs(where: Task, seed: int, cuts: list[tuple[int, int]]) -> Any:
+def runs(few: Task, seed: int, cuts: list[tuple[int, int]]) -> Iterator[dict[str, Any]]:
+    """Fine-tune with each image size and first stage of FiLM."""
     backbone = load_backbone(BACKBONE)
-    bare = AdaptedModel(backbone, make_head("lda"), preset("fast").image_size)
-    learn, held_out = load(where.learn, bare.pixels), load(where.held_out, bare.pixels)
-    bare.configure(learn.pixels, learn.labels)
-    frozen = accuracy(bare, held_out)
+    frozen_model = AdaptedModel(backbone, make_head("lda"), preset("fast").image_size)
+    learn, held_out = load(few.learn, frozen_model.pixels), load(few.held_out, frozen_model.pixels)
+    frozen_model.configure(learn.pixels, learn.labels)
+    frozen = accuracy(frozen_model, held_out)
     for size, stage in cuts:
-        model = AdaptedModel(backbone, make_head("lda"), bare.pixels.size, body=Body(film_from=stage))
+        model = AdaptedModel(backbone, make_head("lda"), frozen_model.pixels.size, body=Body(film_from=stage))
         profiler, began = Profiler(), time.monotonic()
         adapted = adapt(
             model,
@@ -89,7 +92,7 @@ def runs(where: Task, seed: int, cuts: list[tuple[int, int]]) -> Any:
             callbacks=Callbacks(profiler=profiler),
         )
         yield {
-            "set": where.name,
+            "set": few.name,
             "seed": seed,
             "size": size,
             "film_from": stage,
@@ -106,8 +109,8 @@ def accuracy(model: AdaptedModel, held_out: Any) -> float:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Accuracy by cut, its paired difference to FiLM everywhere, and the time of the same runs."""
-    known = backbone_facts(BACKBONE)
+    """Return a table of accuracy, its paired difference to FiLM in all stages, and the time of the same runs."""
+    facts = backbone_facts(BACKBONE)
     base = {(r["seed"], r["set"]): r for r in rows if (r["size"], r["film_from"]) == (128, 0)}
     lines = [
         "| fine-tuning | FiLM from | numbers | "
@@ -122,23 +125,23 @@ def table(rows: list[dict[str, Any]]) -> str:
         chosen = [r for r in rows if (r["size"], r["film_from"]) == (size, stage)]
         gaps = [100 * (r["accuracy"] - base[r["seed"], r["set"]]["accuracy"]) for r in chosen]
         gap, half = mean_interval(gaps)
-        steps, whole = (
+        steps, total = (
             sum(base[r["seed"], r["set"]][k] / r[k] for r in chosen) / len(chosen)
             for k in ("step_seconds", "seconds")
         )
         lines.append(
-            f"| {size} px | {stage} {known.stages[stage].name} | {known.film_parameters_from(stage):,} | "
+            f"| {size} px | {stage} {facts.stages[stage].name} | {facts.film_parameters_from(stage):,} | "
             + " | ".join(f"{_mean(r['accuracy'] for r in chosen if r['set'] == s):.1f}" for s in SETS)
             + f" | {_mean(r['accuracy'] for r in chosen):.1f} | "
             + ("" if (size, stage) == (128, 0) else f"{gap:+.1f} ± {half:.1f}")
-            + f" | {steps:.1f}× | {whole:.1f}× |"
+            + f" | {steps:.1f}× | {total:.1f}× |"
         )
     return "\n".join(lines) + "\n"
 
 
-def _mean(values: Any) -> float:
-    found = list(values)
-    return 100 * sum(found) / len(found)
+def _mean(values: Iterable[float]) -> float:
+    numbers = list(values)
+    return 100 * sum(numbers) / len(numbers)
 
 
 if __name__ == "__main__":

@@ -14,13 +14,13 @@ from unittest.mock import patch
 import torch
 from PIL import Image
 
+from few_shot_tasks import task
 from filmtransfer import FewShotClassifier
 from filmtransfer.data import LabelledImages
 from filmtransfer.data.sample import sample_drawings
 from filmtransfer.model import Update
 from filmtransfer.seeding import make_generator
 from filmtransfer.serve.store import Store, StoreLocation
-from sets import task
 
 SETS = ("cifar10", "eurosat", "oxford_pets")
 WAYS, SHOTS, STEPS = 10, 5, 10

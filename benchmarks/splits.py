@@ -1,10 +1,10 @@
-"""Does it pay to draw new halves at every step? ``resplit`` (ours) against the paper's fixed ``split``.
+"""Compare ``resplit`` (ours, which draws new halves at every step) with the paper's fixed ``split``.
 
     python benchmarks/splits.py --data ../shared/data
 
-FiT-LDA on efficientnet_lite0 with the fast preset's image sizes and learning rate, for sets × shots ×
-seeds; accuracy on held-out images at the full move and half-way back to the start (see docs/presets.md).
-Writes benchmarks/results/splits.json and splits.md; a run that is already there is not repeated.
+FiT-LDA on efficientnet_lite0 with the fast preset's image sizes and learning rate, for datasets × shots × seeds; accuracy on
+held-out images with the interpolation factors α = 1 and α = 0.5 (see docs/presets.md). Writes benchmarks/results/splits.json
+and splits.md; stored runs are not repeated.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from few_shot_tasks import task
 from filmtransfer import film
 from filmtransfer.backbones import load_backbone
 from filmtransfer.data import load, resize
@@ -26,7 +27,6 @@ from filmtransfer.training.finetune.episodic import finetune
 from filmtransfer.training.finetune.interpolation import interpolate, snapshot
 from filmtransfer.training.presets import preset
 from filmtransfer.training.torch_settings import keep_freed_memory
-from sets import task
 
 RESULTS = Path(__file__).parent / "results"
 SETS = ("cifar10", "eurosat", "svhn", "oxford_pets", "quickdraw")
@@ -49,18 +49,19 @@ def main() -> None:
         for shots in args.shots:
             for name in SETS:
                 if (name, shots, seed) not in done:
-                    runs.append(one(args, name, shots, seed))
+                    runs.append(run(args, name, shots, seed))
                     file.write_text(json.dumps(runs, indent=1) + "\n")
                     print(json.dumps(runs[-1]), flush=True)
     (RESULTS / "splits.md").write_text(table(runs))
     print(table(runs))
 
 
-def one(args: argparse.Namespace, name: str, shots: int, seed: int) -> dict[str, Any]:
+def run(args: argparse.Namespace, name: str, shots: int, seed: int) -> dict[str, Any]:
+    """Fine-tune with both splits on one task."""
     settings = preset("fast").override(train_size=128, film_from=0)
-    where = task(args.data, name, shots, seed, args.test)
+    few = task(args.data, name, shots, seed, args.test)
     model = AdaptedModel(load_backbone("efficientnet_lite0"), make_head("lda"), settings.image_size)
-    learn, held_out = load(where.learn, model.pixels), load(where.held_out, model.pixels)
+    learn, held_out = load(few.learn, model.pixels), load(few.held_out, model.pixels)
     small = resize(learn.pixels, settings.train_size or settings.image_size)
     start = snapshot(model)
     row: dict[str, Any] = {"set": name, "shots": shots, "seed": seed, "steps": settings.steps}
@@ -85,7 +86,7 @@ def one(args: argparse.Namespace, name: str, shots: int, seed: int) -> dict[str,
 
 
 def table(runs: list[dict[str, Any]]) -> str:
-    """Means over seeds by set and shots, means over sets, and paired differences over all runs."""
+    """Return tables of means over seeds by dataset and shots, and paired differences over all runs."""
     kinds = ("frozen", "split", "resplit", "split_half", "resplit_half")
     lines = [
         "| set | shots | frozen | split | resplit | split, half | resplit, half |",

@@ -21,13 +21,13 @@ import numpy as np
 import torch
 from sklearn.metrics import roc_auc_score
 
+from few_shot_tasks import read_dataset
 from filmtransfer import FewShotClassifier
 from filmtransfer.model import log_posterior
 from filmtransfer.model.ood import largest_cosine
 from filmtransfer.training.assess.calibration import calibration_error, log_loss
 from filmtransfer.training.assess.evaluation import mean_interval
 from filmtransfer.training.torch_settings import configure_process
-from sets import _read
 
 SETS = ("cifar10", "eurosat", "oxford_pets", "dtd10", "flowers102", "svhn", "fashion_mnist", "quickdraw")
 CLASSES, TRAINED, SHOTS = 16, 0.7, 10
@@ -217,7 +217,7 @@ def main() -> None:
     file = RESULTS / "trust.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     done = {(row["set"], row["head"], row["seed"]) for row in rows}
-    sets = {name: _read(chosen.data, name) for name in SETS}
+    sets = {name: read_dataset(chosen.data, name) for name in SETS}
     for seed in chosen.seeds:
         for head in chosen.heads:
             for name in SETS:

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from benchmarks.lively import liven
+from benchmarks.random_weights import randomize_weights
 from torch import nn
 
 from filmtransfer import FewShotClassifier
@@ -57,7 +57,7 @@ def small(architecture: str, **settings: Any) -> Backbone:
         )
     record = BackboneRecord(architecture, architecture, "none")
     images = normalise(probe_images(SIDE, 24, seed=2), pixel_spec(record, model))
-    return assemble(record, liven(model, images, generator=torch.Generator().manual_seed(0)))
+    return assemble(record, randomize_weights(model, images, generator=torch.Generator().manual_seed(0)))
 
 
 def small_family(family: str) -> Backbone:

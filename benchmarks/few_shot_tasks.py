@@ -1,6 +1,6 @@
-"""The image sets that the benchmarks measure on: ``<data>/<name>.npz`` or ``<data>/<name>/{train,test}/<class>/``.
+"""The few-shot tasks of the benchmarks, from ``<data>/<name>.npz`` or ``<data>/<name>/{train,test}/<class>/``.
 
-They are not part of this repository (licences); ``--data`` names their folder.
+The datasets are not part of this repository (licences); ``--data`` names their folder.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 
 from filmtransfer.data import LabelledImages
 
-# Way: how many classes are drawn (per seed) from a set with too many for two cores.
+# The number of classes drawn (per seed) from a dataset with too many for two cores.
 WAYS = {"quickdraw": 20}
 
 
 @dataclass(frozen=True)
 class Task:
-    """A few-shot task: images to learn from, and images to be tried on."""
+    """A few-shot task: training images and held-out images."""
 
     name: str
     learn: LabelledImages
@@ -27,27 +27,30 @@ class Task:
 
 
 def task(data: Path, name: str, shots: int, seed: int, test: int) -> Task:
-    """``shots`` images per class drawn by ``seed``; the same ``test`` held-out images for every
-    seed of a set (of the seed's classes, where classes are drawn)."""
-    (train_x, train_y), (test_x, test_y), classes = _read(data, name)
+    """Draw ``shots`` training images per class with ``seed``; the ``test`` held-out images are the same for every seed.
+
+    Where classes are drawn too, all images are of the classes of the seed.
+    """
+    (train_x, train_y), (test_x, test_y), classes = read_dataset(data, name)
     rng = np.random.default_rng([seed, 4711])
     kept = np.arange(len(classes))
     if name in WAYS:
         kept = np.sort(rng.choice(len(classes), WAYS[name], replace=False))
     chosen = [rng.permutation(np.flatnonzero(train_y == c))[:shots] for c in kept]
     pool = np.flatnonzero(np.isin(test_y, kept))
-    tried = np.random.default_rng(4711).permutation(pool)[:test]
+    held_out = np.random.default_rng(4711).permutation(pool)[:test]
 
-    def pick(x: Any, y: np.ndarray, indices: np.ndarray) -> LabelledImages:
-        place = {c: i for i, c in enumerate(kept)}
+    def select(x: Any, y: np.ndarray, indices: np.ndarray) -> LabelledImages:
+        index = {c: i for i, c in enumerate(kept)}
         return LabelledImages(
-            [x[i] for i in indices], [place[y[i]] for i in indices], [classes[c] for c in kept]
+            [x[i] for i in indices], [index[y[i]] for i in indices], [classes[c] for c in kept]
         )
 
-    return Task(name, pick(train_x, train_y, np.concatenate(chosen)), pick(test_x, test_y, tried))
+    return Task(name, select(train_x, train_y, np.concatenate(chosen)), select(test_x, test_y, held_out))
 
 
-def _read(data: Path, name: str) -> Any:
+def read_dataset(data: Path, name: str) -> Any:
+    """Return (images, labels) for training and for testing, and the class names."""
     packed = data / f"{name}.npz"
     if packed.exists():
         arrays = np.load(packed)

@@ -1,8 +1,8 @@
-"""The plain loop: fine-tuning as the paper's text says it, with nothing done to make it fast.
+"""A plain implementation of fine-tuning after the paper's text, without any optimization: the baseline of engine.py.
 
-What engine.py measures against. The backbone as timm builds it, in torch's default layout; FiLM as a layer of its own
-behind each norm; the covariances D×D and factorised by Cholesky; query images in micro-batches, the support set
-embedded again for each of them.
+The backbone is as timm builds it, in torch's default layout; FiLM is a separate layer after each norm; the covariances are
+D×D and factorised by Cholesky; query images are processed in micro-batches, and the support set is embedded again for each
+of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from filmtransfer.episodes import Episode
 
 
 class PlainFiLM(nn.Module):
-    """norm, then γ ⊙ x + β, then the activation that timm fuses with the norm."""
+    """The norm, then γ ⊙ x + β, then the activation that timm fuses with the norm."""
 
     def __init__(self, norm: nn.Module) -> None:
         super().__init__()
@@ -53,19 +53,22 @@ class PlainModel(nn.Module):
         start = {"lda": (1.0, 1.0), "qda": (0.5, 0.5, 1.0)}[head]
         self.log_weights = nn.Parameter(torch.tensor(start).log())
 
-    def learned(self) -> list[nn.Parameter]:
+    def trainable_parameters(self) -> list[nn.Parameter]:
+        """Return the FiLM parameters and the covariance weights."""
         film = [m for m in self.network.modules() if isinstance(m, PlainFiLM)]
         return [*(p for layer in film for p in (layer.gamma, layer.beta)), self.log_weights]
 
     def embed(self, pixels: Tensor) -> Tensor:
+        """Compute features (B, D)."""
         features: Tensor = self.network(normalise(pixels, self.pixels))
         return features
 
     def logits(self, support: Tensor, labels: Tensor, query: Tensor) -> Tensor:
+        """Compute the logits (Q, C) of query features."""
         return dense_head(self.head, self.log_weights.exp(), support, labels, query)
 
     def step(self, pixels: Tensor, episode: Episode, micro_batch: int) -> float:
-        """Add the gradient of the episode's loss; returns the loss."""
+        """Add the gradient of the episode's loss, and return the loss."""
         total = 0.0
         for chunk in torch.arange(len(episode.query)).split(micro_batch):
             support = self.embed(pixels[episode.support])
@@ -78,7 +81,7 @@ class PlainModel(nn.Module):
 
 
 def dense_head(head: str, e: Tensor, support: Tensor, labels: Tensor, query: Tensor) -> Tensor:
-    """log N(z | μ_c, Σ_c) up to a constant (Q, C), by Cholesky factors of D×D matrices."""
+    """Compute log N(z | μ_c, Σ_c) up to a constant (Q, C) by Cholesky factors of D×D matrices."""
     classes = int(labels.max()) + 1
     means = torch.stack([support[labels == c].mean(0) for c in range(classes)])
     identity = torch.eye(support.shape[1])
@@ -96,5 +99,6 @@ def dense_head(head: str, e: Tensor, support: Tensor, labels: Tensor, query: Ten
 
 
 def covariance(rows: Tensor) -> Tensor:
+    """Compute the covariance (D, D) of rows (N, D)."""
     centred = rows - rows.mean(0)
     return centred.mT @ centred / max(len(rows) - 1, 1)
