@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-pytest_plugins = ("tests.suite",)
+pytest_plugins = ("tests.suite", "tests.sharing")
 
 
 @pytest.fixture

@@ -159,7 +159,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _record_start(event: str, arguments: tuple[object, ...]) -> None:
-    if event in STARTS:
+    if event in STARTS and arguments[:1] != ("/bin/sh",):  # by which libraries ask about the machine
         _started.append(f"{event} {arguments[0] if arguments else ''}".strip())
 
 

@@ -92,7 +92,7 @@ with launched() as world:
 
 def torchrun(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr"]
-    command += ["127.0.0.1", "--master-port", str(29500 + os.getpid() % 2000), *arguments]
+    command += ["127.0.0.1", "--master-port", str(free_port()), *arguments]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "GLOO_SOCKET_IFNAME": "lo"}
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300)
 
