@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["JOBLIB_MULTIPROCESSING"] = "0"  # else each process that is killed leaves semaphores behind
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported
 
 from collections.abc import Callable

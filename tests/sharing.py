@@ -27,9 +27,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         def shared(*arguments: Any, **options: Any) -> Any:
             key = (*arguments, *options.items())
             if key not in _loaded:
-                backbone = load_backbone(*arguments, **options)
-                _loaded[key] = backbone, _state(backbone)
-            return _loaded[key][0]
+                _loaded[key] = load_backbone(*arguments, **options)
+                module = _loaded[key].module
+                new = [*module.parameters(), *module.buffers()]
+                _tensors.extend(new)
+                _states.extend(map(_state, new))
+            return _loaded[key]
 
         for name, module in list(sys.modules.items()):
             ours = name.startswith(("filmtransfer.", "tests.")) and not name.startswith("tests.backbones")
@@ -45,11 +48,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_call() -> Iterator[None]:
     """Fail a test that changes a shared backbone; later tests get a new one."""
     yield
-    if any(_state(backbone) != state for backbone, state in _loaded.values()):
-        _loaded.clear()
+    if [_state(tensor) for tensor in _tensors] != _states:
+        for memory in (_loaded, _tensors, _states):
+            memory.clear()
         pytest.fail("This test changes a backbone that all tests share: copy it first (copy.deepcopy).")
 
 
-def _state(backbone: Any) -> list[object]:
-    tensors = [*backbone.module.parameters(), *backbone.module.buffers()]
-    return [(t.data_ptr(), t._version, t.dtype, t.requires_grad, t.grad is None) for t in tensors]
+def _state(tensor: Any) -> object:
+    return tensor.data_ptr(), tensor._version, tensor.dtype, tensor.requires_grad, tensor.grad is None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import signal
 import sys
 import tempfile
@@ -43,8 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput") or sys.platform != "linux":
         return
     run = f"{os.getpid()}-{secrets.token_hex(4)}"
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # keeps tmp_path after the run
-    folder = Path(tempfile.mkdtemp(prefix="fit-"))
+    root = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _temporary_root())  # of tmp_path
+    folder = Path(tempfile.mkdtemp(prefix="fit-", dir=root))
     folder.chmod(0o711)  # PostgreSQL runs as somebody else when the tests run as root
     os.environ[guardian.VARIABLE] = run
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
@@ -52,6 +53,13 @@ def pytest_configure(config: pytest.Config) -> None:
     parent = os.environ.pop("FIT_TEST_PARENT", None)  # make, for example: the run ends with it
     pids = [os.getpid(), *([int(parent)] if parent else [])]
     guardian.start(run, folder, pids)
+
+
+def _temporary_root() -> str:
+    """Return a folder in memory if there is room: on some disks it takes longer to delete a file than to test."""
+    memory = Path("/dev/shm")
+    large = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4e9
+    return str(memory) if large else tempfile.gettempdir()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

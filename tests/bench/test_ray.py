@@ -152,7 +152,7 @@ def tell(pids: list[int], word: signal.Signals) -> None:
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    folder = tempfile.mkdtemp(prefix="fitray", dir="/tmp")  # a socket's path has to be short
+    folder = tempfile.mkdtemp(prefix="ray")  # a socket's path has to be short
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

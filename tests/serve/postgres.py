@@ -47,6 +47,7 @@ class Cluster:
             "unix_socket_directories": self.root,
             "max_connections": 100,
             "shared_buffers": "16MB",
+            "dynamic_shared_memory_type": "mmap",  # in its folder, so that nothing is left when it is killed
             "fsync": "off",  # tests kill programs, not the machine
         }
         arguments = [f"-c{name}={value}" for name, value in settings.items()]

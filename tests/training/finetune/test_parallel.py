@@ -17,6 +17,7 @@ from filmtransfer.episodes import episodes
 from filmtransfer.errors import UsageError
 from filmtransfer.heads import make_head
 from filmtransfer.model import Update
+from filmtransfer.processes import free_port
 from filmtransfer.training.finetune.gradient import NonFiniteError, accumulate
 from filmtransfer.training.finetune.parallel import World, backends
 
