@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-_loaded: dict[
-    object, tuple[Any, list[object]]
-] = {}  # backbones, and their tensors' state when they were loaded
+_loaded: dict[object, Any] = {}
+_tensors: list[Any] = []  # of these backbones
+_states: list[object] = []  # of these tensors when they were loaded
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -24,15 +24,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if "filmtransfer.backbones" in sys.modules:
         from filmtransfer.backbones import load_backbone
 
-        def shared(*arguments: Any, **options: Any) -> Any:
-            key = (*arguments, *options.items())
-            if key not in _loaded:
-                _loaded[key] = load_backbone(*arguments, **options)
-                module = _loaded[key].module
-                new = [*module.parameters(), *module.buffers()]
+        def shared(name: str, weights: object = None, *, fold: bool = True) -> Any:
+            if weights is not None:
+                return load_backbone(name, weights, fold=fold)
+            if (name, fold) not in _loaded:
+                _loaded[name, fold] = load_backbone(name, fold=fold)
+                network = _loaded[name, fold].module
+                new = [*network.parameters(), *network.buffers()]
                 _tensors.extend(new)
                 _states.extend(map(_state, new))
-            return _loaded[key]
+            return _loaded[name, fold]
 
         for name, module in list(sys.modules.items()):
             ours = name.startswith(("filmtransfer.", "tests.")) and not name.startswith("tests.backbones")

@@ -103,6 +103,7 @@ def test_training_leaves_the_backbone_alone_and_moves_film():
     assert digest(bare) == digest(fresh.module), "every byte of θ is as it was loaded"
 
 
+@pytest.mark.slow
 def test_two_classifiers_on_one_backbone_keep_their_own_numbers(tmp_path):
     backbone = load_backbone("efficientnet_lite0")
     files = [tmp_path / "a.safetensors", tmp_path / "b.safetensors"]
@@ -149,6 +150,7 @@ def test_ctrl_c_keeps_what_was_learned():
     assert clf.score(NEW, LABELS[:9]) > 0.5
 
 
+@pytest.mark.slow
 def test_the_time_limit_is_kept():
     clf = FewShotClassifier(steps=100_000, time_limit=2.0, **SMALL).fit(IMAGES, LABELS)
     assert clf.history_.stopped == "time limit"
@@ -277,6 +279,7 @@ def test_an_image_whose_features_are_not_numbers_is_named(monkeypatch, tmp_path)
         quick(steps=0).fit(files, LABELS)
 
 
+@pytest.mark.slow
 def test_bit_through_the_front_door(tmp_path):
     """head="linear", train="all", preset="bit" is BiT: its rule, a copy of every weight, a file of their size."""
     clf = quick(head="linear", train="all", preset="bit", batch=8, steps=5).fit(IMAGES, LABELS)

@@ -61,6 +61,7 @@ def test_relu6_equals_torchs():
     assert torch.equal(results[0][1], results[1][1])
 
 
+@pytest.mark.slow
 def test_folding_does_not_change_the_gradient_of_film():
     from filmtransfer.heads import make_head
     from filmtransfer.model import AdaptedModel

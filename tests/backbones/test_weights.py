@@ -70,6 +70,7 @@ def test_the_published_weights_classify_real_photographs(name):
             assert ACCEPTED[photo] & set(logits.argsort()[::-1][:3].tolist()), photo
 
 
+@pytest.mark.slow
 def test_wrong_padding_or_normalisation_changes_the_logits():
     """The recorded logits would be no test if wrongly loaded weights passed it."""
     right = logits_of("efficientnet_lite0")
@@ -119,6 +120,7 @@ def bit() -> torch.nn.Module:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["npz", "safetensors", "pth"])
 def test_a_weights_file_is_loaded_completely(kind, bit, tmp_path):
     file = tmp_path / f"bit.{kind}"
@@ -135,6 +137,7 @@ def test_a_weights_file_is_loaded_completely(kind, bit, tmp_path):
     assert released.digest != loaded.digest
 
 
+@pytest.mark.slow
 def test_damaged_or_other_weights_are_rejected(bit, tmp_path):
     file = tmp_path / "bit.safetensors"
     state = {k: v.contiguous() for k, v in bit.state_dict().items()}

@@ -140,6 +140,7 @@ def results(root) -> dict[str, dict[str, Any]]:
     return {name: compute_result(settings(name, film_from=0), root) for name in names}
 
 
+@pytest.mark.slow
 def test_what_a_run_records(results):
     for name, result in results.items():
         assert json.loads(json.dumps(result)) == result, "one line of JSON, and the same when read again"

@@ -84,6 +84,7 @@ def mistakes(photos: Path, update: Path, tmp: Path) -> dict[str, tuple[list[str]
     }
 
 
+@pytest.mark.slow
 def test_every_mistake_prints_one_line_and_has_its_exit_code(trained, capsys, tmp_path):
     photos, update = trained
     for name, (arguments, code, message) in mistakes(photos, update, tmp_path).items():

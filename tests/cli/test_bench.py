@@ -80,6 +80,7 @@ def test_a_set_that_cannot_be_fetched(root, capsys):
     assert "cifar10" in err
 
 
+@pytest.mark.slow
 def test_recipes_are_listed(capsys):
     code, out, _ = run(capsys, "recipes")
     assert code == 0

@@ -7,6 +7,7 @@ import pytest
 from tests.cli.running import document, run
 
 
+@pytest.mark.slow
 def test_all_edits_one_after_the_other(editable, kept, capsys):
     added = document(capsys, "edit", "add", kept, "bars", editable / "more")
     assert added["classes"] == {"bars": 7, "disc": 4, "plain": 4}

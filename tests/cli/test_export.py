@@ -28,6 +28,7 @@ def error_of(capsys, *arguments: object) -> tuple[int, str]:
     return code, json.loads(out)["error"]["message"]
 
 
+@pytest.mark.slow
 def test_exporting_twice_leaves_the_file_unchanged_and_a_graph_is_refused(saved, capsys, tmp_path):
     update, out, renamed = saved[0], tmp_path / "mine.onnx", tmp_path / "renamed.safetensors"
     assert document(capsys, "export", update, "--onnx", out)["parity"]["largest"] < 1e-4
@@ -44,6 +45,7 @@ def test_exporting_twice_leaves_the_file_unchanged_and_a_graph_is_refused(saved,
     assert not list(tmp_path.glob(".mine*"))
 
 
+@pytest.mark.slow
 def test_a_shared_int8_export(saved, capsys, tmp_path):
     for i in range(8):
         picture(i, i).save(tmp_path / f"{i}.png")

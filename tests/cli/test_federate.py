@@ -21,6 +21,7 @@ SMALL = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_federation_from_beginning_to_end(tmp_path, capsys):
     out = tmp_path / "out"
     assert main([*SMALL, "--out", str(out), "--bounds", "1", "--json"]) == 0
@@ -92,6 +93,7 @@ def test_a_folder_of_another_federation_is_refused(tmp_path, capsys):
     assert "differs in head" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_privacy_budget_is_reported(tmp_path, capsys):
     arguments = [
         *SMALL,

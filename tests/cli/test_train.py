@@ -45,6 +45,7 @@ def test_train_predict_evaluate_show(trained, capsys, tmp_path):
     assert width(tmp_path / "film.png") > 600
 
 
+@pytest.mark.slow
 def test_the_profile_lists_phases_and_operations(trained, capsys, tmp_path):
     photos, _ = trained
     arguments = [
@@ -113,6 +114,7 @@ def test_training_writes_a_report_beside_the_update(reported):
     assert str(reported) not in page, "names without the path"
 
 
+@pytest.mark.slow
 def test_reports_are_written_to_the_given_path_or_not_at_all(reported, capsys, tmp_path):
     train = ["train", reported / "photos", "--out", tmp_path / "b.safetensors", *SMALL, "--steps", "0"]
     code, out, err = run(capsys, *train, "--report", tmp_path / "page.html", "--json")

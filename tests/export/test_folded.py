@@ -45,6 +45,7 @@ def test_the_graph_includes_the_temperature():
     assert np.abs(outputs["probabilities"] - torch.softmax(logits, 1).numpy()).max() > 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_backbone_family_is_exported(family):
     clf = classifier(small_family(family))
@@ -62,6 +63,7 @@ def test_other_adapters_are_folded_or_traced(adapter):
         shared_backbone(clf)
 
 
+@pytest.mark.slow
 def test_full_fine_tuning_no_training_and_late_film():
     for body, change in ((Body("all"), 1e-3), (Body("none"), 0.0), (Body(film_from=5), 0.1)):
         clf = classifier(lite0(body.folds), body=body, change=change)

@@ -20,6 +20,7 @@ from filmtransfer.model import Body
 from tests.export.small_classifiers import SIDE, classifier, lite0
 
 
+@pytest.mark.slow
 def test_two_users_in_one_batch_agree_with_their_folded_graphs():
     users = {
         "ana": classifier(lite0(), "lda"),

@@ -13,6 +13,7 @@ from filmtransfer.federated.checkpoint import Checkpoint
 from tests.federated.tiny import CONFIG, PLAN, make_server, population
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [{}, {"compression": "int8"}, {"head": "lda", "algorithm": "median"}])
 def test_a_resumed_federation_ends_with_the_same_bits(change, tmp_path):
     plan = PLAN.override(rounds=3, **change)

@@ -36,6 +36,7 @@ def test_both_accuracies_are_the_papers():
     assert result["personalized"] == pytest.approx(np.mean(result["clients_accuracy"]))
 
 
+@pytest.mark.slow
 def test_bit_sends_all_weights_and_trains_one_head():
     plan = PLAN.override(head="linear", train="all", rounds=1, learning_rate=0.01)
     clients = ClientPopulation(CONFIG, plan, read_images)

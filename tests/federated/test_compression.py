@@ -35,6 +35,7 @@ def test_malformed_arrays_are_refused():
             decompress(malformed, "int8", [3, 2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["float16", "int8"])
 def test_a_compressed_federation_stays_close_to_the_uncompressed_one(method):
     plain, compressed = (

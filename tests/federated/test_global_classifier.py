@@ -13,6 +13,7 @@ from filmtransfer.federated.parameters import set_parameters
 from tests.federated.tiny import PLAN, make_server, population
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["protonets", "lda", "cosine"])
 @pytest.mark.parametrize("secure", [False, True])
 def test_the_global_head_is_the_pooled_one(head, secure, tmp_path):

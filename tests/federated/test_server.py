@@ -76,6 +76,7 @@ def plain_loop(clients: ClientPopulation) -> tuple[np.ndarray, list[float]]:
     return psi, sums
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedprox"])
 @pytest.mark.parametrize("head", ["protonets", "lda", "cosine"])
 def test_the_rounds_equal_a_plain_loop(algorithm, head):
@@ -144,6 +145,7 @@ def test_a_round_continues_without_a_failing_client():
     assert record["refused"] == {"client-1": "its disk is full."}
 
 
+@pytest.mark.slow
 def test_a_round_with_too_few_replies_is_repeated_and_then_stopped(tmp_path):
     clients = population(replace(ALL, min_clients=4, rounds=2))
     tries = []

@@ -17,6 +17,7 @@ from tests.federated.tiny import PLAN, make_server, population
 SECURE = replace(PLAN, secure=True, clients_per_round=4, rounds=1)
 
 
+@pytest.mark.slow
 def test_the_secure_sum_is_the_plain_mean():
     plain = make_server(population(replace(SECURE, secure=False))).run()
     secure = make_server(population(SECURE)).run()
@@ -53,6 +54,7 @@ def test_too_few_clients_for_a_secure_sum_stop_the_federation():
         make_server(clients, client=client).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secure", [False, True])
 def test_the_noise_is_that_of_the_plan(secure):
     privacy = Privacy(clip=0.01, noise=2.0, delta=1e-3, epsilon=1e6)
@@ -77,6 +79,7 @@ def test_with_negligible_noise_it_is_the_mean_of_clipped_updates():
     assert np.abs(make_server(clients).run().psi - clients.start - expected).max() < 1e-6
 
 
+@pytest.mark.slow
 def test_it_stops_at_the_budget_and_resumes_the_account(tmp_path):
     privacy = Privacy(clip=0.01, noise=5.0, delta=1e-3, epsilon=1.5)
     clients = population(replace(SECURE, secure=False, rounds=50, privacy=privacy))

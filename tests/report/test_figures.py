@@ -19,6 +19,7 @@ def colours(image: Image.Image) -> set[str]:
     return {"#{:02x}{:02x}{:02x}".format(*c) for c in np.unique(np.asarray(image).reshape(-1, 3), axis=0)}
 
 
+@pytest.mark.slow
 def test_the_sheet_marks_correct_and_wrong_predictions():
     images = [np.asarray(picture(i, i)) for i in range(5)]
     args = (["cat"] * 5, ["cat"] * 4 + ["dog"], [0.9] * 5, "five")

@@ -142,6 +142,7 @@ def test_many_classes_make_a_bounded_page(classes):
     assert f"The other {classes - 12} classes" in made
 
 
+@pytest.mark.slow
 def test_ten_thousand_photos_make_a_bounded_page():
     labels = torch.arange(10).repeat(1000)
     about = report_data(labels, features(labels, 1.5), head="protonets", pictures=False)

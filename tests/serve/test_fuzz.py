@@ -38,6 +38,7 @@ def described(service, update_file):
     return schemathesis.openapi.from_asgi("/openapi.json", service.app)
 
 
+@pytest.mark.slow
 def test_generated_requests_get_documented_responses(described, service):
     """Send valid and invalid data to every route."""
     run_service = []

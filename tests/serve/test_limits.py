@@ -106,6 +106,7 @@ def test_concurrent_uploads_are_limited(service, anna, class_id):
     assert not bodies.uploads  # none is left
 
 
+@pytest.mark.slow
 def test_a_client_that_pauses_or_disconnects(engine, tmp_path, caplog):
     settings = replace(SETTINGS, max_pause=0.2)
     for running in run_service(tmp_path, engine, settings):

@@ -180,6 +180,7 @@ def test_deleting_the_user_ends_the_training(store, worker, monkeypatch):
     assert store.users.all() == []
 
 
+@pytest.mark.slow
 def test_the_worker_waits_for_an_unavailable_store(store, worker, monkeypatch, capfd):
     user = a_user(store)
     training = store.trainings.request(user, {"steps": 0, "image_size": 32})

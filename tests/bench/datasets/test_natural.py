@@ -157,6 +157,7 @@ def test_a_broken_list_of_pets_is_named(tmp_path):
         load_dataset("oxford_pets", tmp_path)
 
 
+@pytest.mark.slow
 def test_caltech_has_the_background_and_thirty_of_each_class(tmp_path):
     inner = {}
     for c in range(102):

@@ -48,6 +48,7 @@ class Gate:
         return self.engine.answers(members, pixels)
 
 
+@pytest.mark.slow
 def test_answers_are_never_mixed_up(engine, members):
     pixels = [engine.pixels(photo(i % 3, i)) for i in range(4)]
     alone = {

@@ -59,6 +59,7 @@ def assert_same(answer: Answer, expected: dict[str, float], tolerance: float = 1
     assert ordered == sorted(ordered, reverse=True)
 
 
+@pytest.mark.slow
 def test_a_multi_user_batch_equals_single_predictions(engine, files, tmp_path):
     members = {name: engine.member(content) for name, content in files.items()}
     order = [name for name in members for _ in range(2)]  # every member twice, with different images
@@ -134,6 +135,7 @@ def test_float64(head):
         assert_same(answer, dict(zip(one.classes, expected, strict=True)), 1e-10)
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_the_update_without_statistics(engine):
     for head in ("lda", "protonets", "linear"):
         content = update(3, head, shots=30, keep=True).to_bytes()

@@ -59,6 +59,7 @@ def test_one_seed_one_result():
     assert results[0] == results[1]
 
 
+@pytest.mark.slow
 def test_micro_batches_change_nothing_but_memory():
     for rule in (
         CosineSchedule(3, 1e-3, batch=10),

@@ -48,6 +48,7 @@ def test_the_same_features_and_gradient(stage):
     assert (got - want).norm() <= 1e-5 * want.norm()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnetv2_50x1_bit", "vit_tiny_patch16_224"])
 def test_other_families_too(name):
     torch.manual_seed(0)

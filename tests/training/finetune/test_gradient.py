@@ -64,6 +64,7 @@ def test_on_a_small_network(name, split, dtype, tolerance):
             assert (got[1] - want[1]).norm() <= tolerance * want[1].norm()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("name", HEADS)
 def test_on_the_real_backbone(name, split):
