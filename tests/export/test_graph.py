@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from filmtransfer.export import (
-    folded_graph,
-)
-from filmtransfer.export.graph import open_session, read_metadata
+from dataclasses import replace
+
+import pytest
+import torch
+
+from filmtransfer.export import folded_graph
+from filmtransfer.export.graph import head_graph, open_session, read_metadata
+from filmtransfer.heads import HEADS, QDA, make_head
+from filmtransfer.model import Predictor
 from tests.export.small_classifiers import CLASSES, SIDE, classifier, lite0
 
 
@@ -22,3 +27,35 @@ def test_metadata_inputs_and_outputs():
     ]
     assert [o.name for o in session.get_outputs()] == ["probabilities", "logits", "features"]
     assert content == folded_graph(clf)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_the_graph_of_every_head_agrees_with_the_head(head):
+    """On features far from the origin, where digits are lost; with a prior and a temperature."""
+    generator = torch.Generator().manual_seed(0)
+    features = 3 + torch.randn(40, 24, generator=generator) * torch.logspace(-1, 1, 24)
+    labels = torch.arange(40) % 4
+    query = 3 + 2 * torch.randn(9, 24, generator=generator)
+    sides = ("rows", "columns") if head in ("lda", "qda", "mahalanobis") else (None,)
+    for side in sides:
+        configured = make_head(head, **({} if side is None else {"side": side})).configure(features, labels)
+        prior = torch.log(torch.tensor([0.4, 0.3, 0.2, 0.1]))
+        probabilities, logits = head_graph(
+            replace(Predictor.of(configured, prior=prior.exp()), temperature=1.7)
+        )(query)
+        expected = configured.logits(query).double()
+        scale = expected.abs().max()
+        assert (logits - expected).abs().max() / scale < 1e-5
+        assert (probabilities - torch.softmax(expected / 1.7 + prior, 1)).abs().max() < 1e-4
+
+
+def test_qda_is_precise_in_float32():
+    """Few rows in many dimensions: the plain low-rank formula in float32 would be off by whole units."""
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(30, 1280, generator=generator) * 5
+    configured = QDA().configure(features, torch.arange(30) % 3)
+    query = features[:5] + 0.1 * torch.randn(5, 1280, generator=generator)
+    probabilities, logits = head_graph(Predictor.of(configured))(query)
+    expected = configured.logits(query).double()
+    assert (logits - expected).abs().max() / expected.abs().max() < 1e-5
+    assert (probabilities - torch.softmax(expected, 1)).abs().max() < 1e-4

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from filmtransfer.export import model_card
-from filmtransfer.export.model_card import default_title
+from filmtransfer.export.model_card import default_title, model_card
 from tests.export.small_classifiers import classifier, lite0
 
 

@@ -82,33 +82,46 @@ def standardise_weights(network: nn.Module) -> int:
             eps=cast(float, convolution.eps),
         ).reshape_as(convolution.weight)
         kind = _SameConv2d if getattr(convolution, "same_pad", False) else nn.Conv2d
-        plain = kind(
-            convolution.in_channels,
-            convolution.out_channels,
-            convolution.kernel_size,  # type: ignore[arg-type]
-            convolution.stride,  # type: ignore[arg-type]
-            convolution.padding,  # type: ignore[arg-type]
-            convolution.dilation,  # type: ignore[arg-type]
-            convolution.groups,
-            bias=convolution.bias is not None,
-        )
-        plain.weight = nn.Parameter(weight, requires_grad=False)
-        plain.bias = convolution.bias
+        padding = cast(tuple[int, int], convolution.padding)
+        plain = plain_convolution(convolution, kind, padding, nn.Parameter(weight, requires_grad=False))
         network.set_submodule(name, plain)
     return len(convolutions)
+
+
+def plain_convolution(
+    convolution: nn.Conv2d, kind: type[nn.Conv2d], padding: tuple[int, int], weight: nn.Parameter
+) -> nn.Conv2d:
+    """Return a convolution of another kind, padding and weight with the same bias and other settings."""
+    plain = kind(
+        convolution.in_channels,
+        convolution.out_channels,
+        convolution.kernel_size,  # type: ignore[arg-type]
+        convolution.stride,  # type: ignore[arg-type]
+        padding,
+        convolution.dilation,  # type: ignore[arg-type]
+        convolution.groups,
+        bias=convolution.bias is not None,
+    )
+    plain.weight, plain.bias = weight, convolution.bias
+    return plain
+
+
+def same_padding(convolution: nn.Conv2d, x: Tensor) -> list[int]:
+    """Return TensorFlow's padding of the input x: left, right, top, bottom."""
+    padding: list[int] = []
+    for size, kernel, stride, dilation in zip(
+        x.shape[-2:], convolution.kernel_size, convolution.stride, convolution.dilation, strict=True
+    ):
+        total = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
+        padding = [total // 2, total - total // 2, *padding]
+    return padding
 
 
 class _SameConv2d(nn.Conv2d):
     """A convolution with TensorFlow's padding, which depends on the image size."""
 
     def forward(self, x: Tensor) -> Tensor:
-        padding: list[int] = []
-        for size, kernel, stride, dilation in zip(
-            x.shape[-2:], self.kernel_size, self.stride, self.dilation, strict=True
-        ):
-            total = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
-            padding = [total // 2, total - total // 2, *padding]
-        return super().forward(nn.functional.pad(x, padding))
+        return super().forward(nn.functional.pad(x, same_padding(self, x)))
 
 
 @torch.no_grad()

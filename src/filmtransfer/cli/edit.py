@@ -10,24 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..formatting import count, file_size, percent
-from .printing import Device, Json, Printer
+from .printing import Device, Json, Printer, Weights, command_group
 
 if TYPE_CHECKING:
     from ..estimator import FewShotClassifier
     from ..model.metadata import JsonTable
     from ..model.support import Label
 
-app = typer.Typer(
-    help="Change classes and photos of an update file without training it again.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("Change classes and photos of an update file without training it again.")
 
 File = Annotated[Path, typer.Argument(help="An update file that keeps statistics.")]
 Out = Annotated[
     Path | None, typer.Option("--out", "-o", help="Write here instead of changing the file itself.")
 ]
-Weights = Annotated[str | None, typer.Option(help="Weights file, if the backbone needs one.")]
 
 
 @app.command("add")

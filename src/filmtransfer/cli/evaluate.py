@@ -9,22 +9,20 @@ import typer
 
 from ..errors import InputError, UsageError
 from ..formatting import percent
-from .printing import Device, Json, Printer, Threads
+from .printing import Device, Json, Printer, Strict, Threads, UpdateFile, Weights
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from ..estimator import FewShotClassifier
     from ..model.classification import Classified
-    from ..report import PhotoRecorder
+    from ..report.report_data import OODPhotos
     from ..training.assess.evaluation import Evaluation
 
 
 def evaluate(
-    file: Annotated[Path, typer.Argument(help="An update file.")],
+    file: UpdateFile,
     folder: Annotated[Path, typer.Argument(help="Labelled images: a folder per class, or a CSV.")],
-    weights: Annotated[str | None, typer.Option(help="Weights file, if the backbone needs one.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse unreadable images.")] = False,
+    weights: Weights = None,
+    strict: Strict = False,
     report: Annotated[Path | None, typer.Option(help="Write a report (HTML).")] = None,
     ood: Annotated[
         Path | None,
@@ -47,7 +45,7 @@ def evaluate(
     from ..data import LabelledImages
     from ..estimator import FewShotClassifier
     from ..files import check_writable
-    from ..report import PhotoRecorder
+    from ..report import PhotoRecorder, collect_test, write_report
     from ..training.assess.evaluation import evaluate as compare
     from ..training.torch_settings import configure_process
 
@@ -61,7 +59,11 @@ def evaluate(
     clf = FewShotClassifier.load(file, weights=weights, device=device)
     images = LabelledImages.from_path(folder)
     classes = [str(name) for name in clf.update_.classes]
-    _check_classes(classes, [str(name) for name in images.classes])
+    if unknown := [str(name) for name in images.classes if str(name) not in classes]:
+        raise InputError(
+            f"The classifier does not know the class{'es' if len(unknown) > 1 else ''} {', '.join(unknown)}.",
+            f"It knows: {', '.join(classes)}.",
+        )
     for note in images.warnings:
         printer.note(note)
     recorder = PhotoRecorder()
@@ -72,7 +74,8 @@ def evaluate(
     _print_accuracy(printer, result, classes)
     printer.skipped(classified.skipped)
     if report is not None:
-        _write_report(report, clf, file, recorder, labels, classified, ood)
+        others = None if ood is None else _out_of_distribution(clf, ood, classified)
+        write_report(report, collect_test(clf, recorder, labels, classified, file, others))
         printer.say(f"Wrote {report}. Open it in a browser.")
     printer.document(
         {
@@ -87,15 +90,6 @@ def evaluate(
     )
 
 
-def _check_classes(known: list[str], folders: list[str]) -> None:
-    unknown = [name for name in folders if name not in known]
-    if unknown:
-        raise InputError(
-            f"The classifier does not know the class{'es' if len(unknown) > 1 else ''} {', '.join(unknown)}.",
-            f"It knows: {', '.join(known)}.",
-        )
-
-
 def _print_accuracy(printer: Printer, result: Evaluation, classes: list[str]) -> None:
     """Print the accuracy, and for each class its accuracy and the class it is most often confused with."""
     printer.say(
@@ -107,35 +101,19 @@ def _print_accuracy(printer: Printer, result: Evaluation, classes: list[str]) ->
         errors = result.confusion[c].clone()
         errors[c] = 0
         worst = int(errors.argmax())
-        rows.append(
-            [
-                name,
-                int(result.confusion[c].sum()),
-                "–" if accuracy is None else percent(accuracy),
-                f"{classes[worst]} ({int(errors[worst])})" if int(errors.sum()) else "",
-            ]
-        )
+        confused = f"{classes[worst]} ({int(errors[worst])})" if int(errors.sum()) else ""
+        shown = "–" if accuracy is None else percent(accuracy)
+        rows.append([name, int(result.confusion[c].sum()), shown, confused])
     printer.table(["class", "images", "accuracy", "most often confused with"], rows, right=(1, 2))
 
 
-def _write_report(
-    report: Path,
-    clf: FewShotClassifier,
-    file: Path,
-    recorder: PhotoRecorder,
-    labels: Tensor,
-    classified: Classified,
-    ood: Path | None,
-) -> None:
-    """Write the report on the test images, and on out-of-distribution images if there are any."""
+def _out_of_distribution(clf: FewShotClassifier, folder: Path, test: Classified) -> OODPhotos:
+    """Classify out-of-distribution images for the report."""
     from ..data.images import find_images
-    from ..report import PhotoRecorder, collect_ood, collect_test, write_report
+    from ..report import PhotoRecorder, collect_ood
 
-    others = None
-    if ood is not None:
-        sources = find_images(ood)
-        if not sources:
-            raise InputError(f"No images in {ood}.", "Give a folder of images of none of the classes.")
-        observer = PhotoRecorder()
-        others = collect_ood(clf, observer, clf.classify(sources, on_images=observer.on_images), classified)
-    write_report(report, collect_test(clf, recorder, labels, classified, file, others))
+    sources = find_images(folder)
+    if not sources:
+        raise InputError(f"No images in {folder}.", "Give a folder of images of none of the classes.")
+    recorder = PhotoRecorder()
+    return collect_ood(clf, recorder, clf.classify(sources, on_images=recorder.on_images), test)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..errors import UsageError
 from ..formatting import file_size
-from .printing import Json, Printer, Threads
-
-if TYPE_CHECKING:
-    from ..export import ExportResult
+from .printing import Json, Printer, Threads, Weights
 
 
 def export(
@@ -44,7 +41,7 @@ def export(
     calibrate: Annotated[
         Path | None, typer.Option(help="Images for --int8: half calibrate, half measure the loss.")
     ] = None,
-    weights: Annotated[str | None, typer.Option(help="Weights file, if the backbone needs one.")] = None,
+    weights: Weights = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
@@ -77,19 +74,14 @@ def export(
         result = write_web(clf, web, ort, images)
         printer.say(f"{web}: {len(result.files)} files, {file_size(sum(result.files.values()))}; try it with")
         printer.say(f"  python3 -m http.server --directory {web}")
-        _print_result(printer, result, list_files=False)
-        return
-    assert onnx is not None
-    if shared:
-        _print_result(printer, write_shared(clf, onnx, _user_name(file), images))
     else:
-        _print_result(printer, write_folded(clf, onnx, images))
-
-
-def _print_result(printer: Printer, result: ExportResult, list_files: bool = True) -> None:
-    for path, count in result.files.items() if list_files else ():
-        unchanged = ", unchanged: it already contained this model" if path in result.unchanged else ""
-        printer.say(f"{path}: {file_size(count)}{unchanged}")
+        assert onnx is not None
+        result = (
+            write_shared(clf, onnx, _user_name(file), images) if shared else write_folded(clf, onnx, images)
+        )
+        for path, count in result.files.items():
+            unchanged = ", unchanged: it already contained this model" if path in result.unchanged else ""
+            printer.say(f"{path}: {file_size(count)}{unchanged}")
     printer.say(result.parity.line())
     for line in [] if result.loss is None else result.loss.lines():
         printer.say(line)
@@ -113,9 +105,8 @@ def _export_to_hub(printer: Printer, file: str, folder: Path, name: str | None, 
     written = write_hub(load_update(file), folder, name)
     for path in written:
         printer.say(f"{path}: {file_size(path.stat().st_size)}")
-    address = None
-    if name is not None:
-        address = push(folder, name, private=not public)
+    address = name and push(folder, name, private=not public)
+    if address:
         printer.say(address)
     printer.document({"files": {str(path): path.stat().st_size for path in written}, "address": address})
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..formatting import percent
-from .printing import Device, Json, Printer, Threads
+from .printing import Device, Json, Printer, Strict, Threads, UpdateFile, Weights
 
 if TYPE_CHECKING:
     from ..model import Explanation
@@ -17,7 +17,7 @@ Ranking = list[tuple[object, float]]  # classes and their probabilities, the mos
 
 
 def predict(
-    file: Annotated[Path, typer.Argument(help="An update file.")],
+    file: UpdateFile,
     images: Annotated[list[Path], typer.Argument(help="Images, or folders of images.")],
     top: Annotated[int, typer.Option(help="How many classes to show for each image.", min=1)] = 1,
     reject: Annotated[
@@ -33,8 +33,8 @@ def predict(
             "--why", help="Explain: the distance to each class, and the nearest photos of the training set."
         ),
     ] = False,
-    weights: Annotated[str | None, typer.Option(help="Weights file, if the backbone needs one.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse unreadable images.")] = False,
+    weights: Weights = None,
+    strict: Strict = False,
     device: Device = "auto",
     threads: Threads = None,
     as_json: Json = False,
@@ -77,7 +77,11 @@ def predict(
         for name, ranking, out in zip(names, rankings, rejected, strict=True)
     ]
     for prediction, reason in zip(predictions, reasons, strict=False):
-        prediction["why"] = _reasons_document(reason)
+        nearest = [{"photo": photo, "class": c, "distance": d} for photo, c, d in reason.nearest]
+        prediction["why"] = {
+            "distances": {str(c): distance for c, distance in reason.distances.items()},
+            "nearest": nearest,
+        }
     printer.document(
         {
             "predictions": predictions,
@@ -105,10 +109,3 @@ def _print_reasons(printer: Printer, name: str, reasons: Explanation) -> None:
         [[photo, c, f"{distance:.2f}"] for photo, c, distance in reasons.nearest],
         right=(2,),
     )
-
-
-def _reasons_document(reasons: Explanation) -> dict[str, object]:
-    return {
-        "distances": {str(c): distance for c, distance in reasons.distances.items()},
-        "nearest": [{"photo": photo, "class": c, "distance": d} for photo, c, d in reasons.nearest],
-    }

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,6 +28,14 @@ Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cu
 Threads = Annotated[
     int | None, typer.Option(help="CPU threads; by default the number of cores available to this process.")
 ]
+UpdateFile = Annotated[Path, typer.Argument(help="An update file.")]
+Weights = Annotated[str | None, typer.Option(help="Weights file, if the backbone needs one.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse unreadable images.")]
+
+
+def command_group(help: str) -> typer.Typer:
+    """Return a command with subcommands, which prints its help if none is given."""
+    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None)
 
 
 class Printer:
@@ -98,37 +107,26 @@ def progress_bar(quiet: bool = False) -> Iterator[Callable[[StepProgress], None]
     if quiet or not sys.stderr.isatty():
         yield None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(
-            "loss {task.fields[loss]:.3f}  accuracy {task.fields[accuracy]:.0%}  {task.fields[left]} left"
-        ),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("fine-tuning", total=None, loss=float("nan"), accuracy=0.0, left="…")
+    with progress_line("fine-tuning") as show:
 
         def on_step(step: StepProgress) -> None:
-            left = duration(step.seconds_left)
-            bar.update(
-                task, completed=step.step, total=step.steps, loss=step.loss, accuracy=step.accuracy, left=left
-            )
+            left = f"{duration(step.seconds_left)} left"
+            show(step.step, step.steps, f"loss {step.loss:.3f}  accuracy {step.accuracy:.0%}  {left}")
 
         yield on_step
 
 
 @contextmanager
-def progress_line() -> Iterator[Callable[[int, int, str], None]]:
+def progress_line(title: str = "") -> Iterator[Callable[[int, int, str], None]]:
     """Yield a callback that takes done, total and a description; it draws nothing without a terminal."""
     if not sys.stderr.isatty():
         yield lambda *_: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
 
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    columns: list[ProgressColumn] = [BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}")]
+    if title:
+        columns.insert(0, TextColumn(title))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)

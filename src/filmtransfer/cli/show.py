@@ -43,7 +43,11 @@ def show(
         assert backbone is not None
         table = counts_table(backbone, classes)
         printer.say(f"{backbone}, C = {classes}: shared and updateable parameters")
-        _print_counts(printer, table)
+        printer.table(
+            ["method", "shared", "updateable", "relative update size"],
+            [[r["method"], f"{r['shared']:,}", f"{r['updateable']:,}", f"{r['rmus']:.4f}"] for r in table],
+            right=(1, 2, 3),
+        )
         stages = stages_table(backbone)
         printer.say()
         printer.table(
@@ -61,15 +65,14 @@ def counts_table(backbone: str, classes: int) -> list[JsonTable]:
 
     facts = backbone_facts(backbone)
     full = facts.parameters + classes * facts.features  # BiT: every weight, and a head of C·D
-    rows: list[JsonTable] = [
-        {"method": "full fine-tuning (BiT)", "shared": 0, "updateable": full, "rmus": 1.0}
-    ]
+    counts = {"full fine-tuning (BiT)": (0, full)}
     for name, head in (("FiT-QDA", QDA), ("FiT-LDA", LDA), ("FiT-ProtoNets", ProtoNets)):
         updateable = facts.film_parameters + head.updateable(classes, facts.features)
-        rows.append(
-            {"method": name, "shared": facts.parameters, "updateable": updateable, "rmus": updateable / full}
-        )
-    return rows
+        counts[name] = facts.parameters, updateable
+    return [
+        {"method": name, "shared": shared, "updateable": updateable, "rmus": updateable / full}
+        for name, (shared, updateable) in counts.items()
+    ]
 
 
 def stages_table(backbone: str) -> list[JsonTable]:
@@ -87,14 +90,6 @@ def stages_table(backbone: str) -> list[JsonTable]:
         for i, stage in enumerate(facts.stages)
         if any(facts.stage_of(site) >= i for site in facts.site_names)
     ]
-
-
-def _print_counts(printer: Printer, table: list[JsonTable]) -> None:
-    printer.table(
-        ["method", "shared", "updateable", "relative update size"],
-        [[r["method"], f"{r['shared']:,}", f"{r['updateable']:,}", f"{r['rmus']:.4f}"] for r in table],
-        right=(1, 2, 3),
-    )
 
 
 def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool) -> None:

@@ -10,12 +10,11 @@ import torch
 from torch import nn
 
 from .. import film
-from ..backbones.frozen import fold_frozen_layers
+from ..backbones.frozen import fold_frozen_layers, plain_convolution, same_padding
 from ..errors import InputError
 from ..estimator import FewShotClassifier
 from ..model import AdaptedModel
-from .graph import OUTPUTS, FoldedClassifier, trace
-from .head import head_graph
+from .graph import OUTPUTS, FoldedClassifier, head_graph, trace
 
 
 def folded_graph(clf: FewShotClassifier) -> bytes:
@@ -55,9 +54,7 @@ def fix_image_size(network: nn.Module, size: int) -> nn.Module:
 
     def record_padding(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
         assert isinstance(module, nn.Conv2d)
-        sizes = zip(inputs[0].shape[-2:], module.kernel_size, module.stride, module.dilation, strict=True)
-        needed = [max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0) for n, k, s, d in sizes]
-        pads[module] = [half for total in needed[::-1] for half in (total // 2, total - total // 2)]
+        pads[module] = same_padding(module, inputs[0])
 
     same = {
         name: module
@@ -77,17 +74,7 @@ def _with_explicit_padding(same: nn.Conv2d, pads: list[int]) -> nn.Module:
     """Return the same convolution with explicit padding."""
     left, right, top, bottom = pads
     even = left == right and top == bottom
-    plain = nn.Conv2d(
-        same.in_channels,
-        same.out_channels,
-        same.kernel_size,  # type: ignore[arg-type]
-        same.stride,  # type: ignore[arg-type]
-        (top, left) if even else 0,
-        same.dilation,  # type: ignore[arg-type]
-        same.groups,
-        bias=same.bias is not None,
-    )
-    plain.weight, plain.bias = same.weight, same.bias
+    plain = plain_convolution(same, nn.Conv2d, (top, left) if even else (0, 0), same.weight)
     return plain if even else nn.Sequential(nn.ZeroPad2d((left, right, top, bottom)), plain)
 
 

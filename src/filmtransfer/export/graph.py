@@ -16,6 +16,7 @@ import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -23,13 +24,36 @@ from torch import Tensor, nn
 
 from ..data.pixels import PixelSpec, normalise
 from ..errors import InputError, MissingExtraError
+from ..heads import Scores
+from ..model import Predictor, log_posterior
 from ..model.metadata import JsonTable
-from .head import HeadGraph
 
 KEY = "filmtransfer"
 OPSET = 18
 ALMOST_ZERO = 1e-30
 OUTPUTS = ("probabilities", "logits", "features")
+
+
+class HeadGraph(nn.Module):
+    """The head with prior and temperature: features (B, D) → probabilities (B, C) and logits (B, C)."""
+
+    log_prior: Tensor
+
+    def __init__(self, scores: Scores, log_prior: Tensor, temperature: float) -> None:
+        super().__init__()
+        self.scores = scores
+        self.register_buffer("log_prior", log_prior.float())
+        self.temperature = float(temperature)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute probabilities and logits."""
+        relative, shared = self.scores(features)
+        return log_posterior(relative, self.log_prior, self.temperature).exp(), relative + shared
+
+
+def head_graph(predictor: Predictor) -> HeadGraph:
+    """Return the module of a predictor; its head has to be configured."""
+    return HeadGraph(predictor.head.scores(), predictor.log_prior.cpu(), predictor.temperature).eval()
 
 
 class FoldedClassifier(nn.Module):
@@ -54,7 +78,7 @@ def trace(
     fixed: Sequence[str] = (),
 ) -> bytes:
     """Return the content of an .onnx file; ``fixed`` outputs have no batch axis, ``metadata`` goes into its properties."""
-    onnx = import_onnx()
+    onnx = import_extra("onnx")
     content = io.BytesIO()
     batched = [name for name in (*example, *outputs) if name not in fixed]
     try:
@@ -102,7 +126,7 @@ def _keep_pads(onnx: Any, model: Any) -> None:
 
 def read_metadata(content: bytes) -> JsonTable:
     """Return the metadata that ``trace`` wrote; empty if the graph is not ours."""
-    onnx = import_onnx()
+    onnx = import_extra("onnx")
     try:
         model = onnx.load_from_string(content)
         metadata = json.loads(next((p.value for p in model.metadata_props if p.key == KEY), "{}"))
@@ -113,7 +137,7 @@ def read_metadata(content: bytes) -> JsonTable:
 
 def open_session(content: bytes, threads: int | None = None) -> Any:
     """Return an onnxruntime session on the CPU that prints errors only."""
-    runtime = import_onnxruntime()
+    runtime = import_extra("onnxruntime")
     options = runtime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads or torch.get_num_threads()
@@ -121,22 +145,12 @@ def open_session(content: bytes, threads: int | None = None) -> Any:
     return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
-def import_onnx() -> Any:
-    """Import onnx, or name the extra that is missing."""
+def import_extra(name: str) -> Any:
+    """Import a module of the extra ``export``, or name the extra if it is missing."""
     try:
-        import onnx
+        return import_module(name)
     except ImportError:
         raise MissingExtraError("Exporting", "export") from None
-    return onnx
-
-
-def import_onnxruntime() -> Any:
-    """Import onnxruntime, or name the extra that is missing."""
-    try:
-        import onnxruntime
-    except ImportError:
-        raise MissingExtraError("Exporting", "export") from None
-    return onnxruntime
 
 
 @contextmanager

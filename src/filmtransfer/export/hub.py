@@ -13,10 +13,9 @@ from pathlib import Path
 
 from .. import __version__
 from ..errors import InputError, UnavailableError
-from ..files import write_atomically
+from ..files import make_folder, write_atomically
 from ..model import Update
 from ..model.hub import CONFIG, SCHEME, UPDATE, check_online, first_line, repository
-from .folder import make_folder
 from .model_card import model_card
 
 README = "README.md"

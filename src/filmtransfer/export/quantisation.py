@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from ..data import LabelledImages, SkippedImage, find_images, read_squares
-from ..errors import InputError, MissingExtraError
+from ..errors import InputError
 from ..estimator import FewShotClassifier
 from ..formatting import file_size, percent
-from .graph import import_onnx, suppress_warnings
+from .graph import import_extra, suppress_warnings
 from .parity import Run
 
 BATCH = 16
@@ -58,12 +58,8 @@ class QuantisationLoss:
 
 def quantise(content: bytes, feeds: Feeds) -> bytes:
     """Return the graph with its convolutions and matrix products in int8, calibrated on ``feeds``."""
-    onnx = import_onnx()
-    try:
-        from onnxruntime import quantization as q
-        from onnxruntime.quantization.shape_inference import quant_pre_process
-    except ImportError:
-        raise MissingExtraError("Quantising", "export") from None
+    onnx, q = import_extra("onnx"), import_extra("onnxruntime.quantization")
+    from onnxruntime.quantization.shape_inference import quant_pre_process
 
     class Reader(q.CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:

@@ -23,8 +23,7 @@ from ..data.pixels import PixelSpec, normalise
 from ..errors import InputError, UpdateFileError, UsageError
 from ..estimator import FewShotClassifier
 from .folded import check_not_folded, example_pixels, fix_image_size, graph_metadata
-from .graph import OUTPUTS, open_session, read_metadata, trace
-from .head import HeadGraph, head_graph
+from .graph import OUTPUTS, HeadGraph, head_graph, open_session, read_metadata, trace
 
 
 class SharedBackbone(nn.Module):
@@ -91,10 +90,9 @@ def user_file(clf: FewShotClassifier) -> bytes:
 def film_rows(clf: FewShotClassifier) -> tuple[Tensor, Tensor]:
     """Return γ and β of all sites as one row each; 1 and 0 where FiLM was not trained."""
     layers = film.layers(_film_network(clf)).values()
-    return (
-        torch.cat([layer.gamma.detach().cpu() for layer in layers]),
-        torch.cat([layer.beta.detach().cpu() for layer in layers]),
-    )
+    pairs = zip(*((layer.gamma, layer.beta) for layer in layers), strict=True)
+    gamma, beta = (torch.cat(part).detach().cpu() for part in pairs)
+    return gamma, beta
 
 
 class SharedSession:

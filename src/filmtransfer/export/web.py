@@ -23,10 +23,9 @@ from pathlib import Path
 
 from ..errors import UnavailableError, UpdateFileError
 from ..estimator import FewShotClassifier
-from ..files import write_atomically
+from ..files import make_folder, write_atomically
 from ..formatting import count, file_size
 from ..model import Update
-from .folder import make_folder
 from .model_card import default_title, model_card
 from .quantisation import CalibrationImages
 from .write import ExportResult, build_folded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from ..model import Update
 from ..model.hub import SCHEME, find_update
 from .folded import folded_graph
 from .graph import read_metadata
-from .parity import Parity, check_parity, run_folded, run_shared
+from .parity import Parity, Run, check_parity, run_folded, run_shared
 from .quantisation import (
     BATCH,
     CalibrationImages,
@@ -74,12 +74,7 @@ def build_folded(
     """Build the folded graph and compare it with torch; with calibration images, also quantise it and compare with float."""
     content = folded_graph(clf)
     parity = check_parity(run_folded(content), clf)
-    if images is None:
-        return content, parity, None
-    calibrating, measuring = (images.subset(part) for part in split_calibration(len(images.pixels)))
-    quantised = quantise(content, _feeds(calibrating.pixels))
-    runs = run_folded(content), run_folded(quantised)
-    loss = measure_loss(*runs, measuring.pixels, measuring.labels, (len(content), len(quantised)))
+    quantised, loss = _quantise(content, images, run_folded)
     return quantised, parity, loss
 
 
@@ -97,23 +92,29 @@ def write_shared(
         raise InputError(f"{target} is a user's file.", "Give the backbone another name.")
     backbone, user_content = shared_backbone(clf), user_file(clf)
     parity = check_parity(run_shared(backbone, user_content), clf)
-    loss = None
-    if images is not None:
-        calibrating, measuring = (images.subset(part) for part in split_calibration(len(images.pixels)))
-        gamma, beta = (row.numpy() for row in film_rows(clf))
-        quantised = quantise(backbone, _feeds(calibrating.pixels, gamma=gamma, beta=beta))
-        runs = run_shared(backbone, user_content), run_shared(quantised, user_content)
-        loss = measure_loss(*runs, measuring.pixels, measuring.labels, (len(backbone), len(quantised)))
-        backbone = quantised
+    gamma, beta = (row.numpy() for row in film_rows(clf))
+    backbone, loss = _quantise(
+        backbone, images, lambda content: run_shared(content, user_content), gamma=gamma, beta=beta
+    )
     contents = {target: backbone, user_target: user_content}
     sizes = {str(path): len(content) for path, content in contents.items()}
     return ExportResult(sizes, parity, loss, _write(contents))
 
 
-def _feeds(pixels: np.ndarray, **rows: np.ndarray) -> list[Mapping[str, np.ndarray]]:
-    """Return batches of pixels, each with the given rows repeated for every image."""
-    batches = [pixels[i : i + BATCH] for i in range(0, len(pixels), BATCH)]
-    return [{"pixels": b, **{k: np.tile(row, (len(b), 1)) for k, row in rows.items()}} for b in batches]
+def _quantise(
+    content: bytes, images: CalibrationImages | None, open: Callable[[bytes], Run], **rows: np.ndarray
+) -> tuple[bytes, QuantisationLoss | None]:
+    """Quantise a graph and compare it with float, if there are images; ``rows`` are its inputs beside the pixels."""
+    if images is None:
+        return content, None
+    calibrating, measuring = (images.subset(part) for part in split_calibration(len(images.pixels)))
+    batches = [calibrating.pixels[i : i + BATCH] for i in range(0, len(calibrating.pixels), BATCH)]
+    quantised = quantise(
+        content,
+        [{"pixels": b, **{k: np.tile(row, (len(b), 1)) for k, row in rows.items()}} for b in batches],
+    )
+    sizes = len(content), len(quantised)
+    return quantised, measure_loss(open(content), open(quantised), measuring.pixels, measuring.labels, sizes)
 
 
 def _write(contents: Mapping[Path, bytes]) -> list[str]:

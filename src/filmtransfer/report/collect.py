@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -19,7 +20,7 @@ from .report_data import OODPhotos, PhotoPredictions, ReportData, ReportPhotos, 
 
 def collect_training(clf: FewShotClassifier, recorder: PhotoRecorder, file: str | Path) -> ReportData:
     """Collect the data of a training that had ``recorder.on_training`` as its ``on_fitted`` callback."""
-    update, predictor, assessment = clf.update_, clf.predictor_, clf.assessment_
+    predictor, assessment = clf.predictor_, clf.assessment_
     predictions = headline = None
     held_out = torch.zeros(len(recorder.names), dtype=torch.bool)
     if assessment is not None:
@@ -28,21 +29,15 @@ def collect_training(clf: FewShotClassifier, recorder: PhotoRecorder, file: str 
             for part in (assessment.leave_one_out, assessment.used)
         )
         held_out[assessment.used.index] = True
-    return ReportData(
+    return _report(clf, file)(
         kind="train",
-        title=Path(file).stem,
-        classes=[str(name) for name in update.classes],
         photos=_photos(recorder, recorder.labels, recorder.features),
         predictions=predictions,
         headline=headline,
         unseen=assessment is not None and assessment.unseen,
         support=SupportPhotos(recorder.features, recorder.labels, held_out, recorder.names),
-        head=clf.model_.head,
-        update=update,
-        sites=_sites(update),
         skipped=clf.skipped_,
         seconds=clf.history_.seconds,
-        file_bytes=_file_bytes(file),
     )
 
 
@@ -58,13 +53,11 @@ def collect_test(
 
     ``labels`` are the indices of their classes.
     """
-    update, support = clf.update_, clf.update_.support
+    support = clf.update_.support
     index, logits = torch.arange(len(labels)), classified.predictions.logits
     predictions = PhotoPredictions(index, labels, logits, clf.predictor_)
-    return ReportData(
+    return _report(clf, file)(
         kind="test",
-        title=Path(file).stem,
-        classes=[str(name) for name in update.classes],
         photos=_photos(recorder, labels, classified.predictions.features),
         predictions=predictions,
         headline=predictions,
@@ -74,11 +67,7 @@ def collect_test(
         else SupportPhotos(
             support.features, support.labels, torch.zeros(len(support), dtype=torch.bool), support.names
         ),
-        head=clf.model_.head,
-        update=update,
-        sites=_sites(update),
         skipped=classified.skipped,
-        file_bytes=_file_bytes(file),
         ood=ood,
     )
 
@@ -117,6 +106,15 @@ def _sites(update: Update) -> list[str]:
     return [site for site in order if site in trained]
 
 
-def _file_bytes(file: str | Path) -> int | None:
-    path = Path(file)
-    return path.stat().st_size if path.is_file() else None
+def _report(clf: FewShotClassifier, file: str | Path) -> partial[ReportData]:
+    """Return the report's constructor with the fields that follow from the classifier and its file."""
+    path, update = Path(file), clf.update_
+    return partial(
+        ReportData,
+        title=path.stem,
+        classes=[str(name) for name in update.classes],
+        head=clf.model_.head,
+        update=update,
+        sites=_sites(update),
+        file_bytes=path.stat().st_size if path.is_file() else None,
+    )

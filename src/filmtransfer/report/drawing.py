@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .markup import Markup, join, tag
@@ -93,23 +93,15 @@ def axis_ticks(highest: float) -> tuple[float, list[tuple[float, str]]]:
 
 def marker(kind: int, x: float, y: float, size: float = 5.0, extra: str = "") -> Markup:
     """Return the marker of a class: its colour and its shape both differ from those of the next classes."""
-    shape = (kind + kind // COLOURS) % SHAPES
-    return _shapes[shape](x, y, size, f"mark k{kind % COLOURS} {extra}".strip())
+    corners = _corners[(kind + kind // COLOURS) % SHAPES]
+    class_ = f"mark k{kind % COLOURS} {extra}".strip()
+    if not corners:
+        return tag("circle", cx=x, cy=y, r=size, class_=class_)
+    return polygon([(x + size * a, y + size * b) for a, b in corners], class_)
 
 
 def _points(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-
-
-def _polygon_marker(corners: Sequence[tuple[float, float]]) -> Callable[[float, float, float, str], Markup]:
-    def draw(x: float, y: float, size: float, class_: str) -> Markup:
-        return polygon([(x + size * a, y + size * b) for a, b in corners], class_)
-
-    return draw
-
-
-def _circle(x: float, y: float, size: float, class_: str) -> Markup:
-    return tag("circle", cx=x, cy=y, r=size, class_=class_)
 
 
 def _cross(turn: float) -> list[tuple[float, float]]:
@@ -123,13 +115,13 @@ def _cross(turn: float) -> list[tuple[float, float]]:
 _star = [
     (r * math.sin(i * math.pi / 5), -r * math.cos(i * math.pi / 5)) for i, r in enumerate([1.35, 0.6] * 5)
 ]
-_shapes: tuple[Callable[[float, float, float, str], Markup], ...] = (
-    _circle,
-    _polygon_marker([(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
-    _polygon_marker([(0, -1.2), (1.15, 0.9), (-1.15, 0.9)]),
-    _polygon_marker([(0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)]),
-    _polygon_marker([(0, 1.2), (1.15, -0.9), (-1.15, -0.9)]),
-    _polygon_marker(_cross(0.0)),
-    _polygon_marker(_star),
-    _polygon_marker(_cross(math.pi / 4)),
+_corners: tuple[list[tuple[float, float]], ...] = (  # of the eight shapes; the first is a circle
+    [],
+    [(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],
+    [(0, -1.2), (1.15, 0.9), (-1.15, 0.9)],
+    [(0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)],
+    [(0, 1.2), (1.15, -0.9), (-1.15, -0.9)],
+    _cross(0.0),
+    _star,
+    _cross(math.pi / 4),
 )

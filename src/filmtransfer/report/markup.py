@@ -79,21 +79,26 @@ def class_list(names: list[str], most: int = 3) -> Markup:
 def table(
     heads: list[Child], rows: list[list[Child]], label: str, right: tuple[int, ...] = (), class_: str = ""
 ) -> Markup:
-    """Return a table in a box that scrolls sideways where it is wider than the page."""
+    """Return a table whose first column are headings too."""
 
-    def cell(kind: str, i: int, child: Child) -> Markup:
-        scope = {"td": None, "th": "row"}[kind]
-        return tag(kind, child, class_="right" if i in right else None, scope=scope)
+    def line(children: list[Child], scopes: list[str | None]) -> Markup:
+        cells = enumerate(zip(children, scopes, strict=True))
+        return tag(
+            "tr",
+            *(
+                tag("th" if scope else "td", child, class_="right" if i in right else None, scope=scope)
+                for i, (child, scope) in cells
+            ),
+        )
 
-    top = tag(
-        "tr",
-        *(tag("th", h, scope="col", class_="right" if i in right else None) for i, h in enumerate(heads)),
-    )
-    body = [
-        tag("tr", *(cell("th" if i == 0 else "td", i, child) for i, child in enumerate(row))) for row in rows
-    ]
-    inside = tag("table", tag("thead", top), tag("tbody", *body), class_=class_ or None)
-    return tag("div", inside, class_="wide", role="region", aria_label=label, tabindex=0)
+    top = line(heads, ["col"] * len(heads))
+    body = [line(row, ["row", *[None] * (len(row) - 1)]) for row in rows]
+    return scrollable(label, tag("table", tag("thead", top), tag("tbody", *body), class_=class_ or None))
+
+
+def scrollable(label: str, *children: Child, class_: str = "wide") -> Markup:
+    """Return a box that scrolls sideways where its content is wider than the page."""
+    return tag("div", *children, class_=class_, role="region", aria_label=label, tabindex=0)
 
 
 def _attribute(key: str) -> str:

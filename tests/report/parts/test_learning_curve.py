@@ -38,11 +38,11 @@ def test_the_curve_tests_photos_on_heads_built_without_them():
         held_out = torch.zeros(32, dtype=torch.bool)
         held_out[::3] = True
         splits = learning_curve._folds(LABELS, held_out, 4, order)
-        tested = torch.cat([split.test for split in splits]).sort().values
+        tested = torch.cat([test for _, test in splits]).sort().values
         assert tested.tolist() == torch.nonzero(held_out).flatten().tolist(), "each once"
-        for split in splits:
-            assert not set(split.pool.tolist()) & set(split.test.tolist())
-            assert LABELS[split.pool].unique().tolist() == [0, 1, 2, 3]
+        for pool, test in splits:
+            assert not set(pool.tolist()) & set(test.tolist())
+            assert LABELS[pool].unique().tolist() == [0, 1, 2, 3]
 
 
 def test_the_curve_of_a_test_ends_at_its_accuracy():

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...formatting import times
-from ..markup import Markup, breakable, class_name, join, paragraph, tag
+from ..markup import Markup, breakable, class_name, join, paragraph, scrollable, tag
 from ..pictures import EmbeddedPictures
 from ..report_data import PhotoPredictions, ReportData, ReportPhotos
 from . import Section
@@ -112,7 +112,7 @@ def _table(data: ReportData, pictures: EmbeddedPictures, confusion: Tensor, show
         rows.append(tag("tr", tag("th", tag("span", thumb(c), name(c), class_="who"), scope="row"), *cells))
     corner = tag("td", tag("span", "true ↓  predicted →", class_="quiet"))
     table = tag("table", tag("thead", tag("tr", corner, *heads)), tag("tbody", *rows), class_="matrix")
-    return tag("div", table, class_="wide", role="region", aria_label="Confusion matrix", tabindex=0)
+    return scrollable("Confusion matrix", table)
 
 
 def _cell(number: int, total: int, correct: bool) -> Markup:
@@ -130,14 +130,6 @@ def _pair(
 ) -> Markup:
     label, predicted, rows = pair
     thumbs = [photo(data, pictures, int(predictions.index[row]), "thumb small") for row in rows[:MAX_PHOTOS]]
-    return tag(
-        "li",
-        tag("span", *thumbs, class_="row"),
-        tag(
-            "span",
-            class_name(data.classes[label]),
-            " mistaken for ",
-            class_name(data.classes[predicted]),
-            f", {times(len(rows))}",
-        ),
-    )
+    first, second = class_name(data.classes[label]), class_name(data.classes[predicted])
+    line = tag("span", first, " mistaken for ", second, f", {times(len(rows))}")
+    return tag("li", tag("span", *thumbs, class_="row"), line)

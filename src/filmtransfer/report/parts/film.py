@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ...formatting import percent
 from ..drawing import Scale, axis_ticks, figure, line, svg_text, vertical_axis
-from ..markup import Markup, join, paragraph, tag
+from ..markup import Markup, join, paragraph, scrollable, tag
 from ..report_data import ReportData
 from . import Section
 
@@ -40,7 +40,7 @@ def section(data: ReportData) -> Section:
         class_="quiet",
     )
     plots = [draw("scale: |γ − 1|", scales, "k0"), draw("shift: |β|", shifts, "k1")]
-    wide = tag("div", *plots, class_="wide plain", role="region", aria_label="FiLM by layer", tabindex=0)
+    wide = scrollable("FiLM by layer", *plots, class_="wide plain")
     return Section(anchor, title, join(intro, wide, note), "the parameters in the update file")
 
 

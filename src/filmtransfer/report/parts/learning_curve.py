@@ -6,6 +6,7 @@ test photos for every number of shots, so that the curve shows the effect of the
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,8 @@ from ..markup import Markup, join, paragraph, tag
 from ..report_data import ReportData
 from . import Section
 
+# The photos to build the head from, in the order in which they are used, and the photos to test it on.
+SupportSplit = tuple[Tensor, Tensor]
 SHOTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
 CLEAR_RISE = 0.02  # in accuracy: worth more photos, if there are enough photos to measure it
 WIDTH, HEIGHT = 480, 300
@@ -36,14 +39,6 @@ class LearningCurve:
     images: int  # tested in each draw
 
 
-@dataclass(frozen=True)
-class SupportSplit:
-    """The photos to build the head from and the photos to test it on, as indices of the features."""
-
-    pool: Tensor  # in the order in which they are used
-    test: Tensor
-
-
 def cross_validated_curve(
     head: Head, features: Tensor, labels: Tensor, held_out: Tensor, *, seed: int
 ) -> LearningCurve | None:
@@ -54,7 +49,7 @@ def cross_validated_curve(
         return None
     draws, folds = _effort(len(labels), head)
     splits = [_folds(labels, tested, folds, make_generator(seed, "shots", draw)) for draw in range(draws)]
-    largest = max(int(torch.bincount(labels[split.pool]).max()) for draw in splits for split in draw)
+    largest = max(int(torch.bincount(labels[pool]).max()) for draw in splits for pool, _ in draw)
     return _measure(head, features, labels, splits, largest)
 
 
@@ -72,7 +67,7 @@ def tested_curve(
     features, labels = torch.cat([support, queries]), torch.cat([support_labels, query_labels])
     test = torch.arange(len(support_labels), len(labels))
     splits = [
-        [SupportSplit(permutation(len(support_labels), make_generator(seed, "shots", draw)), test)]
+        [(permutation(len(support_labels), make_generator(seed, "shots", draw)), test)]
         for draw in range(draws)
     ]
     return _measure(head, features, labels, splits, int(torch.bincount(support_labels).max()))
@@ -93,8 +88,8 @@ def _folds(labels: Tensor, tested: Tensor, folds: int, generator: torch.Generato
         members = order[(labels[order] == c) & tested[order]]
         spare = min(folds, len(members)) if int((labels == c).sum()) == len(members) else folds
         fold[members] = torch.arange(len(members)) % max(spare, 2)
-    splits = [SupportSplit(order[fold[order] != f], order[fold[order] == f]) for f in range(folds)]
-    return [split for split in splits if len(split.test)]
+    splits = [(order[fold[order] != f], order[fold[order] == f]) for f in range(folds)]
+    return [(pool, test) for pool, test in splits if len(test)]
 
 
 @torch.no_grad()
@@ -107,44 +102,38 @@ def _measure(
     if len(shots) > 7 or largest > 60:
         few = {1, 2, 5, 10, 20, *([50] if largest >= 100 else []), min(largest, 100)}
         shots = sorted(k for k in few if k <= largest)
-    measured, rows = [], []
+    rows: dict[int, list[float]] = {}
     for k in shots:
-        try:
-            rows.append([_accuracy(rebuilt, features, labels, draw, k) for draw in splits])
-            measured.append(k)
-        except SingularError:
-            continue
-    if not measured:
+        with suppress(SingularError):
+            rows[k] = [_accuracy(rebuilt, features, labels, draw, k) for draw in splits]
+    if not rows:
         return None
     return LearningCurve(
-        measured,
-        [sum(row) / len(row) for row in rows],
-        [min(row) for row in rows],
-        [max(row) for row in rows],
+        list(rows),
+        [sum(row) / len(row) for row in rows.values()],
+        [min(row) for row in rows.values()],
+        [max(row) for row in rows.values()],
         len(splits),
-        sum(len(split.test) for split in splits[0]),
+        sum(len(test) for _, test in splits[0]),
     )
 
 
 def _accuracy(head: Head, features: Tensor, labels: Tensor, draw: list[SupportSplit], shots: int) -> float:
     correct = total = 0
-    for split in draw:
-        support = first_of_each(labels, split.pool, shots)
-        logits = head.configure(features[support], labels[support]).logits(features[split.test])
-        correct += int((logits.argmax(1) == labels[split.test]).sum())
-        total += len(split.test)
+    for pool, test in draw:
+        support = first_of_each(labels, pool, shots)
+        logits = head.configure(features[support], labels[support]).logits(features[test])
+        correct += int((logits.argmax(1) == labels[test]).sum())
+        total += len(test)
     return correct / total
 
 
 def first_of_each(labels: Tensor, pool: Tensor, shots: int) -> Tensor:
     """Return the first ``shots`` photos of each class in the pool (all, if it has fewer)."""
-    used: dict[int, int] = {}
-    chosen = []
-    for i, c in zip(pool.tolist(), labels[pool].tolist(), strict=True):
-        if used.setdefault(c, 0) < shots:
-            used[c] += 1
-            chosen.append(i)
-    return torch.tensor(chosen)
+    chosen = torch.zeros(len(pool), dtype=torch.bool)
+    for c in labels[pool].unique():
+        chosen[torch.nonzero(labels[pool] == c)[:shots]] = True
+    return pool[chosen]
 
 
 def section(data: ReportData) -> Section | None:
@@ -159,7 +148,14 @@ def section(data: ReportData) -> Section | None:
         return Section(anchor, title, body, term=term)
     if data.headline is None:
         return None
-    curve = _curve(data)
+    support, photos, seed = data.support, data.photos, data.update.seed
+    if data.kind == "train":
+        curve = cross_validated_curve(
+            data.head, support.features, support.labels, support.held_out, seed=seed
+        )
+    else:
+        labels = data.headline.labels
+        curve = tested_curve(data.head, support.features, support.labels, photos.features, labels, seed=seed)
     if curve is None or len(curve.shots) < 2:
         body = paragraph(
             "With so few photos of each class there is no curve to draw: add a third photo to some of them."
@@ -174,17 +170,6 @@ def section(data: ReportData) -> Section | None:
         notes.append("Classes with fewer photos use all they have.")
     body = join(paragraph(_verdict(curve)), draw(curve), paragraph(" ".join(notes), class_="quiet"))
     return Section(anchor, title, body, data.basis(data.headline), term=term)
-
-
-def _curve(data: ReportData) -> LearningCurve | None:
-    support, headline, seed = data.support, data.headline, data.update.seed
-    assert support is not None
-    assert headline is not None
-    if data.kind == "train":
-        return cross_validated_curve(data.head, support.features, support.labels, support.held_out, seed=seed)
-    return tested_curve(
-        data.head, support.features, support.labels, data.photos.features, headline.labels, seed=seed
-    )
 
 
 def _verdict(curve: LearningCurve) -> str:

@@ -94,8 +94,8 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section:
     pairs = find(photos.features, photos.labels, photos.digests)
     parts = [
         _leaks(data),
-        _different_labels(data, pictures, [pair for pair in pairs if pair.labels_differ]),
-        _same_label(data, pictures, [pair for pair in pairs if not pair.labels_differ]),
+        _pairs(data, pictures, [pair for pair in pairs if pair.labels_differ]),
+        _pairs(data, pictures, [pair for pair in pairs if not pair.labels_differ]),
     ]
     pieces = [piece for part in parts if part for piece in part[0]]
     advice = [text(part[1]) for part in parts if part]
@@ -129,46 +129,35 @@ def _leaks(data: ReportData) -> Part | None:
     return pieces, f"{total} also in the training set, so the accuracy is too high. Remove them."
 
 
-def _different_labels(
-    data: ReportData, pictures: EmbeddedPictures, pairs: list[DuplicatePair]
-) -> Part | None:
+def _pairs(data: ReportData, pictures: EmbeddedPictures, pairs: list[DuplicatePair]) -> Part | None:
+    """Show pairs that all have different labels, or all the same label."""
     if not pairs:
         return None
-    pieces = [
-        tag("h3", "With different labels"),
-        paragraph(
+    total = count(len(pairs), "pair of near-duplicates", "pairs of near-duplicates")
+    if pairs[0].labels_differ:
+        title, noun = "With different labels", "such pair"
+        effect = (
             "The same photo, or nearly the same, is in two classes. One of the labels is wrong, or the photo shows both: "
             "keep it in one class, or in neither."
-        ),
-        card_list([_pair(data, pictures, pair) for pair in pairs[:MAX_SHOWN]]),
-        hidden_count(len(pairs) - MAX_SHOWN, "such pair"),
-    ]
-    total = capitalize(count(len(pairs), "pair of near-duplicates has", "pairs of near-duplicates have"))
-    return pieces, f"{total} different labels. Keep one photo{_of_each(pairs)}."
-
-
-def _same_label(data: ReportData, pictures: EmbeddedPictures, pairs: list[DuplicatePair]) -> Part | None:
-    if not pairs:
-        return None
-    effect = (
-        " but add little. They also make the estimated accuracy too high: when one is held out, "
-        "the other is still among the training photos"
-        if data.kind == "train"
-        else ""
-    )
+        )
+        advice = capitalize(f"{total} {'has' if len(pairs) == 1 else 'have'} different labels.")
+    else:
+        title, noun = "With the same label", "pair"
+        inflated = (
+            " but add little. They also make the estimated accuracy too high: when one is held out, "
+            "the other is still among the training photos"
+        )
+        effect = (
+            f"They count twice{inflated if data.kind == 'train' else ''}. Keep the better one of each pair."
+        )
+        advice = f"There {'is' if len(pairs) == 1 else 'are'} {total}."
     pieces = [
-        tag("h3", "With the same label"),
-        paragraph(f"They count twice{effect}. Keep the better one of each pair."),
+        tag("h3", title),
+        paragraph(effect),
         card_list([_pair(data, pictures, pair) for pair in pairs[:MAX_SHOWN]]),
-        hidden_count(len(pairs) - MAX_SHOWN, "pair"),
+        hidden_count(len(pairs) - MAX_SHOWN, noun),
     ]
-    total = count(len(pairs), "pair")
-    verb = "is" if len(pairs) == 1 else "are"
-    return pieces, f"There {verb} {total} of near-duplicates. Keep one photo{_of_each(pairs)}."
-
-
-def _of_each(pairs: list[DuplicatePair]) -> str:
-    return "" if len(pairs) == 1 else " of each pair"
+    return pieces, f"{advice} Keep one photo{'' if len(pairs) == 1 else ' of each pair'}."
 
 
 def _pair(data: ReportData, pictures: EmbeddedPictures, pair: DuplicatePair) -> Markup:
