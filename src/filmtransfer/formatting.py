@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-NUMBER_WORDS = [
-    "no",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-]
+NUMBER_WORDS = "no one two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905
 MANY_IMAGES = 200  # from so many images on, a tenth of a percent means something
 
 

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import connection
 from pathlib import Path
 from types import FrameType
@@ -151,12 +151,9 @@ def terminate_with_parent() -> None:
     """End this child process, SIGTERM first, as soon as its parent has ended."""
 
     def wait() -> None:
-        while True:
-            try:
-                if not os.read(0, 1):
-                    break
-            except OSError:
-                break
+        with suppress(OSError):
+            while os.read(0, 1):
+                pass
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(GRACE_SECONDS)
         os._exit(1)

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from filmtransfer.adapters import lora
-from filmtransfer.adapters.bottleneck import quick_gelu
+from filmtransfer.adapters.adapter import quick_gelu
 from filmtransfer.backbones import build, record_for
 from filmtransfer.backbones.frozen import standardise_weights
 from filmtransfer.errors import InputError

@@ -15,8 +15,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from .adapter import finite, integer_from, option
-from .bottleneck import Bottleneck, transformer_blocks, uniform, width_of
+from .adapter import Bottleneck, finite, integer_from, option, transformer_blocks, uniform, width_of
 
 PARTS = ("norm1", "attn", "ls1", "drop_path1", "norm2", "mlp", "ls2", "drop_path2")
 

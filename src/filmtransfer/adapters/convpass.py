@@ -18,31 +18,26 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import InputError
-from .bottleneck import BottleneckOptions, quick_gelu, transformer_blocks, uniform, width_of
+from .adapter import Bottleneck, BottleneckOptions, quick_gelu, transformer_blocks, uniform, width_of
 
 
-class Convpass(nn.Module):
+class Convpass(Bottleneck):
     """The bypass: tokens (B, prefix + H·H, width) in and out."""
 
     def __init__(self, down: Tensor, prefix: int) -> None:
-        super().__init__()
-        size, width = down.shape
+        super().__init__(down, quick_gelu)
         self.prefix = prefix  # number of tokens before the patches
-        self.down = nn.Parameter(down)
-        self.down_bias = nn.Parameter(down.new_zeros(size))
-        self.middle = nn.Parameter(F.pad(torch.eye(size).to(down)[:, :, None, None], (1, 1, 1, 1)))
-        self.middle_bias = nn.Parameter(down.new_zeros(size))
-        self.up = nn.Parameter(down.new_zeros(width, size))
-        self.up_bias = nn.Parameter(down.new_zeros(width))
+        self.middle = nn.Parameter(F.pad(torch.eye(self.size).to(down)[:, :, None, None], (1, 1, 1, 1)))
+        self.middle_bias = nn.Parameter(down.new_zeros(self.size))
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the three convolutions to the tokens."""
-        hidden = quick_gelu(F.linear(x, self.down, self.down_bias))
+        hidden = self.activation(F.linear(x, self.down, self.down_bias))
         others, patches = hidden[:, : self.prefix], hidden[:, self.prefix :]
         others = F.linear(others, self.middle[:, :, 1, 1], self.middle_bias)
         image = F.conv2d(_image(patches), self.middle, self.middle_bias, padding=1)
         hidden = torch.cat([others, image.flatten(2).transpose(1, 2)], dim=1)
-        return F.linear(quick_gelu(hidden), self.up, self.up_bias)
+        return F.linear(self.activation(hidden), self.up, self.up_bias)
 
 
 class BypassedLayer(nn.Module):

@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .bottleneck import Bottleneck, BottleneckOptions, quick_gelu, transformer_blocks, uniform, width_of
+from .adapter import Bottleneck, BottleneckOptions, quick_gelu, transformer_blocks, uniform, width_of
 
 
 class AdaptedMLP(nn.Module):

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from ..backbones import family_of, stages
 from ..errors import MissingExtraError, UsageError
-from .adapter import finite, integer_from, option
-from .bottleneck import TRANSFORMERS, transformer_blocks, uniform
+from .adapter import TRANSFORMERS, finite, integer_from, option, transformer_blocks, uniform
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from torch.nn import functional as F
 
 from ..errors import UsageError
 from . import houlsby, lora, vpt
-from .adapter import finite, integer_from, option
-from .bottleneck import transformer_blocks, uniform, width_of
+from .adapter import finite, integer_from, option, transformer_blocks, uniform, width_of
 from .search_space import SearchSpace, Subnet
 
 PUBLISHED: Subnet = tuple(

@@ -19,8 +19,7 @@ from .. import film
 from ..backbones import film_sites
 from ..errors import UsageError, invalid_choice
 from . import adaptformer, convpass, houlsby, lora, noah, vpt
-from .adapter import Adapter
-from .bottleneck import BottleneckOptions
+from .adapter import Adapter, BottleneckOptions
 
 
 @dataclass(frozen=True)

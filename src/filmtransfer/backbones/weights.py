@@ -307,16 +307,14 @@ def _from_efficientnet_pytorch(state: Mapping[str, Tensor]) -> dict[str, Tensor]
     block_names = [f"blocks.{s}.{r}" for s, repeats in enumerate(_REPEATS[blocks]) for r in range(repeats)]
     renamed = {}
     for key, tensor in state.items():
-        parts = key.split(".")
-        names = (_FIRST if parts[1] == "0" else _OTHER) if parts[0] == "_blocks" else _TOP
-        if (parts[2] if parts[0] == "_blocks" else parts[0]) not in names:
+        parts, prefix, names = key.split("."), [], _TOP
+        if parts[0] == "_blocks":
+            prefix, names = [block_names[int(parts[1])]], _FIRST if parts[1] == "0" else _OTHER
+            parts = parts[2:]
+        if parts[0] not in names:
             raise UpdateFileError(
                 f"These are not the weights of an EfficientNet-Lite ({key}).",
                 "For other EfficientNets give a file in timm's format.",
             )
-        if parts[0] == "_blocks":
-            block, layer, rest = int(parts[1]), parts[2], parts[3:]
-            renamed[".".join([block_names[block], names[layer], *rest])] = tensor
-        else:
-            renamed[".".join([names[parts[0]], *parts[1:]])] = tensor
+        renamed[".".join([*prefix, names[parts[0]], *parts[1:]])] = tensor
     return renamed

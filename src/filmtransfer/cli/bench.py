@@ -12,18 +12,14 @@ import typer
 
 from ..errors import InputError, UsageError
 from ..formatting import duration, file_size, percent
-from .printing import Json, Printer, Threads, progress_line
+from .printing import Json, Printer, Threads, command_group, progress_line
 from .settings import read_settings
 
 if TYPE_CHECKING:
     from ..bench.recipe import Recipe
     from ..bench.sweep import SweepProgress, SweepResult
 
-app = typer.Typer(
-    help="Rerun the paper's experiments and compare with the published numbers.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("Rerun the paper's experiments and compare with the published numbers.")
 
 Root = Annotated[Path, typer.Option("--data-root", help="The folder with the datasets.")]
 Out = Annotated[
@@ -83,20 +79,10 @@ def recipes(as_json: Json = False) -> None:
     from ..bench.recipe import load_recipe, recipe_names
 
     printer = Printer(as_json)
-    loaded = [load_recipe(name) for name in recipe_names()]
-    printer.table(
-        ["recipe", "runs", "title"],
-        [[name, len(r.runs()), r.title] for name, r in zip(recipe_names(), loaded, strict=True)],
-        right=(1,),
-    )
-    printer.document(
-        {
-            "recipes": [
-                {"name": n, "runs": len(r.runs()), "title": r.title}
-                for n, r in zip(recipe_names(), loaded, strict=True)
-            ]
-        }
-    )
+    loaded = {name: load_recipe(name) for name in recipe_names()}
+    rows = [{"name": name, "runs": len(r.runs()), "title": r.title} for name, r in loaded.items()]
+    printer.table(["recipe", "runs", "title"], [list(row.values()) for row in rows], right=(1,))
+    printer.document({"recipes": rows})
 
 
 @app.command("run")
@@ -143,8 +129,7 @@ def run(
     # Ray reports the death of a machine on stdout, which is for the result.
     with sweep_progress(printer) as on_progress, redirect_stdout(sys.stderr):
         result = run_sweep(experiment.runs(), folder / "results.jsonl", make_workers, on_progress)
-    for note in result.notes:
-        printer.note(note)
+    printer.note(*result.notes)
     _print_report(printer, experiment, result, write_report(experiment, result, folder), folder)
     if result.failures:
         raise typer.Exit(3)
@@ -162,8 +147,7 @@ def report(recipe: RecipeName, out: Out = None, settings: Set = None, as_json: J
     experiment = load_recipe(recipe).with_settings(**_choices(settings))
     folder = out or Path("bench") / experiment.name
     results = read_results(folder / "results.jsonl")
-    for note in results.notes:
-        printer.note(note)
+    printer.note(*results.notes)
     result = collect_rows(experiment.runs(), results)
     if not result.rows:
         raise InputError(
@@ -175,37 +159,43 @@ def report(recipe: RecipeName, out: Out = None, settings: Set = None, as_json: J
 def _print_report(
     printer: Printer, experiment: Recipe, result: SweepResult, files: list[Path], folder: Path
 ) -> None:
-    """Print the tables, the files and the failures, or everything as JSON."""
+    """Print the report, and how many runs have no result yet."""
+    runs = len(experiment.runs())
+    print_sweep(printer, result, runs, files, folder, {"recipe": experiment.name})
+    missing = runs - len(result.rows) - len(result.failures)
+    if missing:
+        printer.note(f"{missing} of {runs} runs have no result yet: fit bench run {experiment.name}")
+
+
+def print_sweep(
+    printer: Printer,
+    result: SweepResult,
+    runs: int,
+    files: list[Path],
+    folder: Path,
+    facts: dict[str, object],
+) -> None:
+    """Print the tables, the files and each reason of failures once, or everything as JSON, with other ``facts``."""
     for file in files:
         if file.suffix == ".md":
             printer.say(file.read_text(encoding="utf-8"))
     if files:
         printer.say(f"Wrote {folder}: {', '.join(file.name for file in files)}.")
-    print_failures(printer, result.failures)
-    missing = len(experiment.runs()) - len(result.rows) - len(result.failures)
-    if missing:
-        printer.note(
-            f"{missing} of {len(experiment.runs())} runs have no result yet: fit bench run {experiment.name}"
-        )
+    by_reason: dict[str, list[str]] = {}
+    for run_name, reason in result.failures.items():
+        by_reason.setdefault(reason, []).append(run_name)
+    for reason, names in by_reason.items():
+        printer.note(f"{len(names)} runs failed ({names[0]}{', …' if len(names) > 1 else ''}): {reason}")
     printer.document(
         {
-            "recipe": experiment.name,
-            "runs": len(experiment.runs()),
+            **facts,
+            "runs": runs,
             "done": len(result.rows),
             "failures": result.failures,
             "files": [str(file) for file in files],
             "rows": result.rows,
         }
     )
-
-
-def print_failures(printer: Printer, failures: dict[str, str]) -> None:
-    """Print each reason once."""
-    by_reason: dict[str, list[str]] = {}
-    for run_name, reason in failures.items():
-        by_reason.setdefault(reason, []).append(run_name)
-    for reason, names in by_reason.items():
-        printer.note(f"{len(names)} runs failed ({names[0]}{', …' if len(names) > 1 else ''}): {reason}")
 
 
 def _choices(
@@ -216,10 +206,7 @@ def _choices(
 ) -> dict[str, Any]:
     """Return the settings that were chosen on the command line."""
     chosen = read_settings(settings, "backbone=efficientnet_lite0")
-    if dataset:
-        chosen["dataset"] = dataset
-    if method:
-        chosen["method"] = method
+    chosen |= {name: values for name, values in (("dataset", dataset), ("method", method)) if values}
     if seeds is not None:
         if seeds < 1:
             raise UsageError(f"seeds cannot be {seeds}.", "It is a whole number of at least 1.")

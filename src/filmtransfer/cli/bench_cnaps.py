@@ -10,14 +10,12 @@ import typer
 
 from ..errors import InputError, UsageError
 from ..formatting import duration, file_size, percent
-from .bench_orbit import Backbone, Rate
-from .printing import Json, Printer, Threads, progress_bar
+from .bench_orbit import Rate
+from .printing import Backbone, Json, Printer, Threads, command_group, progress_bar
 from .settings import training_options
 
 OPTIONS = ("steps", "learning_rate", "support_size", "max_query", "image_size", "micro_batch", "time_limit")
-app = typer.Typer(
-    help="Simple CNAPs, the paper's meta-learned baseline.", no_args_is_help=True, rich_markup_mode=None
-)
+app = command_group("Simple CNAPs, the paper's meta-learned baseline.")
 
 
 @app.callback()

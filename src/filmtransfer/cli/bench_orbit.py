@@ -9,8 +9,8 @@ import typer
 
 from ..errors import UsageError
 from ..training.config import names
-from .bench import Set, print_failures, sweep_progress
-from .printing import Json, Printer, Threads
+from .bench import Set, print_sweep, sweep_progress
+from .printing import Backbone, Json, Printer, Threads
 from .settings import read_settings
 
 METHODS = "finetuner,protonets,fit-lda"
@@ -19,7 +19,6 @@ SETTINGS = {*names()} - {"train", "small_image_size", "train_size", "hold_out", 
     "weights", "clip_length", "clips_per_video", "videos_per_object", "clean_to_learn", "present_only",
 }  # fmt: skip
 
-Backbone = Annotated[str, typer.Option(help="The backbone ('fit backbones' lists them).")]
 Rate = Annotated[
     float | None, typer.Option(help="Frames per second to use of video files; by default all of them.")
 ]
@@ -73,31 +72,15 @@ def orbit(
         raise UsageError("No method was named.", f"Write --methods {METHODS}, for example.")
     experiment = OrbitExperiment(names, backbone, users, tasks, mode, rate, seed, cnaps, chosen)
     runs, notes = experiment.runs(root)
-    for note in notes:
-        printer.note(note)
+    printer.note(*notes)
     for run in {run.settings["method"]: run for run in runs}.values():
         prepare_method(run.settings)  # an error is reported now, and once
     with sweep_progress(printer) as on_progress:
         result = run_sweep(
             runs, out / "results.jsonl", lambda: LocalWorkers(workers, root, threads), on_progress
         )
-    for note in result.notes:
-        printer.note(note)
+    printer.note(*result.notes)
     files = write_orbit(result.rows, out) if result.rows else []
-    for file in files:
-        if file.suffix == ".md":
-            printer.say(file.read_text(encoding="utf-8"))
-    print_failures(printer, result.failures)
-    if files:
-        printer.say(f"Wrote {out}: {', '.join(file.name for file in files)}.")
-    printer.document(
-        {
-            "runs": len(runs),
-            "done": len(result.rows),
-            "failures": result.failures,
-            "files": [str(file) for file in files],
-            "rows": result.rows,
-        }
-    )
+    print_sweep(printer, result, len(runs), files, out, {})
     if result.failures:
         raise typer.Exit(3)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +13,7 @@ import typer
 
 from ..formatting import count, file_size, percent
 from .printing import Device, Json, Printer, Weights, command_group
+from .settings import command_with_groups
 
 if TYPE_CHECKING:
     from ..estimator import FewShotClassifier
@@ -18,130 +21,109 @@ if TYPE_CHECKING:
     from ..model.support import Label
 
 app = command_group("Change classes and photos of an update file without training it again.")
-
-File = Annotated[Path, typer.Argument(help="An update file that keeps statistics.")]
-Out = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Write here instead of changing the file itself.")
-]
+command = partial(command_with_groups, app)
 
 
-@app.command("add")
+@dataclass(frozen=True)
+class EditTarget:
+    """The file and the options of all commands."""
+
+    file: Annotated[Path, typer.Argument(help="An update file that keeps statistics.")]
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write here instead of changing the file itself.")
+    ] = None
+    weights: Weights = None
+    device: Device = "auto"
+    as_json: Json = False
+
+    def edit(self, change: Callable[[FewShotClassifier], object]) -> None:
+        """Load the classifier, apply the change, and write the file only if it succeeded."""
+        from ..estimator import FewShotClassifier
+        from ..files import check_writable
+
+        printer, target = Printer(self.as_json), self.out or self.file
+        check_writable(target)
+        clf = FewShotClassifier.load(self.file, weights=self.weights, device=self.device)
+        start = time.perf_counter()
+        change(clf)
+        seconds = time.perf_counter() - start
+        written = clf.save(target)
+        update = clf.update_
+        printer.say(f"{_describe(update.edits[-1])} in {1000 * seconds:.0f} ms.")
+        estimate = update.results.get("estimate")
+        if estimate:
+            printer.say(
+                f"Estimated accuracy {percent(estimate['accuracy'])} "
+                f"({percent(estimate['low'])} to {percent(estimate['high'])})."
+            )
+        printer.say(
+            f"Wrote {target}: {file_size(written)}, {len(update.classes)} classes, {sum(update.counts)} photos."
+        )
+        printer.document(
+            {
+                "file": str(target),
+                "bytes": written,
+                "edit": update.edits[-1],
+                "seconds": round(seconds, 4),
+                "classes": dict(zip([str(c) for c in update.classes], update.counts, strict=True)),
+                "estimate": estimate,
+            }
+        )
+
+
+@command("add")
 def add(
-    file: File,
+    target: EditTarget,
     name: Annotated[str, typer.Argument(help="The class; a new one is created.", metavar="CLASS")],
     photos: Annotated[list[Path], typer.Argument(help="Photos, or folders of photos.")],
-    out: Out = None,
-    weights: Weights = None,
-    device: Device = "auto",
-    as_json: Json = False,
 ) -> None:
     """Add photos to a class, or a new class."""
     from ..data import list_images
 
     paths = list_images(photos)
-    _edit(file, out, weights, device, as_json, lambda clf: clf.add(paths, _class_named(clf, name)))
+    target.edit(lambda clf: clf.add(paths, _class_named(clf, name)))
 
 
-@app.command("remove")
+@command("remove")
 def remove(
-    file: File,
+    target: EditTarget,
     name: Annotated[str, typer.Argument(help="The class.", metavar="CLASS")],
-    out: Out = None,
-    weights: Weights = None,
-    device: Device = "auto",
-    as_json: Json = False,
 ) -> None:
     """Remove a class and its photos."""
-    _edit(file, out, weights, device, as_json, lambda clf: clf.remove_class(_class_named(clf, name)))
+    target.edit(lambda clf: clf.remove_class(_class_named(clf, name)))
 
 
-@app.command("forget")
+@command("forget")
 def forget(
-    file: File,
+    target: EditTarget,
     photos: Annotated[
         list[str], typer.Argument(help="Photo files, or their names as listed by 'fit show --photos'.")
     ],
-    out: Out = None,
-    weights: Weights = None,
-    device: Device = "auto",
-    as_json: Json = False,
 ) -> None:
     """Forget photos: nothing of them remains in the file."""
-    _edit(file, out, weights, device, as_json, lambda clf: clf.forget(photos))
+    target.edit(lambda clf: clf.forget(photos))
 
 
-@app.command("merge")
+@command("merge")
 def merge(
-    file: File,
+    target: EditTarget,
     names: Annotated[list[str], typer.Argument(help="The classes.", metavar="CLASSES")],
     into: Annotated[str, typer.Option(help="The name of the class they become.")],
-    out: Out = None,
-    weights: Weights = None,
-    device: Device = "auto",
-    as_json: Json = False,
 ) -> None:
     """Merge several classes into one."""
-    _edit(
-        file, out, weights, device, as_json,
-        lambda clf: clf.merge_classes([_class_named(clf, name) for name in names], _class_named(clf, into)),
-    )  # fmt: skip
+    target.edit(
+        lambda clf: clf.merge_classes([_class_named(clf, name) for name in names], _class_named(clf, into))
+    )
 
 
-@app.command("rename")
+@command("rename")
 def rename(
-    file: File,
+    target: EditTarget,
     name: Annotated[str, typer.Argument(help="The class.", metavar="CLASS")],
     to: Annotated[str, typer.Argument(help="Its new name.", metavar="NAME")],
-    out: Out = None,
-    weights: Weights = None,
-    device: Device = "auto",
-    as_json: Json = False,
 ) -> None:
     """Rename a class; this needs no statistics."""
-    _edit(file, out, weights, device, as_json, lambda clf: clf.rename_class(_class_named(clf, name), to))
-
-
-def _edit(
-    file: Path,
-    out: Path | None,
-    weights: str | None,
-    device: str,
-    as_json: bool,
-    change: Callable[[FewShotClassifier], object],
-) -> None:
-    """Load the classifier, apply the change, and write the file only if it succeeded."""
-    from ..estimator import FewShotClassifier
-    from ..files import check_writable
-
-    printer = Printer(as_json)
-    target = out or file
-    check_writable(target)
-    clf = FewShotClassifier.load(file, weights=weights, device=device)
-    start = time.perf_counter()
-    change(clf)
-    seconds = time.perf_counter() - start
-    written = clf.save(target)
-    update = clf.update_
-    printer.say(f"{_describe(update.edits[-1])} in {1000 * seconds:.0f} ms.")
-    estimate = update.results.get("estimate")
-    if estimate:
-        printer.say(
-            f"Estimated accuracy {percent(estimate['accuracy'])} "
-            f"({percent(estimate['low'])} to {percent(estimate['high'])})."
-        )
-    printer.say(
-        f"Wrote {target}: {file_size(written)}, {len(update.classes)} classes, {sum(update.counts)} photos."
-    )
-    printer.document(
-        {
-            "file": str(target),
-            "bytes": written,
-            "edit": update.edits[-1],
-            "seconds": round(seconds, 4),
-            "classes": dict(zip([str(c) for c in update.classes], update.counts, strict=True)),
-            "estimate": estimate,
-        }
-    )
+    target.edit(lambda clf: clf.rename_class(_class_named(clf, name), to))
 
 
 def _describe(edit: JsonTable) -> str:

@@ -64,8 +64,7 @@ def evaluate(
             f"The classifier does not know the class{'es' if len(unknown) > 1 else ''} {', '.join(unknown)}.",
             f"It knows: {', '.join(classes)}.",
         )
-    for note in images.warnings:
-        printer.note(note)
+    printer.note(*images.warnings)
     recorder = PhotoRecorder()
     on_images = recorder.on_images if report is not None else None
     classified = clf.classify(images.sources, strict=strict, on_images=on_images)

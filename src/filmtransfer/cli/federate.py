@@ -12,17 +12,15 @@ import typer
 from ..errors import UsageError
 from ..formatting import file_size, percent
 from . import federate_deploy
-from .printing import Json, Printer, Threads
+from .printing import Json, Printer, Threads, command_group
 from .settings import read_settings
 
 if TYPE_CHECKING:
     from ..federated.checkpoint import Checkpoint
     from ..federated.records import RoundRecord
 
-app = typer.Typer(
-    help="Federated learning: train together without sending images; only FiLM parameters and sums are sent.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = command_group(
+    "Federated learning: train together without sending images; only FiLM parameters and sums are sent."
 )
 app.command("keys")(federate_deploy.keys)
 app.command("server")(federate_deploy.server)
@@ -65,9 +63,7 @@ def simulate(
     ] = "small",
     rounds: Annotated[int | None, typer.Option(help="Number of rounds.")] = None,
     clients_per_round: Annotated[int | None, typer.Option(help="Number of clients of each round.")] = None,
-    head: Annotated[
-        str | None, typer.Option(help="Head of the classifier, such as protonets or lda.")
-    ] = None,
+    head: federate_deploy.HeadName = None,
     algorithm: Annotated[
         str | None, typer.Option(help="fedavg, fedprox, trimmed_mean, median, krum or multikrum.")
     ] = None,
@@ -84,9 +80,7 @@ def simulate(
     backbone: Annotated[str | None, typer.Option(help="Pretrained backbone; see 'fit backbones'.")] = None,
     weights: Annotated[Path | None, typer.Option(help="Weights file for the backbone.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Another setting of the plan, as in --set steps=5.")
-    ] = None,
+    settings: federate_deploy.PlanSettings = None,
     engine: Annotated[
         str, typer.Option(help="inprocess, or flower: Flower's simulation on Ray.")
     ] = "inprocess",

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 Poll = Annotated[
     float, typer.Option(help="Seconds between two requests for new messages; shorter is faster and busier.")
 ]
+HeadName = Annotated[str | None, typer.Option(help="Head of the classifier, such as protonets or lda.")]
+PlanSettings = Annotated[
+    list[str] | None, typer.Option("--set", help="Another setting of the plan, as in --set steps=5.")
+]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="No encryption and no keys; only within one machine, for tests.")
 ]
@@ -88,14 +92,10 @@ def server(
     min_clients: Annotated[
         int | None, typer.Option(help="Replies that a round needs, and clients that the server waits for.")
     ] = None,
-    head: Annotated[
-        str | None, typer.Option(help="Head of the classifier, such as protonets or lda.")
-    ] = None,
+    head: HeadName = None,
     backbone: Annotated[str | None, typer.Option(help="Pretrained backbone; see 'fit backbones'.")] = None,
     weights: Annotated[Path | None, typer.Option(help="Weights file for the backbone.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Another setting of the plan, as in --set steps=5.")
-    ] = None,
+    settings: PlanSettings = None,
     test: Annotated[
         Path | None, typer.Option(help="Images on which to evaluate the final classifier.")
     ] = None,

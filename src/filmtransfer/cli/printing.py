@@ -28,6 +28,7 @@ Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cu
 Threads = Annotated[
     int | None, typer.Option(help="CPU threads; by default the number of cores available to this process.")
 ]
+Backbone = Annotated[str, typer.Option(help="Pretrained backbone; see 'fit backbones'.")]
 UpdateFile = Annotated[Path, typer.Argument(help="An update file.")]
 Weights = Annotated[str | None, typer.Option(help="Weights file, if the backbone needs one.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse unreadable images.")]
@@ -52,14 +53,14 @@ class Printer:
         """Print a line: to stdout, or to stderr if stdout is for JSON."""
         (self.err if self.as_json else self.out).print(text, markup=False)
 
-    def note(self, text: str) -> None:
-        """Print a remark to stderr."""
-        self.err.print(f"note: {text}", style="yellow", markup=False)
+    def note(self, *texts: str) -> None:
+        """Print remarks to stderr."""
+        for text in texts:
+            self.err.print(f"note: {text}", style="yellow", markup=False)
 
     def skipped(self, images: Iterable[SkippedImage]) -> None:
         """Print a note for every image that could not be used."""
-        for image in images:
-            self.note(f"skipped: {image.name}: {image.reason}")
+        self.note(*(f"skipped: {image.name}: {image.reason}" for image in images))
 
     def table(
         self, columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int] = ()
@@ -97,8 +98,7 @@ class Printer:
                 yield
             finally:
                 messages = (str(w.message) for w in caught if issubclass(w.category, FitWarning))
-                for text in dict.fromkeys(messages):
-                    self.note(text)
+                self.note(*dict.fromkeys(messages))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import MissingExtraError, UsageError
-from .printing import Json, Printer, Threads
+from .printing import Backbone, Json, Printer, Threads
 
 if TYPE_CHECKING:
     from ..serve.store import JsonObject
@@ -28,9 +28,7 @@ def serve(
         str | None,
         typer.Option(help="Where photos and classifiers are stored, as in s3://bucket; else the database."),
     ] = None,
-    backbone: Annotated[
-        str, typer.Option(help="Pretrained backbone; see 'fit backbones'.")
-    ] = "efficientnet_lite0",
+    backbone: Backbone = "efficientnet_lite0",
     weights: Annotated[Path | None, typer.Option(help="Weights file of the backbone.")] = None,
     workers: Annotated[int, typer.Option(help="Worker processes, which train.", min=0, max=64)] = 1,
     lease: Annotated[

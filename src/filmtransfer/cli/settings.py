@@ -1,4 +1,4 @@
-"""Settings on the command line: ``--set name=value``, and one option for each training setting."""
+"""Settings on the command line: ``--set name=value``, training settings, and groups of options that commands share."""
 
 from __future__ import annotations
 
@@ -65,3 +65,29 @@ def _table(text: str) -> object:
         return tomllib.loads(f"x = {text}")["x"]
     except tomllib.TOMLDecodeError:
         raise UsageError(f"{text} is not a table.", "As in '{rank = 8}'.") from None
+
+
+def command_with_groups(app: typer.Typer, name: str) -> Callable[[Callable[..., None]], None]:
+    """Register a command; a parameter whose type is a class stands for the options of its constructor."""
+
+    def register(function: Callable[..., None]) -> None:
+        options: list[inspect.Parameter] = []
+        groups: dict[str, tuple[type, list[str]]] = {}
+        for parameter in inspect.signature(function, eval_str=True).parameters.values():
+            members = [parameter]
+            if inspect.isclass(parameter.annotation):
+                members = list(inspect.signature(parameter.annotation, eval_str=True).parameters.values())
+                groups[parameter.name] = parameter.annotation, [member.name for member in members]
+            options += [member.replace(kind=inspect.Parameter.KEYWORD_ONLY) for member in members]
+
+        def run(**values: object) -> None:
+            for parameter, (group, names) in groups.items():
+                values[parameter] = group(**{name: values.pop(name) for name in names})
+            function(**values)
+
+        run.__doc__ = function.__doc__
+        run.__annotations__ = {option.name: option.annotation for option in options}
+        run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+        app.command(name)(run)
+
+    return register

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import UsageError
 from ..formatting import file_size, percent
-from .printing import Device, Json, Printer, Threads, progress_bar
+from .printing import Backbone, Device, Json, Printer, Strict, Threads, progress_bar
 from .settings import training_options
 
 if TYPE_CHECKING:
@@ -38,9 +38,7 @@ def train(
         Path, typer.Argument(help="A folder with one subfolder per class, or a CSV: path,label.")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The update file to write (.safetensors).")],
-    backbone: Annotated[
-        str, typer.Option(help="Pretrained backbone; see 'fit backbones'.")
-    ] = "efficientnet_lite0",
+    backbone: Backbone = "efficientnet_lite0",
     weights: Annotated[str | None, typer.Option(help="Weights file for the backbone.")] = None,
     head: Annotated[str, typer.Option(help="lda, qda, protonets, linear, cosine or mahalanobis.")] = "lda",
     preset: Annotated[
@@ -48,7 +46,7 @@ def train(
     ] = "fast",
     prior: Annotated[str, typer.Option(help="uniform or empirical class frequencies.")] = "uniform",
     seed: Annotated[int, typer.Option(help="Everything random follows from it.")] = 0,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse unreadable images.")] = False,
+    strict: Strict = False,
     keep_statistics: Annotated[
         bool,
         typer.Option("--keep-statistics", help="Keep the support features in the file, to edit it later."),

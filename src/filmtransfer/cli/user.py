@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,16 +12,14 @@ import typer
 
 from ..errors import UsageError
 from ..formatting import file_size
-from .printing import Json, Printer
+from .printing import Json, Printer, command_group
+from .settings import command_with_groups
 
 if TYPE_CHECKING:
     from ..serve.store import JsonObject, User
 
-app = typer.Typer(
-    help="The users of a service, their tokens and quotas.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = command_group("The users of a service, their tokens and quotas.")
+command = partial(command_with_groups, app)
 
 
 class StoreSession:
@@ -68,32 +65,6 @@ class Limits:
 
 
 Id = Annotated[str, typer.Argument(help="The user's id, as shown by 'fit user list'.")]
-
-
-def command(name: str) -> Callable[[Callable[..., None]], None]:
-    """Register a command; a parameter whose type is a class stands for the options of its constructor."""
-
-    def register(function: Callable[..., None]) -> None:
-        options: list[inspect.Parameter] = []
-        groups: dict[str, tuple[type, list[str]]] = {}
-        for parameter in inspect.signature(function, eval_str=True).parameters.values():
-            members = [parameter]
-            if inspect.isclass(parameter.annotation):
-                members = list(inspect.signature(parameter.annotation, eval_str=True).parameters.values())
-                groups[parameter.name] = parameter.annotation, [member.name for member in members]
-            options += [member.replace(kind=inspect.Parameter.KEYWORD_ONLY) for member in members]
-
-        def run(**values: object) -> None:
-            for parameter, (group, names) in groups.items():
-                values[parameter] = group(**{name: values.pop(name) for name in names})
-            function(**values)
-
-        run.__doc__ = function.__doc__
-        run.__annotations__ = {option.name: option.annotation for option in options}
-        run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-        app.command(name)(run)
-
-    return register
 
 
 @command("list")

@@ -33,24 +33,7 @@ MIN_SIDE = 4
 MAX_SIZE = 4096  # of the input squares of a backbone
 
 SUFFIXES = frozenset(
-    [
-        ".jpg",
-        ".jpeg",
-        ".jpe",
-        ".jfif",
-        ".png",
-        ".webp",
-        ".bmp",
-        ".dib",
-        ".tif",
-        ".tiff",
-        ".gif",
-        ".heic",
-        ".heif",
-        ".avif",
-        ".ppm",
-        ".pgm",
-    ]
+    ".jpg .jpeg .jpe .jfif .png .webp .bmp .dib .tif .tiff .gif .heic .heif .avif .ppm .pgm".split()  # noqa: SIM905
 )
 
 Fit = Literal["squash", "crop"]
@@ -114,13 +97,11 @@ def to_rgb(image: Image.Image) -> Image.Image:
     if image.mode == "RGB" and "transparency" not in image.info:
         image.load()
         return image
-    if image.mode in ("I;16", "I;16B", "I;16L", "I;16N", "I"):
-        levels = np.asarray(image).astype(np.float64)
-        top = 65535.0 if image.mode != "I" or levels.max() > 255 else 255.0
-        return _from_array((levels.clip(0, top) * (255.0 / top)).round().astype(np.uint8)).convert("RGB")
-    if image.mode == "F":
+    if image.mode in ("I;16", "I;16B", "I;16L", "I;16N", "I", "F"):
         levels = np.nan_to_num(np.asarray(image).astype(np.float64))
-        top = 1.0 if levels.max() <= 1.0 else 255.0 if levels.max() <= 255.0 else 65535.0
+        top = 65535.0 if image.mode.startswith("I;16") or levels.max() > 255 else 255.0
+        if image.mode == "F" and levels.max() <= 1:
+            top = 1.0
         return _from_array((levels.clip(0, top) * (255.0 / top)).round().astype(np.uint8)).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         rgba = image.convert("RGBA")

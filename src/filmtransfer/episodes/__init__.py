@@ -27,11 +27,9 @@ def episodes(
 
 
 __all__ = [
-    "MAX_QUERY",
     "SPLITS",
     "Episode",
     "Split",
-    "SplitName",
     "choose_split",
     "episodes",
     "split_halves",
@@ -40,5 +38,4 @@ __all__ = [
     "has_query_images",
     "video_episodes",
     "no_split",
-    "use_all_task",
 ]
