@@ -78,6 +78,7 @@ def agrees(clf, images, labels, tmp_path, backbone) -> None:
     assert again.update_.edits == clf.update_.edits
 
 
+@pytest.mark.slow
 def test_adding_photos_and_a_class(clf, tmp_path, backbone):
     clf.add(MORE, "bars")
     assert clf.counts_.tolist() == [5 + 3 * (name == "bars") for name in clf.update_.classes]
@@ -89,6 +90,7 @@ def test_adding_photos_and_a_class(clf, tmp_path, backbone):
     assert bool(clf.update_.support.held_out[-5:].all()), "fine-tuning has not seen them"
 
 
+@pytest.mark.slow
 def test_removing_and_merging_and_renaming(clf, tmp_path, backbone):
     merged = ["round" if label == "disc" else label for label in LABELS]
     clf.rename_class("disc", "round")

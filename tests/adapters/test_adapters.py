@@ -32,6 +32,7 @@ WITHOUT_PROMPTS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @ALL
 def test_parameter_count_on_vit_b16(name):
     with torch.device("meta"):

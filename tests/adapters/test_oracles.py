@@ -33,6 +33,7 @@ def test_lora_equals_the_merged_weight(scale):
     assert (network(images()) - merged(images())).abs().max() < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -26,6 +26,7 @@ ARCHITECTURES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_every_family_gives_features_and_film_gradients(name):
     from filmtransfer.episodes import episodes

@@ -16,6 +16,7 @@ from .test_sites import ARCHITECTURES
 MORE = ("deit_tiny_distilled_patch16_224", "resnetv2_50x1_bit", "mobilenetv3_large_100", "convnext_atto")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", dict.fromkeys((*ARCHITECTURES, *MORE)))
 @torch.no_grad()
 def test_running_all_parts_is_the_forward_pass(name):

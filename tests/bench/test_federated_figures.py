@@ -56,6 +56,7 @@ def drawn(monkeypatch) -> dict[str, Any]:
     return texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", ["communication", "spread"])
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_figure_is_an_image(name, figure):
@@ -102,6 +103,7 @@ def test_clients_of_every_bound(drawn):
     assert drawn["legend"] == ["lower bound"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", ["communication", "spread"])
 def test_every_run_changes_the_figure(figure):
     before = seen(draw_figure(figure, EXAMPLES["papers"]))

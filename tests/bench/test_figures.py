@@ -124,6 +124,7 @@ def test_rows_without_shots_have_no_figure_by_shots():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 def test_every_run_changes_the_figure(name):
     """A figure changes with any accuracy; that of FiLM with the parameters of the first run of each dataset."""

@@ -158,6 +158,7 @@ def test_what_a_run_records(results):
     assert not {"film"} & results["BiT"].keys()
 
 
+@pytest.mark.slow
 def test_parameters_are_counted_as_in_the_papers_table(results):
     paper = {row["method"]: row for row in counts_table(LITE, 5)}
     paper["BiT"] = paper.pop("full fine-tuning (BiT)")
@@ -173,6 +174,7 @@ def test_parameters_are_counted_as_in_the_papers_table(results):
     assert results["LDA-All"]["body"] == known.parameters
 
 
+@pytest.mark.slow
 def test_bytes_equal_the_size_of_the_saved_file(results, root, tmp_path):
     for name in ("FiT-LDA", "BiT", "Linear-None"):
         chosen = settings(name, film_from=0)
@@ -223,6 +225,7 @@ def test_all_weights_are_trained(root, method):
 # The curve.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "preset"),
     [("FiT-LDA", "paper"), ("LDA-None", "paper"), ("BiT", "bit"), ("BiT-FiLM", "bit"), ("FiLM", "adapters")],

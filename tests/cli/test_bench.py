@@ -144,6 +144,7 @@ def test_settings_of_the_command_line(arguments, here, root, capsys):
     assert len(here) == 1
 
 
+@pytest.mark.slow
 def test_a_missing_dataset_does_not_stop_the_others(arguments, here, capsys, tmp_path):
     code, out, err = run(capsys, *arguments, "--dataset", "cifar100", "--dataset", "drawings")
     assert code == 3

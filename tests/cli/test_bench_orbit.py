@@ -42,6 +42,7 @@ def root(tmp_path_factory):
 SMALL = ("--set", "image_size=32", "--set", "clip_length=2", "--set", "steps=1")
 
 
+@pytest.mark.slow
 def test_meta_training_then_the_table_then_more_users(root, tmp_path, capsys, here):
     data = make_set(tmp_path / "data", classes=5, train=4)
     file = str(tmp_path / "c.safetensors")

@@ -102,6 +102,7 @@ def test_one_round_is_the_weighted_mean_of_psi():
     assert np.abs(state.psi - total).max() < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

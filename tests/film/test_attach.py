@@ -54,6 +54,7 @@ def random_parameters(backbone: torch.nn.Module, seed: int) -> film.FilmParamete
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES.values(), ids=FAMILIES.keys())
 @torch.no_grad()
 def test_every_family(name):

@@ -14,6 +14,7 @@ from filmtransfer.errors import InputError, UpdateFileError
 from .test_attach import FAMILIES, images, make, random_parameters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES.values(), ids=FAMILIES.keys())
 @torch.no_grad()
 def test_rows_equal_film(name):

@@ -94,6 +94,7 @@ def test_the_gradient_equals_that_of_one_graph(backbone, model, source, length):
         assert torch.allclose(a.grad, b.grad, rtol=2e-3, atol=1e-4 * float(b.grad.abs().max()) + 1e-7), name
 
 
+@pytest.mark.slow
 def test_meta_training_lowers_the_loss_and_is_reproducible(backbone, model, source):
     config = META_TRAINING.override(steps=5, learning_rate=2e-3, support_size=6, max_query=9)
     made = [CNAPs(backbone, 8, 8, seed=1) for _ in range(2)]

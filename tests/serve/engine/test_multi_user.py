@@ -110,6 +110,7 @@ def test_image_sizes_are_grouped(engine, files, tmp_path):
         engine.answers(members[:1], pixels[0][None].float())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", HEADS)
 def test_float64(head):
     """In float64 a multi-user batch equals single predictions up to rounding."""

@@ -32,6 +32,7 @@ def train(
     return train_batches(model, Activations(model, pixels, 0), labels, rule, config, seed=seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", ["adapter", "all", "none"])
 def test_it_trains_what_it_should_and_lowers_the_loss(body):
     model, pixels, labels = new(Body(body))
