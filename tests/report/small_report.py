@@ -13,12 +13,12 @@ from PIL import Image
 from filmtransfer.data.pixels import PixelSpec
 from filmtransfer.heads import Head, ProtoNets, make_head
 from filmtransfer.model import Predictor, Update
+from filmtransfer.model.support import Support
 from filmtransfer.report.report_data import (
     PhotoPredictions,
     ReportData,
     ReportKind,
     ReportPhotos,
-    SupportPhotos,
 )
 from filmtransfer.training.assess.leave_one_out import leave_one_out
 
@@ -118,7 +118,7 @@ def report_data(
         predictions=predictions,
         headline=headline,
         unseen=True,
-        support=SupportPhotos(z, labels, held_out, [""] * len(labels)),
+        support=Support(z, labels, held_out, [""] * len(labels), [""] * len(labels)),
         head=built,
         update=update,
         sites=list(dict.fromkeys(name.rpartition(".")[0] for name in update.film)),

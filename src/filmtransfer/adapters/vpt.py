@@ -52,13 +52,9 @@ def insert(network: nn.Module, sizes: list[int], generator: torch.Generator) -> 
     """Add ``sizes[i]`` prompts to block i and return the new blocks."""
     blocks = cast(nn.Sequential, network.blocks)
     width = width_of(network)
-    bound = math.sqrt(6 / (3 * _patch_area(network) + width))
+    patch = cast(tuple[int, int], cast(nn.Module, network.patch_embed).patch_size)
+    bound = math.sqrt(6 / (3 * math.prod(patch) + width))
     for i, size in enumerate(sizes):
         prompts = uniform((size, width), bound, network, generator) if size else None
         blocks[i] = PromptedBlock(blocks[i], prompts)
     return [cast(PromptedBlock, block) for block in blocks]
-
-
-def _patch_area(network: nn.Module) -> int:
-    height, width = cast(nn.Module, network.patch_embed).patch_size  # type: ignore[misc]
-    return int(height) * int(width)

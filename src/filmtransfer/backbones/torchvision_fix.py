@@ -8,6 +8,7 @@ is enough, since filmtransfer never calls them. If the operators load, nothing i
 from __future__ import annotations
 
 import importlib.util
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -21,20 +22,13 @@ def declare_missing_operators() -> None:
     spec = importlib.util.find_spec("torchvision")
     if _declared is not None or spec is None or spec.origin is None:
         return
-    if not _operators_load(Path(spec.origin).parent):
-        _declared = torch.library.Library("torchvision", "FRAGMENT")
-        for operator in ("nms", "qnms"):
-            _declared.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-
-
-def _operators_load(package: Path) -> bool:
-    for library in sorted(package.glob("_C*")):
-        try:
+    for library in sorted(Path(spec.origin).parent.glob("_C*")):
+        with suppress(OSError):
             torch.ops.load_library(library)
-            return True
-        except OSError:
-            continue
-    return False
+            return
+    _declared = torch.library.Library("torchvision", "FRAGMENT")
+    for operator in ("nms", "qnms"):
+        _declared.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
 declare_missing_operators()

@@ -164,12 +164,8 @@ def _print_table(printer: Printer, state: Checkpoint, bounds: dict[str, RoundRec
     printer.table(
         ["", "global", "personalized"],
         [
-            [
-                name,
-                percent(result["accuracy"]) if "accuracy" in result else "–",
-                percent(result["personalized"]) if "personalized" in result else "–",
-            ]
-            for name, result in rows
+            [name, *(percent(r[key]) if key in r else "–" for key in ("accuracy", "personalized"))]
+            for name, r in rows
         ],
         right=(1, 2),
     )

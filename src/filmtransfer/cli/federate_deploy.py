@@ -183,14 +183,8 @@ def client(
         data, identity, state, test=test, weights=weights, wait=wait, poll=_check_poll(poll), log=printer.say
     )
     update = state / "personal.safetensors"
-    printer.document(
-        {
-            "name": name,
-            "server": server,
-            "state": str(state),
-            "personal": str(update) if update.exists() else None,
-        }
-    )
+    personal = str(update) if update.exists() else None
+    printer.document({"name": name, "server": server, "state": str(state), "personal": personal})
 
 
 def describe_round(record: RoundRecord, rounds: int) -> str:

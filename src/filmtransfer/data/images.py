@@ -65,17 +65,10 @@ class LabelledImages:
             raise InputError(
                 f"There is no folder {root}.", "Give a folder with one subfolder of photos per class."
             )
-        sources: list[Path] = []
-        names: list[str] = []
-        empty: list[str] = []
-        for path in _children(root):
-            if path.name.startswith(".") or not path.is_dir():
-                continue
-            files = find_images(path)
-            if not files:
-                empty.append(path.name)
-            sources += files
-            names += [path.name] * len(files)
+        folders = [path for path in _children(root) if path.is_dir() and not path.name.startswith(".")]
+        files = [(folder.name, file) for folder in folders for file in find_images(folder)]
+        names, sources = [name for name, _ in files], [file for _, file in files]
+        empty = [folder.name for folder in folders if folder.name not in set(names)]
         unlabelled = [p for p in _children(root) if p.suffix.lower() in SUFFIXES and p.is_file()]
         if not sources:
             raise InputError(

@@ -67,7 +67,7 @@ def decode(source: ImageSource, near: int = 0) -> Image.Image:
         size = len(source) if isinstance(source, bytes) else Path(source).stat().st_size
         if size == 0:
             raise InputError("the file is empty")
-        with Image.open(_as_file(source)) as image:
+        with Image.open(as_file(source)) as image:
             _check_size(*image.size)
             if near and image.format == "JPEG":
                 image.draft("RGB", (2 * near, 2 * near))
@@ -145,7 +145,7 @@ def side_of(source: ImageSource) -> int:
     if isinstance(source, (np.ndarray, torch.Tensor)):
         return max(source.shape[:2], default=0)
     try:
-        with Image.open(_as_file(source)) as image:
+        with Image.open(as_file(source)) as image:
             return max(image.size)
     except Exception:  # decoding it later reports the reason
         return 0
@@ -158,7 +158,7 @@ def normalise(pixels: Tensor, spec: PixelSpec) -> Tensor:
     return (pixels.float() / 255 - mean) / std
 
 
-def _as_file(source: str | Path | bytes) -> str | Path | BytesIO:
+def as_file(source: str | Path | bytes) -> str | Path | BytesIO:
     """Return what Pillow can open: a path, or the bytes of a file as a file object."""
     return BytesIO(source) if isinstance(source, bytes) else source
 

@@ -12,7 +12,6 @@ from typing import Literal
 
 from .. import __version__
 from ..backbones import backbone_facts, record_for
-from ..errors import UsageError
 from ..formatting import percent
 from ..model import Update
 
@@ -89,12 +88,8 @@ def default_title(classes: Sequence[object]) -> str:
 
 def estimated_accuracy(update: Update) -> float | None:
     """Return the accuracy estimate in the update's results, if there is one."""
-    for key in ("accuracy", "estimate", "accuracy_estimate"):
-        value = update.results.get(key)
-        value = value.get("accuracy") if isinstance(value, dict) else value
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1:
-            return float(value)
-    return None
+    estimate = update.results.get("estimate")
+    return None if estimate is None else float(estimate["accuracy"])
 
 
 def _accuracy(update: Update) -> str:
@@ -119,7 +114,7 @@ def _settings_table(update: Update) -> str:
     timm_name = record_for(update.backbone).timm_name
     rows = {
         "backbone": f"`{update.backbone}` ({timm_name}), weights `{update.backbone_digest[:16]}…`",
-        "frozen parameters": _backbone_parameters(update),
+        "frozen parameters": f"{backbone_facts(update.backbone).parameters:,}",
         "trained parameters of the backbone": f"{trained:,} {kind}",
         "head": f"{update.head}, {update.stored_parameters() - trained:,} parameters",
         "images": f"RGB, {pixels.size} × {pixels.size} pixels, {fit}, {pixels.interpolation}",
@@ -152,19 +147,11 @@ and open <http://localhost:8000>. The model runs in the browser with onnxruntime
 elsewhere and no photo is uploaded."""
 
 
-def _backbone_parameters(update: Update) -> str:
-    try:
-        return f"{backbone_facts(update.backbone).parameters:,}"
-    except UsageError:  # a backbone that this version does not know
-        return "unknown"
-
-
 def _prior(update: Update) -> str:
     prior = update.settings.get("prior", "uniform")
+    names = {"uniform": "all classes equally likely", "empirical": "as frequent as in the photos"}
     if isinstance(prior, str):
-        return {"uniform": "all classes equally likely", "empirical": "as frequent as in the photos"}.get(
-            prior, prior
-        )
+        return names.get(prior, prior)
     return ", ".join(f"{_escape(c)} {p:.3g}" for c, p in zip(update.classes, prior, strict=False))
 
 

@@ -10,13 +10,13 @@ have a row for each image (B, C), the images of one batch can belong to differen
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import InputError
+
+Norm = nn.BatchNorm2d | nn.GroupNorm | nn.LayerNorm
 
 
 class FiLM(nn.Module):
@@ -24,29 +24,20 @@ class FiLM(nn.Module):
 
     def __init__(self, norm: nn.Module) -> None:
         super().__init__()
-        known = isinstance(norm, (nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm))
-        if not known or norm.weight is None or norm.bias is None:
+        if not isinstance(norm, Norm) or norm.weight is None or norm.bias is None:
             raise InputError(
                 f"FiLM cannot replace a {type(norm).__name__}.",
                 "It needs a BatchNorm2d, GroupNorm or LayerNorm with weight and bias.",
             )
-        self.norm = norm
-        self.gamma = nn.Parameter(torch.ones_like(self._weight))
-        self.beta = nn.Parameter(torch.zeros_like(self._weight))
+        self.norm: Norm = norm
+        self.gamma = nn.Parameter(torch.ones_like(self.norm.weight))
+        self.beta = nn.Parameter(torch.zeros_like(self.norm.weight))
         # γ and β for each image of the next batch; None means one γ, β for all images.
         self.rows: tuple[Tensor, Tensor] | None = None
 
-    @property
-    def _weight(self) -> Tensor:
-        return cast(Tensor, self.norm.weight)
-
-    @property
-    def _bias(self) -> Tensor:
-        return cast(Tensor, self.norm.bias)
-
     def affine(self) -> tuple[Tensor, Tensor]:
         """Return the affine transformation of the norm with FiLM folded in: (γw, γb + β)."""
-        return self.gamma * self._weight, self.gamma * self._bias + self.beta
+        return self.gamma * self.norm.weight, self.gamma * self.norm.bias + self.beta
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the activation of the norm with FiLM."""
@@ -54,7 +45,7 @@ class FiLM(nn.Module):
             weight, bias = self.affine()
             return activate(self.norm, normalise(self.norm, x, weight, bias))
         gamma, beta = (broadcast_rows(self.norm, rows, x) for rows in self.rows)
-        normalised = normalise(self.norm, x, self._weight, self._bias)
+        normalised = normalise(self.norm, x, self.norm.weight, self.norm.bias)
         return activate(self.norm, torch.addcmul(beta, gamma, normalised))
 
 

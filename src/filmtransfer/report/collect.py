@@ -14,8 +14,9 @@ from ..estimator import FewShotClassifier
 from ..model import Update
 from ..model.classification import Classified
 from ..model.ood import FALSE_ALARM
+from ..model.support import Support
 from .pictures import PhotoRecorder
-from .report_data import OODPhotos, PhotoPredictions, ReportData, ReportPhotos, SupportPhotos
+from .report_data import OODPhotos, PhotoPredictions, ReportData, ReportPhotos
 
 
 def collect_training(clf: FewShotClassifier, recorder: PhotoRecorder, file: str | Path) -> ReportData:
@@ -35,7 +36,7 @@ def collect_training(clf: FewShotClassifier, recorder: PhotoRecorder, file: str 
         predictions=predictions,
         headline=headline,
         unseen=assessment is not None and assessment.unseen,
-        support=SupportPhotos(recorder.features, recorder.labels, held_out, recorder.names),
+        support=Support(recorder.features, recorder.labels, held_out, recorder.names, recorder.digests),
         skipped=clf.skipped_,
         seconds=clf.history_.seconds,
     )
@@ -53,7 +54,6 @@ def collect_test(
 
     ``labels`` are the indices of their classes.
     """
-    support = clf.update_.support
     index, logits = torch.arange(len(labels)), classified.predictions.logits
     predictions = PhotoPredictions(index, labels, logits, clf.predictor_)
     return _report(clf, file)(
@@ -62,11 +62,7 @@ def collect_test(
         predictions=predictions,
         headline=predictions,
         unseen=True,
-        support=None
-        if support is None
-        else SupportPhotos(
-            support.features, support.labels, torch.zeros(len(support), dtype=torch.bool), support.names
-        ),
+        support=clf.update_.support,
         skipped=classified.skipped,
         ood=ood,
     )

@@ -71,7 +71,7 @@ def prediction_sheet(
     rows = -(-len(images) // columns)
     sheet = Image.new("RGB", (columns * cell + 20, rows * (cell + 34) + top + 12), PAPER)
     draw = ImageDraw.Draw(sheet)
-    draw.text((16, 16), title, fill=INK, font=_font(20))
+    draw.text((16, 16), title, fill=INK, font=ImageFont.load_default(20))
     for i, (image, label, predicted, confidence) in enumerate(
         zip(images, labels, predictions, confidences, strict=True)
     ):
@@ -84,9 +84,16 @@ def prediction_sheet(
         draw.rectangle((left + 12, up, left + side + 17, up + side + 5), outline=colour, width=3)
         sheet.paste(picture, (left + 15, up + 3))
         _draw_mark(draw, left + 14, up + side + 13, correct, colour)
-        draw.text((left + 32, up + side + 10), f"{predicted} {confidence:.0%}", fill=colour, font=_font(14))
+        draw.text(
+            (left + 32, up + side + 10),
+            f"{predicted} {confidence:.0%}",
+            fill=colour,
+            font=ImageFont.load_default(14),
+        )
         if not correct:
-            draw.text((left + 32, up + side + 28), f"is: {label}", fill=MUTED, font=_font(13))
+            draw.text(
+                (left + 32, up + side + 28), f"is: {label}", fill=MUTED, font=ImageFont.load_default(13)
+            )
     buffer = io.BytesIO()
     sheet.save(buffer, format="PNG")
     return buffer.getvalue()
@@ -99,7 +106,3 @@ def _draw_mark(draw: ImageDraw.ImageDraw, x: int, y: int, correct: bool, colour:
     else:
         draw.line((x, y, x + 11, y + 11), fill=colour, width=3)
         draw.line((x, y + 11, x + 11, y), fill=colour, width=3)
-
-
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    return ImageFont.load_default(size)

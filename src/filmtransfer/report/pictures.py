@@ -10,6 +10,7 @@ import base64
 import hashlib
 import io
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from PIL import Image
 from torch import Tensor
 
 from ..data import LoadedImages
-from ..data.pixels import ImageSource
+from ..data.pixels import ImageSource, as_file
 from ..model.support import name_of
 from ..training.adapt import Adapted
 from .markup import Markup, tag
@@ -70,18 +71,12 @@ def aspect_ratio(source: ImageSource) -> float:
     if isinstance(source, (np.ndarray, torch.Tensor)):
         return float(source.shape[1] / source.shape[0])
     try:
-        if isinstance(source, Image.Image):
-            return _upright_ratio(source)
-        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
-            return _upright_ratio(image)
+        with nullcontext(source) if isinstance(source, Image.Image) else Image.open(as_file(source)) as image:
+            width, height = image.size
+            turned = image.getexif().get(ORIENTATION, 1) in SIDEWAYS
+        return height / width if turned else width / height
     except Exception:  # the file has been deleted since: a square thumbnail is good enough
         return 1.0
-
-
-def _upright_ratio(image: Image.Image) -> float:
-    width, height = image.size
-    turned = image.getexif().get(ORIENTATION, 1) in SIDEWAYS
-    return height / width if turned else width / height
 
 
 class EmbeddedPictures:

@@ -12,6 +12,7 @@ from ..data import SkippedImage
 from ..formatting import count
 from ..heads import Head
 from ..model import Predictor, Update, log_posterior
+from ..model.support import Support
 from ..training.assess.evaluation import Evaluation, evaluate
 
 ReportKind = Literal["train", "test"]
@@ -42,11 +43,6 @@ class PhotoPredictions:
 
     def __len__(self) -> int:
         return len(self.index)
-
-    @property
-    def temperature(self) -> float:
-        """T of temperature scaling."""
-        return self.predictor.temperature
 
     @cached_property
     def probabilities(self) -> Tensor:
@@ -85,16 +81,6 @@ class PhotoPredictions:
 
 
 @dataclass(frozen=True)
-class SupportPhotos:
-    """The support photos of the head; it can be built again from their features."""
-
-    features: Tensor  # (N, D)
-    labels: Tensor  # (N)
-    held_out: Tensor  # (N) bool: which of them may test a head built without them
-    names: list[str]
-
-
-@dataclass(frozen=True)
 class OODPhotos:
     """Out-of-distribution photos, which show none of the classes, and their scores: low ones are rejected."""
 
@@ -116,7 +102,7 @@ class ReportData:
     predictions: PhotoPredictions | None  # for all photos that could be held out
     headline: PhotoPredictions | None  # those behind the accuracy at the top of the page
     unseen: bool  # whether fine-tuning has not seen the headline's photos
-    support: SupportPhotos | None
+    support: Support | None  # ``held_out``: which of them may test a head built without them
     head: Head
     update: Update
     sites: list[str] = field(default_factory=list)  # of FiLM, in the order of the network

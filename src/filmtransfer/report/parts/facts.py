@@ -20,28 +20,18 @@ MAX_VALUES = 8
 
 def section(data: ReportData) -> Section:
     """Return the section on sizes and settings."""
-    update = data.update
+    update, head = data.update, HEADS[data.update.head]
+    photos = f"{sum(update.counts):,} training photos, {_range(update.counts)} each"
+    weights = tag("span", update.backbone, " (weights ", tag("code", update.backbone_digest[:12]), "…)")
+    on_disk = f", {file_size(data.file_bytes)} on disk" if data.file_bytes else ""
     rows: list[list[str | int | None]] = [
-        [
-            "classes and photos",
-            f"{len(update.classes)} classes, {sum(update.counts):,} training photos, {_range(update.counts)} each",
-        ],
-        [
-            "backbone",
-            tag("span", update.backbone, " (weights ", tag("code", update.backbone_digest[:12]), "…)"),
-        ],
-        ["head", HEADS[update.head].description],
+        ["classes and photos", f"{len(update.classes)} classes, {photos}"],
+        ["backbone", weights],
+        ["head", head.description],
         ["image size", f"{update.pixels.size} × {update.pixels.size} pixels"],
         ["fine-tuning", _fine_tuning(data)],
-        [
-            "trained parameters",
-            f"{update.stored_parameters():,}"
-            + (f", {file_size(data.file_bytes)} on disk" if data.file_bytes else ""),
-        ],
-        [
-            "covariance weights e",
-            HEADS[update.head].describe_weights(update.head_weights),
-        ],
+        ["trained parameters", f"{update.stored_parameters():,}{on_disk}"],
+        ["covariance weights e", head.describe_weights(update.head_weights)],
         ["temperature", f"{update.temperature:.3g}"],
         ["class prior", _text(update.settings.get("prior", "uniform"))],
         ["seed", update.seed],

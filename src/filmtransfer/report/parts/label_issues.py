@@ -67,9 +67,8 @@ def _compare_neighbours(
     i, labels = int(predictions.index[row]), data.photos.labels
     label, predicted = int(predictions.labels[row]), int(predictions.predicted[row])
     similarity = unit @ unit[i]
-    similarity[i] = -2
     copies = torch.tensor([digest == data.photos.digests[i] for digest in data.photos.digests])
-    similarity[copies] = -2  # a copy of it with another label proves nothing
+    similarity[copies] = -2  # itself, and copies: one with another label proves nothing
     order = similarity.argsort(descending=True)
     order = order[similarity[order] > -2]
     nearest = labels[order[:NEIGHBOURS]]

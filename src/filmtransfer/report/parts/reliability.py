@@ -33,10 +33,6 @@ class ConfidenceBin:
         """The share of correct predictions."""
         return self.correct / self.total
 
-    def interval(self) -> tuple[float, float]:
-        """Return the 95% interval of the accuracy."""
-        return wilson(self.correct, self.total)
-
 
 def confidence_bins(probabilities: Tensor, labels: Tensor, number: int) -> list[ConfidenceBin | None]:
     """Return bins of equal width from 0 to 1; None for a bin without predictions."""
@@ -53,7 +49,7 @@ def confidence_bins(probabilities: Tensor, labels: Tensor, number: int) -> list[
 
 def visibly_calibrated(predictions: PhotoPredictions) -> bool:
     """Return whether the temperature makes a difference that can be seen."""
-    return abs(math.log(predictions.temperature)) > VISIBLE
+    return abs(math.log(predictions.predictor.temperature)) > VISIBLE
 
 
 def section(data: ReportData) -> Section | None:
@@ -96,9 +92,9 @@ def _verdict(data: ReportData, predictions: PhotoPredictions) -> str:
         verdict = ": it is better than it says."
     if not visibly_calibrated(predictions):
         return averages + verdict
-    change = "less" if predictions.temperature > 1 else "more"
+    change = "less" if predictions.predictor.temperature > 1 else "more"
     source = "on these photos" if data.kind == "train" else "in training"
-    scaling = f" Temperature scaling made it {change} confident (T = {predictions.temperature:.2f}, chosen {source})"
+    scaling = f" Temperature scaling made it {change} confident (T = {predictions.predictor.temperature:.2f}, chosen {source})"
     if len(predictions) < FEW_IMAGES:
         return f"{averages}{verdict}{scaling}."
     before, after = (
@@ -129,7 +125,7 @@ def draw(after: list[ConfidenceBin | None], before: list[ConfidenceBin | None] |
     for i, b in enumerate(after):
         if b is None:
             continue
-        low, high = b.interval()
+        low, high = wilson(b.correct, b.total)  # 95% interval
         tall = 38 * b.total / most
         left, middle, base = x(i / len(after)) + 2, x((i + 0.5) / len(after)), TOP + SIDE + 44
         radius = 4.5 + 4.5 * math.sqrt(b.total / most)

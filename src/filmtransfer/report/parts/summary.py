@@ -90,22 +90,16 @@ def _tiles(data: ReportData) -> Markup:
     ]
     if data.headline is not None:
         result = data.headline.evaluation
-        main = tag(
-            "div",
-            tag("span", _percentages(result)[0], class_="number"),
-            tag("span", "accuracy; the bar is the 95% confidence interval", class_="quiet"),
-            interval(result, 1 / len(data.classes)),
-            tag("span", "Measured on ", data.basis(data.headline), ".", class_="basis"),
-            class_="tile main",
-        )
-        tiles.insert(0, main)
+        basis = tag("span", "Measured on ", data.basis(data.headline), ".", class_="basis")
+        caption = "accuracy; the bar is the 95% confidence interval"
+        bar = interval(result, 1 / len(data.classes))
+        tiles.insert(0, _tile(_percentages(result)[0], caption, bar, basis, class_="tile main"))
     return tag("div", *tiles, class_="tiles")
 
 
-def _tile(number: str, caption: str) -> Markup:
-    return tag(
-        "div", tag("span", number, class_="number"), tag("span", caption, class_="quiet"), class_="tile"
-    )
+def _tile(number: str, caption: str, *more: Markup, class_: str = "tile") -> Markup:
+    lines = tag("span", number, class_="number"), tag("span", caption, class_="quiet")
+    return tag("div", *lines, *more, class_=class_)
 
 
 def interval(result: Evaluation, chance: float) -> Markup:
