@@ -210,8 +210,7 @@ def exclusive_folder(folder: Path, what: str) -> Iterator[None]:
             except OSError:
                 if time.monotonic() > deadline:
                     raise UnavailableError(
-                        f"Another {what} uses {folder}.",
-                        "Stop it first, or use another folder.",
+                        f"Another {what} uses {folder}.", "Stop it first, or use another folder."
                     ) from None
                 time.sleep(0.1)
         yield

@@ -43,11 +43,7 @@ ADAPTERS: dict[str, Adapter[Any]] = {
 
 
 def attach(
-    network: nn.Module,
-    name: str,
-    *,
-    generator: torch.Generator,
-    options: Mapping[str, object] | None = None,
+    network: nn.Module, name: str, *, generator: torch.Generator, options: Mapping[str, object] | None = None
 ) -> nn.Module:
     """Freeze the network and attach an adapter; works in place.
 

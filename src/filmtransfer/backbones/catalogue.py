@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -166,7 +166,7 @@ def backbone_facts(name: str) -> BackboneFacts:
     with torch.device("meta"):
         model = build(record_for(name))
     sites = film_sites(model)
-    channels = tuple(_channels(model.get_submodule(site)) for site in sites)
+    channels = tuple(cast(torch.Tensor, model.get_submodule(site).weight).numel() for site in sites)
     return BackboneFacts(
         family=family_of(model),
         parameters=sum(p.numel() for p in model.parameters()),
@@ -176,12 +176,6 @@ def backbone_facts(name: str) -> BackboneFacts:
         stages=tuple(stages(model)),
         channels=channels,
     )
-
-
-def _channels(norm: nn.Module) -> int:
-    weight = norm.weight
-    assert isinstance(weight, torch.Tensor)
-    return weight.numel()
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def standardise_weights(network: nn.Module) -> int:
 
 
 def plain_convolution(
-    convolution: nn.Conv2d, kind: type[nn.Conv2d], padding: tuple[int, int], weight: nn.Parameter
+    convolution: nn.Conv2d, kind: type[nn.Conv2d], padding: tuple[int, int], weight: Tensor
 ) -> nn.Conv2d:
     """Return a convolution of another kind, padding and weight with the same bias and other settings."""
     plain = kind(

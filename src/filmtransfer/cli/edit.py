@@ -86,8 +86,7 @@ def add(
 
 @command("remove")
 def remove(
-    target: EditTarget,
-    name: Annotated[str, typer.Argument(help="The class.", metavar="CLASS")],
+    target: EditTarget, name: Annotated[str, typer.Argument(help="The class.", metavar="CLASS")]
 ) -> None:
     """Remove a class and its photos."""
     target.edit(lambda clf: clf.remove_class(_class_named(clf, name)))

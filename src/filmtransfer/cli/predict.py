@@ -21,8 +21,7 @@ def predict(
     images: Annotated[list[Path], typer.Argument(help="Images, or folders of images.")],
     top: Annotated[int, typer.Option(help="How many classes to show for each image.", min=1)] = 1,
     reject: Annotated[
-        bool,
-        typer.Option("--reject", help="Reject out-of-distribution images as 'none of these' classes."),
+        bool, typer.Option("--reject", help="Reject out-of-distribution images as 'none of these' classes.")
     ] = False,
     false_alarm: Annotated[
         float, typer.Option(help="With --reject: the share of in-distribution images that may be rejected.")
@@ -64,9 +63,6 @@ def predict(
         ],
         right=(2,),
     )
-    for name, reason in zip(names, reasons, strict=False):
-        _print_reasons(printer, name, reason)
-    printer.skipped(result.skipped)
     predictions: list[dict[str, object]] = [
         {
             "image": name,
@@ -77,11 +73,13 @@ def predict(
         for name, ranking, out in zip(names, rankings, rejected, strict=True)
     ]
     for prediction, reason in zip(predictions, reasons, strict=False):
+        _print_reasons(printer, prediction["image"], reason)
         nearest = [{"photo": photo, "class": c, "distance": d} for photo, c, d in reason.nearest]
         prediction["why"] = {
             "distances": {str(c): distance for c, distance in reason.distances.items()},
             "nearest": nearest,
         }
+    printer.skipped(result.skipped)
     printer.document(
         {
             "predictions": predictions,
@@ -98,7 +96,7 @@ def _cells(ranking: Ranking, rejected: bool, top: int) -> list[str]:
     return [", ".join(f"{label} {percent(p)}" for label, p in ranking)]
 
 
-def _print_reasons(printer: Printer, name: str, reasons: Explanation) -> None:
+def _print_reasons(printer: Printer, name: object, reasons: Explanation) -> None:
     """Print the distances to the five nearest classes and to the nearest photos."""
     printer.say()
     printer.say(f"{name}: why")

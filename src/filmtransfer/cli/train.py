@@ -117,12 +117,7 @@ def _report_path(out: Path) -> Path:
 
 
 def _print_result(
-    printer: Printer,
-    clf: FewShotClassifier,
-    out: Path,
-    written: int,
-    profiler: Profiler,
-    page: Path | None,
+    printer: Printer, clf: FewShotClassifier, out: Path, written: int, profiler: Profiler, page: Path | None
 ) -> None:
     """Print what was trained, in words and as a document."""
     history, update = clf.history_, clf.update_

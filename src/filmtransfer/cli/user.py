@@ -87,9 +87,7 @@ def list_users(session: StoreSession) -> None:
 
 @command("add")
 def add(
-    name: Annotated[str, typer.Argument(help="The user's name.")],
-    limits: Limits,
-    session: StoreSession,
+    name: Annotated[str, typer.Argument(help="The user's name.")], limits: Limits, session: StoreSession
 ) -> None:
     """Create a user. The token is shown once; it cannot be read again, only replaced."""
     from ..serve.store import Quota

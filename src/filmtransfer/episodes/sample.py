@@ -24,11 +24,7 @@ class Episode:
 
 
 def sample_task(
-    labels: Tensor,
-    split: Split,
-    support_size: int,
-    generator: torch.Generator,
-    max_query: int = MAX_QUERY,
+    labels: Tensor, split: Split, support_size: int, generator: torch.Generator, max_query: int = MAX_QUERY
 ) -> Episode:
     """Sample at least 5 classes (if there are as many), an equal number of shots, and their query images."""
     train_labels, test_labels = labels[split.train], labels[split.test]

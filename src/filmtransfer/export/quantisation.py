@@ -61,7 +61,7 @@ def quantise(content: bytes, feeds: Feeds) -> bytes:
     onnx, q = import_extra("onnx"), import_extra("onnxruntime.quantization")
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    class Reader(q.CalibrationDataReader):  # type: ignore[misc]
+    class Reader(q.CalibrationDataReader):  # type: ignore[name-defined,misc]
         def __init__(self) -> None:
             self.remaining = iter(feeds)
 

@@ -110,8 +110,7 @@ def _quantise(
     calibrating, measuring = (images.subset(part) for part in split_calibration(len(images.pixels)))
     batches = [calibrating.pixels[i : i + BATCH] for i in range(0, len(calibrating.pixels), BATCH)]
     quantised = quantise(
-        content,
-        [{"pixels": b, **{k: np.tile(row, (len(b), 1)) for k, row in rows.items()}} for b in batches],
+        content, [{"pixels": b, **{k: np.tile(row, (len(b), 1)) for k, row in rows.items()}} for b in batches]
     )
     sizes = len(content), len(quantised)
     return quantised, measure_loss(open(content), open(quantised), measuring.pixels, measuring.labels, sizes)

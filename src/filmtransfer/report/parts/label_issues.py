@@ -133,10 +133,7 @@ def _card(
             tag("span", "nearest ", class_name(data.classes[c]), class_="quiet"),
             class_="beside",
         )
-        for other, c in (
-            (issue.nearest_predicted, issue.predicted),
-            (issue.nearest_labelled, issue.label),
-        )
+        for other, c in ((issue.nearest_predicted, issue.predicted), (issue.nearest_labelled, issue.label))
         if other is not None
     ]
     nearest = (

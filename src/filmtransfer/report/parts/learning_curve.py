@@ -54,13 +54,7 @@ def cross_validated_curve(
 
 
 def tested_curve(
-    head: Head,
-    support: Tensor,
-    support_labels: Tensor,
-    queries: Tensor,
-    query_labels: Tensor,
-    *,
-    seed: int,
+    head: Head, support: Tensor, support_labels: Tensor, queries: Tensor, query_labels: Tensor, *, seed: int
 ) -> LearningCurve | None:
     """Compute the curve on test photos."""
     draws, _ = _effort(len(support_labels), head)

@@ -158,11 +158,7 @@ def _mistakes(data: ReportData) -> set[int]:
 
 
 def _picture(
-    pictures: EmbeddedPictures,
-    number: int,
-    position: tuple[float, float],
-    kind: int | None,
-    mistake: bool,
+    pictures: EmbeddedPictures, number: int, position: tuple[float, float], kind: int | None, mistake: bool
 ) -> Markup:
     """Draw a photo with its class's marker in a corner, and a ring if it was misclassified."""
     half = PICTURE / 2

@@ -156,9 +156,7 @@ def _table(data: ReportData, results: list[ClassResult]) -> Markup:
 
 def _bar(result: ClassResult) -> Markup:
     fill = tag(
-        "span",
-        style=f"width:{100 * result.probability:.0f}%",
-        class_="fill low" if result.weak else "fill",
+        "span", style=f"width:{100 * result.probability:.0f}%", class_="fill low" if result.weak else "fill"
     )
     bar = tag("span", fill, class_="bar", aria_hidden="true")
     value = tag("span", percent(result.probability, 0), class_="beside-bar")
