@@ -129,14 +129,8 @@ class EmbeddedPictures:
 
     def definitions(self) -> Markup:
         """Return the invisible element that contains all pictures."""
-        images = [
-            tag(
-                "image",
-                id=f"p{number}",
-                width=self.sizes[number][0],
-                height=self.sizes[number][1],
-                href=f"data:image/jpeg;base64,{base64.b64encode(picture).decode()}",
-            )
-            for picture, number in self.numbers.items()
-        ]
+        images = []
+        for (picture, number), (width, height) in zip(self.numbers.items(), self.sizes, strict=True):
+            content = f"data:image/jpeg;base64,{base64.b64encode(picture).decode()}"
+            images.append(tag("image", id=f"p{number}", width=width, height=height, href=content))
         return tag("svg", tag("defs", *images), class_="away", width=0, height=0, aria_hidden="true")

@@ -35,17 +35,13 @@ def prediction_lines(data: ReportData, predictions: PhotoPredictions, row: int) 
     confidence = tag("b", percent(float(predictions.confidence[row]), 0))
     line = join(class_name(data.classes[predicted]), " ", confidence)
     if predicted == label:
-        second = int(predictions.probabilities[row].topk(2).indices[1])
-        probability = percent(float(predictions.probabilities[row, second]), 0)
-        return join(
-            tag("span", "✓ ", line, class_="right-line"),
-            tag("span", "then ", class_name(data.classes[second]), f" {probability}", class_="quiet"),
-        )
-    probability = percent(float(predictions.label_probability[row]), 0)
-    return join(
-        tag("span", "✗ ", line, class_="wrong-line"),
-        tag("span", "label ", class_name(data.classes[label]), f" {probability}", class_="quiet"),
-    )
+        first, relation = tag("span", "✓ ", line, class_="right-line"), "then "
+        other = int(predictions.probabilities[row].topk(2).indices[1])
+    else:
+        first, relation, other = tag("span", "✗ ", line, class_="wrong-line"), "label ", label
+    probability = percent(float(predictions.probabilities[row, other]), 0)
+    name = class_name(data.classes[other])
+    return join(first, tag("span", relation, name, f" {probability}", class_="quiet"))
 
 
 def hidden_count(hidden: int, singular: str, plural: str = "") -> Markup:

@@ -38,7 +38,7 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
     if predictions is None:
         return None
 
-    def cards(rows: Tensor, noun: str) -> Markup:
+    def cards(rows: Tensor, noun: str, title: str, intro: str) -> Markup:
         items = [
             card(
                 photo(data, pictures, int(predictions.index[row])),
@@ -47,30 +47,19 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
             )
             for row in rows[:MAX_SHOWN].tolist()
         ]
-        return join(card_list(items), hidden_count(len(rows) - MAX_SHOWN, noun))
+        hidden = hidden_count(len(rows) - MAX_SHOWN, noun)
+        return join(tag("h3", title), paragraph(intro), card_list(items), hidden)
 
     wrong, correct = worst_mistakes(predictions), lowest_margins(predictions)
     unsure = correct[predictions.confidence[correct] < LOW_CONFIDENCE]
+    mistakes = paragraph("No photo was misclassified.")
     if len(wrong):
-        total = count(len(wrong), "photo was", "photos were")
-        mistakes = join(
-            tag("h3", "Worst mistakes"),
-            paragraph(
-                capitalize(
-                    f"{total} misclassified. Each is shown with the predicted class (✗) and its label, the most confident mistake first."
-                )
-            ),
-            cards(wrong, "mistake"),
-        )
-    else:
-        mistakes = paragraph("No photo was misclassified.")
+        total = capitalize(count(len(wrong), "photo was", "photos were"))
+        intro = f"{total} misclassified. Each is shown with the predicted class (✗) and its label, the most confident mistake first."
+        mistakes = cards(wrong, "mistake", "Worst mistakes", intro)
+    low_confidence = paragraph("Every correct prediction had high confidence.")
     if len(unsure):
-        low_confidence = join(
-            tag("h3", "Correct, but with low confidence"),
-            paragraph("Another class was close. More photos like these are the most useful to add."),
-            cards(unsure, "low-confidence photo"),
-        )
-    else:
-        low_confidence = paragraph("Every correct prediction had high confidence.")
+        intro = "Another class was close. More photos like these are the most useful to add."
+        low_confidence = cards(unsure, "low-confidence photo", "Correct, but with low confidence", intro)
     title = "Mistakes and low-confidence photos"
     return Section("mistakes", title, join(mistakes, low_confidence), data.basis(predictions))

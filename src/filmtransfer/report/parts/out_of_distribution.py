@@ -89,13 +89,12 @@ def draw(ood: OODPhotos) -> Markup:
     width = (WIDTH - 32) / BINS
     bars = []
     for i in range(BINS):
-        up = tall * int(upper[i]) / max(1, int(upper.max()))
-        down = tall * int(lower[i]) / max(1, int(lower.max()))
         left = 16 + i * width + 1
-        if up:
-            bars.append(tag("rect", x=left, y=middle - up, width=width - 2, height=up, class_="box k0"))
-        if down:
-            bars.append(tag("rect", x=left, y=middle, width=width - 2, height=down, class_="box k1"))
+        for bins, above, colour in ((upper, 1, "k0"), (lower, 0, "k1")):
+            height = tall * int(bins[i]) / max(1, int(bins.max()))
+            if height:
+                y = middle - above * height
+                bars.append(tag("rect", x=left, y=y, width=width - 2, height=height, class_=f"box {colour}"))
     threshold = x(ood.threshold)
     label_x = min(max(threshold, 80), WIDTH - 80)
     ticks = [(low, f"{low:.2f}"), (high, f"{high:.2f}")]
