@@ -211,12 +211,10 @@ def _load_hub(model: nn.Module, record: BackboneRecord) -> None:
     if hub_id is None:
         raise UnavailableError(f"timm has no hub weights for {record.name}.", hint)
     if not cached_on_disk(record):
-        if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON"):
-            raise UnavailableError(f"{record.name} is not on this machine and HF_HUB_OFFLINE is set.", hint)
-        if not hub_reachable():
-            raise UnavailableError(
-                f"{record.name} is not on this machine and the hub cannot be reached.", hint
-            )
+        offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON")
+        if offline or not hub_reachable():
+            reason = "HF_HUB_OFFLINE is set" if offline else "the hub cannot be reached"
+            raise UnavailableError(f"{record.name} is not on this machine and {reason}.", hint)
     from timm.models import load_state_dict_from_hf
 
     try:

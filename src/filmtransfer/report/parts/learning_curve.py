@@ -192,13 +192,11 @@ def draw(curve: LearningCurve) -> Markup:
     low, mean, high = (
         [(x(i), y(value)) for i, value in enumerate(values)] for values in (curve.low, curve.mean, curve.high)
     )
-    dots = [
-        join(
-            tag("circle", cx=px, cy=py, r=4.0, class_="dot"),
-            tag("text", percent(v, 0), x=px, y=_label_y(py, top), text_anchor="middle", class_="value"),
-        )
-        for (px, py), (_, top), v in zip(mean, high, curve.mean, strict=True)
-    ]
+    dots = []
+    for (px, py), (_, top), v in zip(mean, high, curve.mean, strict=True):
+        label_y = top - 8 if top > 40 else py + 22  # above the band, or below the dot where that is outside
+        dots.append(tag("circle", cx=px, cy=py, r=4.0, class_="dot"))
+        dots.append(tag("text", percent(v, 0), x=px, y=label_y, text_anchor="middle", class_="value"))
     label = "Accuracy by photos of each class: " + ", ".join(
         f"{k}: {percent(v, 0)}" for k, v in zip(curve.shots, curve.mean, strict=True)
     )
@@ -213,8 +211,3 @@ def draw(curve: LearningCurve) -> Markup:
         polyline(mean, "curve"),
         *dots,
     )
-
-
-def _label_y(y: float, band_top: float) -> float:
-    """Return the height of a dot's label: above the band, or below the dot where that is outside the figure."""
-    return band_top - 8 if band_top > 40 else y + 22
