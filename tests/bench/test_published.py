@@ -9,7 +9,8 @@ import pytest
 from scripts.transcribe_published import parse, vtab_body_ablations
 
 from filmtransfer.backbones import backbone_facts
-from filmtransfer.bench.published import GROUPS, Published, lookup, published
+from filmtransfer.bench.datasets import GROUPS
+from filmtransfer.bench.published import Published, lookup, published
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.heads import HEADS
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from filmtransfer.bench.averages import DatasetShots, accuracy, mean_over_datasets
-from filmtransfer.bench.published import GROUPS, Published, lookup
+from filmtransfer.bench.datasets import GROUPS
+from filmtransfer.bench.published import Published, lookup
 from filmtransfer.bench.recipe import TABLES as NAMES
 from filmtransfer.bench.result_table import Cell, Count, ResultTable, to_csv, to_latex, to_markdown
 from filmtransfer.bench.tables import TABLES, build_tables

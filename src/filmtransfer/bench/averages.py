@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from ..errors import InputError
 from ..training.assess.evaluation import mean_interval
+from .datasets import GROUPS
 from .methods import METHODS
-from .published import GROUPS, Published
+from .published import Published
 from .recipe import Run
 from .result_table import Cell, Count
 from .rows import Row, RunSettings

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from . import plotting
 from .federated_figures import communication, has_clients, has_curve, spread
 from .federated_settings import is_federated
 from .methods import SPLITS
-from .plotting import (
-    COLOURS,
-    INK,
-    accuracy_interval,
-    figure_png,
-    finish_figure,
-    group_rows,
-    load_pyplot,
-    make_panels,
-    mean_accuracy,
-    select_rows,
-    series_style,
-    setting_values,
-    style_axis,
-)
 from .rows import Row, RunResult, RunSettings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 HEADS = ("LDA", "Linear")
 BODIES = ("None", "FiLM", "All")
@@ -30,66 +21,58 @@ BODIES = ("None", "FiLM", "All")
 
 def size(rows: Sequence[Row]) -> bytes:
     """Plot accuracy against updateable parameters, one panel per dataset; the size of a dot shows the shots."""
-    methods, datasets = setting_values(rows, "method"), setting_values(rows, "dataset")
-    figure, axes = make_panels(len(datasets))
-    for axis, name in zip(axes, datasets, strict=True):
+    methods = plotting.setting_values(rows, "method")
+    figure, panels = _dataset_panels(rows, "updateable parameters")
+    for axis, name in panels:
         for method in methods:
-            groups = group_rows(rows, "shots", dataset=name, method=method)
+            groups = plotting.group_rows(rows, "shots", dataset=name, method=method)
             if not groups:
                 continue
-            colour, marker = series_style(methods, method)
+            colour, marker = plotting.series_style(methods, method)
             xs = [same[0]["result"]["numbers"] for same in groups.values()]
-            ys = [mean_accuracy(same) for same in groups.values()]
+            ys = [plotting.mean_accuracy(same) for same in groups.values()]
             dots = [18 + 34 * i for i in range(len(xs))]
             axis.plot(xs, ys, color=colour, alpha=0.35, linewidth=1)
             axis.scatter(xs, ys, s=dots, color=colour, marker=marker, label=method, alpha=0.85, linewidths=0)
         axis.set_xscale("log")
         axis.xaxis.minorticks_off()  # their labels would overlap
-        axis.set_title(name, loc="left", fontsize=11, color=INK)
-        axis.set_xlabel("updateable parameters")
-    low = min(axis.get_xlim()[0] for axis in axes)
-    high = max(axis.get_xlim()[1] for axis in axes)
-    for axis in axes:  # the same scale in every panel
-        axis.set_xlim(low, high)
-    axes[0].set_ylabel("accuracy, %")
-    shots = ", ".join(str(s) for s in setting_values(rows, "shots"))
-    return finish_figure(figure, f"dot from small to large: {shots} shots")
+    lows, highs = zip(*(axis.get_xlim() for axis, _ in panels), strict=True)
+    for axis, _ in panels:  # the same scale in every panel
+        axis.set_xlim(min(lows), max(highs))
+    shots = ", ".join(str(s) for s in plotting.setting_values(rows, "shots"))
+    return plotting.finish_figure(figure, f"dot from small to large: {shots} shots")
 
 
 def shots(rows: Sequence[Row]) -> bytes:
     """Plot accuracy against shots per class with 95% intervals over seeds, one panel per dataset."""
-    methods, datasets = setting_values(rows, "method"), setting_values(rows, "dataset")
-    steps = setting_values(rows, "shots")
-    figure, axes = make_panels(len(datasets))
-    for axis, name in zip(axes, datasets, strict=True):
+    methods, steps = plotting.setting_values(rows, "method"), plotting.setting_values(rows, "shots")
+    figure, panels = _dataset_panels(rows, "shots per class")
+    for axis, name in panels:
         for i, method in enumerate(methods):
-            groups = group_rows(rows, "shots", dataset=name, method=method)
+            groups = plotting.group_rows(rows, "shots", dataset=name, method=method)
             if not groups:
                 continue
-            colour, marker = series_style(methods, method)
+            colour, marker = plotting.series_style(methods, method)
             xs = [steps.index(s) + 0.05 * (i - len(methods) / 2) for s in groups]
-            intervals = [accuracy_interval(same) for same in groups.values()]
+            intervals = [plotting.accuracy_interval(same) for same in groups.values()]
             axis.errorbar(
                 xs, [m for m, _ in intervals], yerr=[h for _, h in intervals], color=colour, marker=marker, markersize=5,
                 linewidth=1.4, elinewidth=0.8, capsize=2, label=method,
             )  # fmt: skip
         axis.set_xticks(range(len(steps)), [str(s) for s in steps])
-        axis.set_title(name, loc="left", fontsize=11, color=INK)
-        axis.set_xlabel("shots per class")
-    axes[0].set_ylabel("accuracy, %")
-    return finish_figure(figure, "bars: 95% interval over seeds")
+    return plotting.finish_figure(figure, "bars: 95% interval over seeds")
 
 
 def curves(rows: Sequence[Row]) -> bytes:
     """Plot test accuracy against training step, one panel per dataset and one line per method."""
-    methods, datasets = setting_values(rows, "method"), setting_values(rows, "dataset")
-    figure, axes = make_panels(len(datasets))
-    for axis, name in zip(axes, datasets, strict=True):
+    methods = plotting.setting_values(rows, "method")
+    figure, panels = _dataset_panels(rows, "training step", "test accuracy, %")
+    for axis, name in panels:
         for method in methods:
-            lines = [r["result"]["curve"] for r in select_rows(rows, dataset=name, method=method)]
+            lines = [r["result"]["curve"] for r in plotting.select_rows(rows, dataset=name, method=method)]
             if not lines:
                 continue
-            colour, marker = series_style(methods, method)
+            colour, marker = plotting.series_style(methods, method)
             for line in lines:
                 axis.plot(
                     [s for s, _ in line], [100 * a for _, a in line], color=colour, alpha=0.25, linewidth=0.9
@@ -100,21 +83,18 @@ def curves(rows: Sequence[Row]) -> bytes:
             axis.plot(steps, means, color=colour, marker=marker, markersize=4, linewidth=1.8, label=method)
         axis.set_xscale("symlog", linthresh=1)
         axis.set_xlim(left=0)
-        ticks = sorted({s for r in select_rows(rows, dataset=name) for s, _ in r["result"]["curve"]})
+        ticks = sorted({s for r in plotting.select_rows(rows, dataset=name) for s, _ in r["result"]["curve"]})
         axis.set_xticks(ticks, [str(int(t)) for t in ticks], fontsize=8)
         axis.minorticks_off()
-        axis.set_title(name, loc="left", fontsize=11, color=INK)
-        axis.set_xlabel("training step")
-    axes[0].set_ylabel("test accuracy, %")
-    return finish_figure(figure, "thin: one seed; thick: their mean")
+    return plotting.finish_figure(figure, "thin: one seed; thick: their mean")
 
 
 def film(rows: Sequence[Row]) -> bytes:
     """Plot boxes of |γ − 1| and |β| by layer, one row per dataset: the first FiT-LDA run with the most shots."""
-    datasets = [name for name in setting_values(rows, "dataset") if _with_film(rows, name)]
+    datasets = [name for name in plotting.setting_values(rows, "dataset") if _with_film(rows, name)]
     sites = len({k.rpartition(".")[0] for k in _with_film(rows, datasets[0])[0]["result"]["film"]})
     width = max(9.0, 0.44 * sites + 2)
-    figure, axes = load_pyplot().subplots(
+    figure, axes = plotting.load_pyplot().subplots(
         len(datasets),
         2,
         figsize=(width, 2.3 * len(datasets) + 1.2),
@@ -136,13 +116,13 @@ def film(rows: Sequence[Row]) -> bytes:
             for box in drawn["boxes"]:
                 box.set(facecolor=colour, alpha=0.45, edgecolor=colour)
             for line in drawn["medians"]:
-                line.set(color=INK)
-            axis.set_title(f"{name}: {label}", loc="left", fontsize=11, color=INK)
+                line.set(color=plotting.INK)
+            axis.set_title(f"{name}: {label}", loc="left", fontsize=11, color=plotting.INK)
             axis.set_xticks(range(1, len(boxes) + 1), [str(i) for i in range(1, len(boxes) + 1)], fontsize=8)
             axis.set_ylim(bottom=0)
-            style_axis(axis)
+            plotting.style_axis(axis)
     figure.supxlabel("FiLM layer, from the image to the head (box: quartiles, line: median)", fontsize=10)
-    return figure_png(figure)
+    return plotting.figure_png(figure)
 
 
 def bodies(rows: Sequence[Row]) -> bytes:
@@ -151,11 +131,11 @@ def bodies(rows: Sequence[Row]) -> bytes:
         {r["settings"]["dataset"] for r in same}
         for head in HEADS
         for body in BODIES
-        if (same := select_rows(rows, method=f"{head}-{body}"))
+        if (same := plotting.select_rows(rows, method=f"{head}-{body}"))
     ]
     rows = [r for r in rows if all(r["settings"]["dataset"] in common for common in datasets)]  # in every bar
     accuracies = {
-        head: [_mean_over_datasets(select_rows(rows, method=f"{head}-{body}")) for body in BODIES]
+        head: [_mean_over_datasets(plotting.select_rows(rows, method=f"{head}-{body}")) for body in BODIES]
         for head in HEADS
     }
     names = {"None": "nothing", "FiLM": "FiLM", "All": "all weights"}
@@ -166,32 +146,34 @@ def bodies(rows: Sequence[Row]) -> bytes:
 
 def splits(rows: Sequence[Row]) -> bytes:
     """Plot bars of accuracy by the split of the images in the episodes, one panel per dataset and head."""
-    heads, datasets = setting_values(rows, "method"), setting_values(rows, "dataset")
-    splits = [s for s in SPLITS if select_rows(rows, split=s)]
-    steps = setting_values(rows, "shots")
-    figure, axes = load_pyplot().subplots(
+    heads, datasets = plotting.setting_values(rows, "method"), plotting.setting_values(rows, "dataset")
+    splits = [s for s in SPLITS if plotting.select_rows(rows, split=s)]
+    steps = plotting.setting_values(rows, "shots")
+    figure, axes = plotting.load_pyplot().subplots(
         len(heads), len(datasets), figsize=(4.6 * len(datasets), 2.9 * len(heads)), squeeze=False, sharey="col",
         layout="constrained",
     )  # fmt: skip
     for row, method in zip(axes, heads, strict=True):
         for axis, name in zip(row, datasets, strict=True):
             for i, split in enumerate(splits):
-                groups = group_rows(rows, "shots", dataset=name, method=method, split=split)
+                groups = plotting.group_rows(rows, "shots", dataset=name, method=method, split=split)
                 xs = [steps.index(s) + 0.8 * (i + 0.5) / len(splits) - 0.4 for s in groups]
-                intervals = [accuracy_interval(same) for same in groups.values()]
+                intervals = [plotting.accuracy_interval(same) for same in groups.values()]
                 axis.bar(
-                    xs, [m for m, _ in intervals], 0.72 / len(splits), yerr=[h for _, h in intervals], color=COLOURS[i],
-                    alpha=0.8, ecolor=INK, error_kw={"elinewidth": 0.8}, capsize=2, label=SPLITS[split],
+                    xs, [m for m, _ in intervals], 0.72 / len(splits), yerr=[h for _, h in intervals], color=plotting.COLOURS[i],
+                    alpha=0.8, ecolor=plotting.INK, error_kw={"elinewidth": 0.8}, capsize=2, label=SPLITS[split],
                 )  # fmt: skip
             axis.set_xticks(range(len(steps)), [str(s) for s in steps])
-            axis.set_title(f"{method} on {name}", loc="left", fontsize=11, color=INK)
-            low = min((100 * r["result"]["accuracy"] for r in select_rows(rows, dataset=name)), default=0)
+            axis.set_title(f"{method} on {name}", loc="left", fontsize=11, color=plotting.INK)
+            low = min(
+                (100 * r["result"]["accuracy"] for r in plotting.select_rows(rows, dataset=name)), default=0
+            )
             axis.set_ylim(bottom=max(0, low - 8))
-            style_axis(axis)
+            plotting.style_axis(axis)
         row[0].set_ylabel("accuracy, %")
     for axis in axes[-1]:
         axis.set_xlabel("shots per class")
-    return finish_figure(figure, "bars: 95% interval over seeds; the axis does not begin at 0")
+    return plotting.finish_figure(figure, "bars: 95% interval over seeds; the axis does not begin at 0")
 
 
 FIGURES: dict[str, Callable[[Sequence[Row]], bytes | None]] = {
@@ -223,36 +205,52 @@ def draw_figure(name: str, rows: Sequence[Row]) -> bytes | None:
     return FIGURES[name](usable) if usable else None
 
 
+def _dataset_panels(
+    rows: Sequence[Row], xlabel: str, ylabel: str = "accuracy, %"
+) -> tuple[Figure, list[tuple[Axes, str]]]:
+    """Create one panel per dataset, with title and labels."""
+    datasets = plotting.setting_values(rows, "dataset")
+    figure, axes = plotting.make_panels(len(datasets))
+    for axis, name in zip(axes, datasets, strict=True):
+        axis.set_title(name, loc="left", fontsize=11, color=plotting.INK)
+        axis.set_xlabel(xlabel)
+    axes[0].set_ylabel(ylabel)
+    return figure, list(zip(axes, datasets, strict=True))
+
+
 def _bars(
     series: Mapping[str, Sequence[float | None]], groups: Sequence[str], label: str, note: str
 ) -> bytes:
-    figure, axes = make_panels(1)
+    figure, axes = plotting.make_panels(1)
     axis = axes[0]
     for i, (name, values) in enumerate(series.items()):
         present = [(g, v) for g, v in enumerate(values) if v is not None]
         bars = axis.bar(
-            [g + 0.38 * (i - 0.5) for g, _ in present], [v for _, v in present], 0.34, color=COLOURS[i], label=name,
+            [g + 0.38 * (i - 0.5) for g, _ in present], [v for _, v in present], 0.34, color=plotting.COLOURS[i], label=name,
             alpha=0.85,
         )  # fmt: skip
         axis.bar_label(bars, fmt="%.1f", fontsize=9)
     axis.set_xticks(range(len(groups)), groups)
     axis.set_xlabel(label)
     axis.set_ylabel("mean accuracy, %")
-    return finish_figure(figure, note)
+    return plotting.finish_figure(figure, note)
 
 
 def _dataset_note(rows: Sequence[Row]) -> str:
-    return "mean over " + ", ".join(setting_values(rows, "dataset"))
+    return "mean over " + ", ".join(plotting.setting_values(rows, "dataset"))
 
 
 def _mean_over_datasets(rows: Sequence[Row]) -> float | None:
-    means = [mean_accuracy(select_rows(rows, dataset=name)) for name in setting_values(rows, "dataset")]
+    means = [
+        plotting.mean_accuracy(plotting.select_rows(rows, dataset=name))
+        for name in plotting.setting_values(rows, "dataset")
+    ]
     return sum(means) / len(means) if means else None
 
 
 def _with_film(rows: Sequence[Row], name: str) -> list[Row]:
     """Return the rows with changed FiLM parameters, those with the most images first."""
-    with_film = [r for r in select_rows(rows, dataset=name) if r["result"].get("film")]
+    with_film = [r for r in plotting.select_rows(rows, dataset=name) if r["result"].get("film")]
     changed = [r for r in with_film if r["result"].get("share") != 0]  # 0: interpolated back to the start
     preferred = [r for r in changed if r["settings"]["method"] == "FiT-LDA"] or changed
     return sorted(preferred, key=lambda r: (-r["result"]["images"], r["settings"]["seed"]))
@@ -260,4 +258,4 @@ def _with_film(rows: Sequence[Row], name: str) -> list[Row]:
 
 def require_matplotlib() -> None:
     """Raise an error if matplotlib is not installed."""
-    load_pyplot()
+    plotting.load_pyplot()

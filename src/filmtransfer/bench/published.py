@@ -23,26 +23,6 @@ BACKBONES = {
     "vit_b16": "ViT-Base-16",
 }
 
-# VTAB-1k, in the paper's order.
-NATURAL = ("caltech101", "cifar100", "flowers102", "oxford_pets", "sun397", "svhn", "dtd")
-SPECIALIZED = ("eurosat", "resisc45", "patch_camelyon", "diabetic_retinopathy")
-STRUCTURED = (
-    "clevr_count",
-    "clevr_distance",
-    "dsprites_location",
-    "dsprites_orientation",
-    "smallnorb_azimuth",
-    "smallnorb_elevation",
-    "dmlab",
-    "kitti_distance",
-)
-GROUPS = {
-    "all": NATURAL + SPECIALIZED + STRUCTURED,
-    "natural": NATURAL,
-    "specialized": SPECIALIZED,
-    "structured": STRUCTURED,
-}
-
 
 @dataclass(frozen=True)
 class Published:

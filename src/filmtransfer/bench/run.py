@@ -172,11 +172,7 @@ def film_quantiles(film: Mapping[str, torch.Tensor]) -> dict[str, list[float]]:
 
 
 def _counts(task: BenchmarkTask) -> dict[str, int]:
-    return {
-        "images": len(task.train),
-        "classes": len(task.train.classes),
-        "test_images": len(task.images),
-    }
+    return {"images": len(task.train), "classes": len(task.train.classes), "test_images": len(task.images)}
 
 
 @lru_cache(maxsize=4)

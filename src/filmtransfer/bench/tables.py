@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from ..errors import invalid_choice
+from . import published_lookup
 from .averages import (
     DatasetShots,
     Runs,
@@ -20,16 +21,10 @@ from .averages import (
     filter_runs,
     mean_result,
 )
+from .datasets import GROUPS
 from .federated_tables import federated, federated_algorithms, federated_methods
 from .methods import SPLITS
-from .published import GROUPS, Published
-from .published_lookup import (
-    PublishedLookup,
-    published_competitor,
-    published_number,
-    published_result,
-    published_split,
-)
+from .published import Published
 from .result_table import EMPTY_CELL, Cell, Count, ResultTable
 from .rows import Row, RunSettings
 
@@ -41,11 +36,14 @@ def few_shot(rows: Sequence[Row], title: str = "Few-shot accuracy") -> list[Resu
     """Accuracy by dataset and shots for each method; then relative model update size (RMUS) and bytes of the update."""
     tables = []
     for backbone, own in by_backbone(rows).items():
-        accuracy = _by_method(own, partial(published_number, table="few_shot_results"))
+        accuracy = _by_method(own, partial(published_lookup.published_number, table="few_shot_results"))
         sizes: dict[str, Column] = {}
         for method, runs in by_method(own, _method).items():
             sizes[f"{method} RMUS"] = _counts(
-                runs, "rmus", 4, partial(published_number, table="few_shot_results", metric="rmus")
+                runs,
+                "rmus",
+                4,
+                partial(published_lookup.published_number, table="few_shot_results", metric="rmus"),
             )
             sizes[f"{method} bytes"] = _counts(runs, "bytes", 0)
         tables.append(_table(title, backbone, accuracy))
@@ -57,7 +55,12 @@ def vtab(rows: Sequence[Row], title: str = "VTAB-1k accuracy") -> list[ResultTab
     """Accuracy on the 19 datasets and their means for each method."""
     datasets = [DatasetShots(name) for name in GROUPS["all"]]
     return [
-        _table(title, backbone, _by_method(own, partial(published_number, table="vtab_results")), datasets)
+        _table(
+            title,
+            backbone,
+            _by_method(own, partial(published_lookup.published_number, table="vtab_results")),
+            datasets,
+        )
         for backbone, own in by_backbone(rows).items()
     ]
 
@@ -67,7 +70,9 @@ def splits(rows: Sequence[Row], title: str = "Accuracy by episode split") -> lis
     tables = []
     for backbone, own in by_backbone(rows).items():
         columns = {
-            f"{method} {title}": accuracies(filter_runs(runs, partial(_has_split, split)), published_split)
+            f"{method} {title}": accuracies(
+                filter_runs(runs, partial(_has_split, split)), published_lookup.published_split
+            )
             for method, runs in by_method(own, _method).items()
             for split, title in SPLITS.items()
         }
@@ -78,7 +83,11 @@ def splits(rows: Sequence[Row], title: str = "Accuracy by episode split") -> lis
 def bodies(rows: Sequence[Row], title: str = "Accuracy by trained parameters") -> list[ResultTable]:
     """Accuracy for {LDA, linear} × {None, FiLM, All}."""
     return [
-        _table(title, backbone, _by_method(own, partial(published_number, table="vtab_body_ablations")))
+        _table(
+            title,
+            backbone,
+            _by_method(own, partial(published_lookup.published_number, table="vtab_body_ablations")),
+        )
         for backbone, own in by_backbone(rows).items()
     ]
 
@@ -104,7 +113,7 @@ def adapters(rows: Sequence[Row], title: str = "Adapters") -> list[ResultTable]:
     """One row per method: millions of parameters, the means of VTAB-1k, and each dataset."""
     tables = []
     for backbone, own in by_backbone(rows).items():
-        columns = _by_method(own, published_competitor)
+        columns = _by_method(own, published_lookup.published_competitor)
         keys = _ordered({DatasetShots.from_settings(row["settings"]) for row in own})
         means = MEANS if _has_vtab(keys) else []
         heads, cells = [], []
@@ -164,19 +173,19 @@ def _method_family(row: Row) -> str:
 
 
 def _published_for_method(method: str, settings: RunSettings) -> Published | None:
-    return published_result({**settings, "method": method})
+    return published_lookup.published_result({**settings, "method": method})
 
 
 def _has_split(split: str, settings: RunSettings) -> bool:
     return settings.get("split") == split
 
 
-def _by_method(rows: Sequence[Row], published: PublishedLookup) -> dict[str, Column]:
+def _by_method(rows: Sequence[Row], published: published_lookup.PublishedLookup) -> dict[str, Column]:
     return {method: accuracies(runs, published) for method, runs in by_method(rows, _method).items()}
 
 
 def _counts(
-    runs: Runs, name: str, digits: int, published: PublishedLookup = lambda _: None
+    runs: Runs, name: str, digits: int, published: published_lookup.PublishedLookup = lambda _: None
 ) -> dict[DatasetShots, Count]:
     means = {key: mean_result(same, name) for key, same in runs.items()}
     return {
@@ -188,7 +197,9 @@ def _counts(
 
 def _sizes(rows: Sequence[Row]) -> list[Count | None]:
     """Return the parameters with and without the head, each with the published count of that kind."""
-    published = published_competitor({**rows[0]["settings"], "dataset": "all"}, "parameters_m")
+    published = published_lookup.published_competitor(
+        {**rows[0]["settings"], "dataset": "all"}, "parameters_m"
+    )
     has_head = published is not None and published.method.startswith("FiT")
     sizes: list[Count | None] = []
     for name, same_kind in (("numbers", has_head), ("body", not has_head)):

@@ -1,4 +1,4 @@
-"""The specialised sets of VTAB, from tiny files in the publishers' own formats."""
+"""The specialised datasets of VTAB, from tiny files in the publishers' own formats."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 from PIL import Image
 from scipy.ndimage import gaussian_filter
 
-from filmtransfer.bench.datasets import specialised
+from filmtransfer.bench.datasets import DATASETS, GROUPS, remote_sensing
 from filmtransfer.bench.datasets.camelyon import STEM
 from filmtransfer.bench.datasets.dataset import DatasetEntry
 from filmtransfer.bench.datasets.fundus import preprocess_fundus
-from filmtransfer.bench.datasets.specialised import SPECIALISED
 from filmtransfer.errors import InputError, MissingExtraError, UpdateFileError
 
+SPECIALISED = [DATASETS[name] for name in GROUPS["specialized"]]
 ENTRIES = {entry.name: entry for entry in SPECIALISED}
 
 
@@ -53,7 +53,7 @@ def make_class_folders(home: Path, classes: list[str], each: int = 2) -> None:
 
 @pytest.mark.parametrize(
     ("name", "inside", "classes"),
-    [("eurosat", "2750", specialised.LAND_USE), ("resisc45", "NWPU-RESISC45", specialised.SCENES)],
+    [("eurosat", "2750", remote_sensing.LAND_USE), ("resisc45", "NWPU-RESISC45", remote_sensing.SCENES)],
 )
 def test_a_folder_per_class(tmp_path: Path, name: str, inside: str, classes: list[str]):
     make_class_folders(tmp_path / inside, classes)

@@ -1,4 +1,4 @@
-"""The structured sets of VTAB, from tiny files in the publishers' own formats; labels worked out by hand."""
+"""The structured datasets of VTAB, from tiny files in the publishers' own formats; labels worked out by hand."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from filmtransfer.bench.datasets import clevr, dsprites, kitti, smallnorb
+from filmtransfer.bench.datasets import DATASETS, GROUPS, clevr, dsprites, kitti, smallnorb
 from filmtransfer.bench.datasets.dataset import DatasetEntry, RawDataset
-from filmtransfer.bench.datasets.structured import STRUCTURED
 from filmtransfer.errors import InputError, UpdateFileError
 from tests.bench.datasets.test_tfrecord import example, record
 
+STRUCTURED = [DATASETS[name] for name in GROUPS["structured"]]
 ENTRIES = {entry.name: entry for entry in STRUCTURED}
 
 

@@ -80,8 +80,7 @@ class CNAPs(nn.Module):
         """Write the generator atomically; return the size of the file in bytes."""
         if not all(bool(torch.isfinite(p).all()) for p in self.parameters()):
             raise InputError(
-                "The parameters are not finite; nothing was written.",
-                "Try a smaller learning rate.",
+                "The parameters are not finite; nothing was written.", "Try a smaller learning rate."
             )
         meta = {
             "format": FORMAT,

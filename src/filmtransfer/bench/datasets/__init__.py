@@ -1,6 +1,6 @@
 """Image datasets of the benchmarks by name, read without TensorFlow."""
 
-from .catalogue import DATASETS, VTAB
+from .catalogue import DATASETS, GROUPS, VTAB
 from .dataset import Dataset, DatasetEntry, ImageSplit
 from .fetch import fetch
 from .load import load_dataset
@@ -11,6 +11,7 @@ __all__ = [
     "DATASETS",
     "Dataset",
     "DatasetEntry",
+    "GROUPS",
     "ImageSplit",
     "InventoryRow",
     "VTAB",

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import MissingExtraError
-from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
+from .dataset import ImageSplit, RawDataset
 from .lazy_sequence import LazySequence
-from .unpacked import check_labels, damaged_file, find_unzipped, one_line, search_patterns
+from .unpacked import check_labels, damaged_file, find_unzipped, one_line
 
 if TYPE_CHECKING:
     import h5py
@@ -22,7 +22,7 @@ STEM = "camelyonpatch_level_2_split"
 CLASSES = ["normal", "tumour"]
 
 
-def read(root: Path) -> RawDataset:
+def read_camelyon(root: Path) -> RawDataset:
     """Read the .h5 files; .h5.gz files are unpacked first."""
     train, val, test = (_read_split(root, split) for split in ("train", "valid", "test"))
     return RawDataset(list(CLASSES), train, test, val)
@@ -65,35 +65,3 @@ def _open(file: Path, name: str) -> h5py.Dataset:
     if not isinstance(array, h5py.Dataset):
         raise damaged_file(file, f"it has no array {name}")
     return array
-
-
-# The checksums are those of tensorflow/datasets, tensorflow_datasets/url_checksums/patch_camelyon.txt. The
-# publisher's README and torchvision disagree about the md5 of valid and test, so none is given.
-PATCH_CAMELYON = DatasetEntry(
-    name="patch_camelyon",
-    title="Camelyon",
-    classes=len(CLASSES),
-    home="https://github.com/basveeling/pcam",
-    licence="CC0 1.0",
-    files=tuple(
-        PublishedFile(
-            f"{STEM}_{part}.h5.gz",
-            f"https://zenodo.org/record/2546921/files/{STEM}_{part}.h5.gz",
-            sha256=digest,
-            bytes=size,
-        )
-        for part, digest, size in (
-            ("train_x", "d619e741468a7ab35c7e4a75e6821b7e7e6c9411705d45708f2a0efc8960656c", 6421353462),
-            ("train_y", "b74126d2c01b20d3661f9b46765d29cf4e4fba6faba29c8e0d09d406331ab75a", 21378),
-            ("valid_x", "f82ee1670d027b4ec388048d9eabc2186b77c009655dae76d624c0ecb053ccb2", 805965320),
-            ("valid_y", "ce1ae30f08feb468447971cfd0472e7becd0ad96d877c64120c72571439ae48c", 3038),
-            ("test_x", "79174c2201ad521602a5888be8f36ee10875f37403dd3f2086caf2182ef87245", 800875929),
-            ("test_y", "0a522005fccc8bbd04c5a117bfaf81d8da2676f03a29d7499f71d0a0bd6068ef", 3040),
-        )
-    ),
-    read=read,
-    group="specialized",
-    free=True,
-    aliases=("pcam",),
-    markers=search_patterns(f"{STEM}_train_x.h5", f"{STEM}_train_x.h5.gz"),
-)

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
-from .unpacked import check_labels, damaged_file, find_path, one_line, require_files, search_patterns
+from .dataset import ImageSplit, RawDataset
+from .unpacked import check_labels, damaged_file, find_path, one_line, require_files
 
 # google-research/task_adaptation, task_adaptation/data/clevr.py: the label of a distance is the index of
 # the last threshold below it, compared in float32; scenes have 3 to 10 objects.
 FEWEST, MOST = 3, 10
 THRESHOLDS = np.array([0.0, 8.0, 8.5, 9.0, 9.5, 10.0], dtype=np.float32)
+COUNTS = [f"{n} objects" for n in range(FEWEST, MOST + 1)]
+DISTANCES = ["≤ 8", "8–8.5", "8.5–9", "9–9.5", "9.5–10", "> 10"]
 
 Scene = tuple[str, list[float]]  # the image's file name; each object's distance from the camera
 
@@ -36,8 +37,8 @@ def distance_label(distances: Sequence[float]) -> int:
     return int(np.searchsorted(THRESHOLDS, nearest, side="left")) - 1
 
 
-def read(root: Path, label: Callable[[Sequence[float]], int], classes: list[str]) -> RawDataset:
-    """Read the unpacked CLEVR_v1.0.zip."""
+def read_clevr(root: Path, label: Callable[[Sequence[float]], int], classes: list[str]) -> RawDataset:
+    """Read the unpacked CLEVR_v1.0.zip, with one of the two kinds of label."""
     return RawDataset(
         list(classes), _read_split(root, "train", label, classes), _read_split(root, "val", label, classes)
     )
@@ -74,40 +75,3 @@ def _reduce_scene(content: dict[str, Any]) -> object:
             raise ValueError(f"the objects of {content['image_filename']} have no pixel_coords")
         return str(content["image_filename"]), objects
     return content.get("scenes")
-
-
-COUNTS = [f"{n} objects" for n in range(FEWEST, MOST + 1)]
-DISTANCES = ["≤ 8", "8–8.5", "8.5–9", "9–9.5", "9.5–10", "> 10"]
-
-# The checksum is that of tensorflow/datasets, tensorflow_datasets/url_checksums/clevr.txt.
-FILES = (
-    PublishedFile(
-        "CLEVR_v1.0.zip",
-        "https://dl.fbaipublicfiles.com/clevr/CLEVR_v1.0.zip",
-        sha256="5cd61cf1096ed20944df93c9adb31e74d189b8459a94f54ba00090e5c59936d1",
-        bytes=19021600724,
-    ),
-)
-
-
-def _entry(
-    name: str, title: str, label: Callable[[Sequence[float]], int], classes: list[str], alias: str
-) -> DatasetEntry:
-    return DatasetEntry(
-        name=name,
-        title=title,
-        classes=len(classes),
-        home="https://cs.stanford.edu/people/jcjohns/clevr/",
-        licence="CC BY 4.0",
-        files=FILES,
-        read=partial(read, label=label, classes=classes),
-        group="structured",
-        free=True,
-        aliases=(alias,),
-        note="Tested on the validation split, as VTAB does: the test split has no labels.",
-        markers=search_patterns("scenes/CLEVR_train_scenes.json"),
-    )
-
-
-CLEVR_COUNT = _entry("clevr_count", "Clevr-count", count_label, COUNTS, "clevr_count_all")
-CLEVR_DISTANCE = _entry("clevr_distance", "Clevr-dist", distance_label, DISTANCES, "clevr_dist")

@@ -14,7 +14,7 @@ from PIL import Image, UnidentifiedImageError
 
 from ...data.pixels import decode
 from ...errors import InputError
-from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
+from .dataset import ImageSplit, RawDataset
 from .lazy_sequence import LazySequence
 from .tfrecord import Values, parse_example, read_record, record_spans
 from .unpacked import check_labels, damaged_file, search_patterns
@@ -81,25 +81,3 @@ def _content(example: dict[str, Values], name: str, file: Path) -> bytes:
         case [bytes() | memoryview() as content]:
             return bytes(content)
     raise damaged_file(file, f"a record has no {name}")
-
-
-# google-research/task_adaptation, task_adaptation/data/dmlab.py: the three splits unchanged. Checksum and
-# names: tensorflow/datasets, tensorflow_datasets/url_checksums/dmlab.txt, image_classification/dmlab.py.
-DMLAB = DatasetEntry(
-    name="dmlab",
-    title="DMLab",
-    classes=len(CLASSES),
-    home="https://github.com/google-research/task_adaptation",
-    licence="none stated",
-    files=(
-        PublishedFile(
-            "dmlab.tar.gz",
-            "https://storage.googleapis.com/dmlab-vtab/dmlab.tar.gz",
-            sha256="638b18fa69a5d61bbc310cd0b87ac603a39f41de0fdb07b6e77de274a24480a4",
-            bytes=3017022789,
-        ),
-    ),
-    read=read_dmlab,
-    group="structured",
-    markers=search_patterns("dmlab-train.tfrecord*"),
-)

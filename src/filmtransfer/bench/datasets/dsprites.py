@@ -9,15 +9,14 @@ from __future__ import annotations
 import threading
 import zipfile
 import zlib
-from functools import partial
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
-from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
+from .dataset import ImageSplit, RawDataset
 from .lazy_sequence import LazySequence
-from .unpacked import check_labels, damaged_file, find_path, one_line, search_patterns
+from .unpacked import check_labels, damaged_file, find_path, one_line
 
 NAME = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
 BLOCK = 256  # images compressed together
@@ -30,8 +29,9 @@ BINS = 16
 ORIENTATION, X_POSITION = (3, 40), (4, 32)  # column, number of values
 
 
-def read(root: Path, column: int, values: int) -> RawDataset:
+def read_dsprites(root: Path, latent: tuple[int, int]) -> RawDataset:
     """Read all images as training images in the published order; VTAB tests on the last 10% in the order of TFDS."""
+    column, values = latent
     file = find_path(root, NAME)
     images = BinaryImages(file)
     try:
@@ -98,34 +98,3 @@ def _header(array: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     if np.lib.format.read_magic(array) == (1, 0):
         return np.lib.format.read_array_header_1_0(array)
     return np.lib.format.read_array_header_2_0(array)
-
-
-# The md5 is the one that pyro, disent and others use; DeepMind publishes none.
-FILES = (
-    PublishedFile(
-        NAME,
-        f"https://github.com/google-deepmind/dsprites-dataset/raw/master/{NAME}",
-        md5="7da33b31b13a06f4b04a70402ce90c2e",
-    ),
-)
-
-
-def _entry(name: str, title: str, latent: tuple[int, int], alias: str) -> DatasetEntry:
-    column, values = latent
-    return DatasetEntry(
-        name=name,
-        title=title,
-        classes=BINS,
-        home="https://github.com/google-deepmind/dsprites-dataset",
-        licence="Apache-2.0",
-        files=FILES,
-        read=partial(read, column=column, values=values),
-        group="structured",
-        free=True,
-        aliases=(alias,),
-        markers=search_patterns(NAME),
-    )
-
-
-DSPRITES_LOCATION = _entry("dsprites_location", "dSprites-loc", X_POSITION, "dsprites_loc")
-DSPRITES_ORIENTATION = _entry("dsprites_orientation", "dSprites-ori", ORIENTATION, "dsprites_ori")

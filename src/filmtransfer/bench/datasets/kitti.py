@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
-from .unpacked import check_labels, damaged_file, find_path, read_lines, require_files, search_patterns
+from .dataset import ImageSplit, RawDataset
+from .unpacked import check_labels, damaged_file, find_path, read_lines, require_files
 
 # google-research/task_adaptation, task_adaptation/data/kitti.py: the label of a distance (z, in metres, from
 # the camera) is the index of the last threshold below it; 1000 stands for an image without a vehicle.
@@ -28,7 +28,7 @@ CLASSES = ["≤ 8 m", "8–20 m", "> 20 m", "no vehicle"]
 SEED = 123
 
 
-def read(root: Path) -> RawDataset:
+def read_kitti(root: Path) -> RawDataset:
     """Read the unpacked data_object_image_2.zip, data_object_label_2.zip and devkit_object.zip."""
     images = find_path(root, "training/image_2", "data_object_image_2.zip")
     labels = find_path(root, "training/label_2", "data_object_label_2.zip")
@@ -95,39 +95,3 @@ def _split(videos: list[str]) -> dict[str, list[int]]:
     for frame, video in enumerate(videos):
         split["test" if video in test else "val" if video in val else "train"].append(frame)
     return split
-
-
-# The checksums are those of tensorflow/datasets, tensorflow_datasets/url_checksums/kitti.txt.
-KITTI_DISTANCE = DatasetEntry(
-    name="kitti_distance",
-    title="KITTI-dist",
-    classes=len(CLASSES),
-    home="https://www.cvlibs.net/datasets/kitti/eval_object.php",
-    licence="CC BY-NC-SA 3.0, after registration",
-    files=tuple(
-        PublishedFile(
-            name, f"https://s3.eu-central-1.amazonaws.com/avg-kitti/{name}", sha256=digest, bytes=size
-        )
-        for name, digest, size in (
-            (
-                "data_object_image_2.zip",
-                "351c5a2aa0cd9238b50174a3a62b846bc5855da256b82a196431d60ff8d43617",
-                12569945557,
-            ),
-            (
-                "data_object_label_2.zip",
-                "4efc76220d867e1c31bb980bbf8cbc02599f02a9cb4350effa98dbb04aaed880",
-                5601213,
-            ),
-            (
-                "devkit_object.zip",
-                "cfde67e531832618ea0fd4844f91e34a45068025e2bef79e278cb812dc2537d0",
-                63778,
-            ),
-        )
-    ),
-    read=read,
-    group="structured",
-    aliases=("kitti", "kitti_closest_vehicle_distance"),
-    markers=search_patterns("training/image_2"),
-)

@@ -22,18 +22,7 @@ MATRIX, COMPRESSED = 14, 15
 COMPLEX = 0x0800
 # The stored type of values, and their type in MATLAB: integral doubles are often stored as bytes.
 STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
-MATLAB_TYPES = {
-    6: "f8",
-    7: "f4",
-    8: "i1",
-    9: "u1",
-    10: "i2",
-    11: "u2",
-    12: "i4",
-    13: "u4",
-    14: "i8",
-    15: "u8",
-}
+TYPES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
 
 Element = tuple[int, memoryview]
 
@@ -77,7 +66,7 @@ def _matrix(data: memoryview, order: str, name: str) -> np.ndarray | None:
     flags, shape = _numeric_values(next(elements), order), _numeric_values(next(elements), order)
     if bytes(next(elements)[1]) != name.encode():
         return None
-    kind = MATLAB_TYPES.get(int(flags[0]) & 0xFF)
+    kind = TYPES.get(int(flags[0]) & 0xFF)
     if kind is None or int(flags[0]) & COMPLEX:
         raise ValueError(f"{name} is not a numeric matrix")
     values = _numeric_values(next(elements), order)

@@ -13,23 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from ...data.pixels import decode
-from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
+from .dataset import ImageSplit, RawDataset
 from .fundus import preprocess_fundus
 from .lazy_sequence import LazySequence
-from .unpacked import (
-    check_labels,
-    damaged_file,
-    find_path,
-    one_line,
-    read_text,
-    require_files,
-    search_patterns,
-)
+from .unpacked import check_labels, damaged_file, find_path, one_line, read_text, require_files
 
 CLASSES = ["none", "mild", "moderate", "severe", "proliferative"]
 
 
-def read(root: Path) -> RawDataset:
+def read_retinopathy(root: Path) -> RawDataset:
     """Read Kaggle's folders train and test, trainLabels.csv, and the solution published later.
 
     The images of the public leaderboard are the validation split, those of the private one the test split.
@@ -60,33 +52,3 @@ def _read_split(root: Path, folder: str, table: Path, usage: str) -> ImageSplit:
     return ImageSplit(
         LazySequence(len(paths), lambda i: preprocess_fundus(np.asarray(decode(paths[i])))), labels, names
     )
-
-
-# Kaggle provides the photos after acceptance of the competition's rules. The checksum is that of
-# tensorflow/datasets, tensorflow_datasets/url_checksums/diabetic_retinopathy_detection.txt.
-SOLUTION = (
-    "https://storage.googleapis.com/kaggle-forum-message-attachments/90528/2877/retinopathy_solution.csv"
-)
-DIABETIC_RETINOPATHY = DatasetEntry(
-    name="diabetic_retinopathy",
-    title="Retinopathy",
-    classes=len(CLASSES),
-    home="https://www.kaggle.com/c/diabetic-retinopathy-detection/data",
-    licence="Kaggle competition rules",
-    files=(
-        PublishedFile("train.zip"),
-        PublishedFile("test.zip"),
-        PublishedFile("trainLabels.csv.zip"),
-        PublishedFile(
-            "retinopathy_solution.csv",
-            SOLUTION,
-            sha256="a6af3d66804e81887da89b9261bcfb7da4f5bacedb070f1b5db83fa879ab60c9",
-            bytes=1181257,
-        ),
-    ),
-    read=read,
-    group="specialized",
-    aliases=("retinopathy", "diabetic_retinopathy_detection"),
-    note="Photos are preprocessed as btgraham-300 of TensorFlow Datasets, up to rounding.",
-    markers=search_patterns("trainLabels.csv"),
-)

@@ -1,23 +1,20 @@
-"""The specialised datasets of VTAB in the paper's order, and the reader of those with a folder per class.
+"""EuroSAT and RESISC45: satellite images in a folder per class.
 
-EuroSAT and RESISC45 are published as one split. VTAB trains on the first 60% in the order of TFDS, validates on the
+Both are published as one split. VTAB trains on the first 60% in the order of TFDS, validates on the
 next 20% and tests on the last 20% (google-research/task_adaptation,
 task_adaptation/data/eurosat.py and resisc45.py).
 """
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from ...data.images import find_images
 from ...errors import InputError
-from .camelyon import PATCH_CAMELYON
-from .dataset import DatasetEntry, ImageSplit, PublishedFile, RawDataset
-from .retinopathy import DIABETIC_RETINOPATHY
-from .unpacked import find_path, search_patterns
+from .dataset import ImageSplit, RawDataset
+from .unpacked import find_path
 
 # fmt: off
 LAND_USE = [
@@ -34,9 +31,6 @@ SCENES = [
     "thermal_power_station", "wetland",
 ]
 # fmt: on
-KEYS_CHANGED = (
-    "TensorFlow Datasets stored it in another order until 2020: the earliest results used other images."
-)
 
 
 def read_class_folders(root: Path, classes: list[str], archive: str) -> RawDataset:
@@ -62,43 +56,3 @@ def read_class_folders(root: Path, classes: list[str], archive: str) -> RawDatas
         ImageSplit(paths, np.array(labels, np.int64), keys),
         ImageSplit((), np.zeros(0, np.int64)),
     )
-
-
-# The checksum is that of tensorflow/datasets, tensorflow_datasets/url_checksums/eurosat.txt.
-EUROSAT = DatasetEntry(
-    name="eurosat",
-    title="EuroSAT",
-    classes=len(LAND_USE),
-    home="https://github.com/phelber/eurosat",
-    licence="MIT",
-    files=(
-        PublishedFile(
-            "EuroSAT.zip",
-            "https://madm.dfki.de/files/sentinel/EuroSAT.zip",
-            sha256="8ebea626349354c5328b142b96d0430e647051f26efc2dc974c843f25ecf70bd",
-            bytes=94280567,
-        ),
-    ),
-    read=partial(read_class_folders, classes=LAND_USE, archive="EuroSAT.zip"),
-    group="specialized",
-    free=True,
-    aliases=("eurosat_rgb",),
-    note=KEYS_CHANGED,
-    markers=search_patterns(LAND_USE[0]),
-)
-
-RESISC45 = DatasetEntry(
-    name="resisc45",
-    title="Resics45",
-    classes=len(SCENES),
-    home="https://1drv.ms/u/s!AmgKYzARBl5ca3HNaHIlzp_IXjs",
-    licence="none stated",
-    files=(PublishedFile("NWPU-RESISC45.rar"),),
-    read=partial(read_class_folders, classes=SCENES, archive="NWPU-RESISC45.rar"),
-    group="specialized",
-    aliases=("nwpu_resisc45",),
-    note=KEYS_CHANGED,
-    markers=search_patterns(SCENES[0]),
-)
-
-SPECIALISED: tuple[DatasetEntry, ...] = (EUROSAT, RESISC45, PATCH_CAMELYON, DIABETIC_RETINOPATHY)
