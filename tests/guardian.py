@@ -20,18 +20,26 @@ PATIENCE = 3.0  # seconds in which the processes of a run that has ended may end
 
 
 def members(run: str) -> dict[int, str]:
-    """Return the command of each living process of a run by its id, except the caller and its ancestors."""
-    own = ancestors()
+    """Return the command of each living process of a run by its id, except the caller and its ancestors.
+
+    A process that overwrites its environment with a title (Ray's workers) is known by its parent or its session.
+    """
     entry = f"{VARIABLE}={run}".encode()
-    commands = {}
+    own = ancestors()
+    marked: set[int] = set()
+    related: dict[int, tuple[int, int]] = {}  # parent and session
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if int(folder.name) not in own and entry in (folder / "environ").read_bytes().split(b"\0"):
-                arguments = (folder / "cmdline").read_bytes().split(b"\0")
-                commands[int(folder.name)] = b" ".join(arguments).decode(errors="replace").strip()
-        except OSError:  # It ended, or belongs to somebody else.
+            state, parent, _, session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+            if state != "Z" and int(folder.name) not in own:
+                related[int(folder.name)] = int(parent), int(session)
+                if entry in (folder / "environ").read_bytes().split(b"\0"):
+                    marked.add(int(folder.name))
+        except OSError:  # It has ended, or belongs to another user.
             pass
-    return commands
+    while new := {pid for pid, above in related.items() if pid not in marked and marked.intersection(above)}:
+        marked |= new
+    return {pid: command(pid) for pid in marked}
 
 
 def ancestors() -> set[int]:
@@ -41,6 +49,15 @@ def ancestors() -> set[int]:
         pids.add(pid)
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return pids
+
+
+def command(pid: int) -> str:
+    """Return the command line of a process, if it still exists."""
+    try:
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return "(ended)"
+    return b" ".join(arguments).decode(errors="replace").strip()
 
 
 def kill(run: str) -> None:

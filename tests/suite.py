@@ -48,7 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = Path(tempfile.mkdtemp(prefix="fit-", dir=root))
     folder.chmod(0o711)  # PostgreSQL runs as somebody else when the tests run as root
     os.environ[guardian.VARIABLE] = run
-    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    os.environ["TMPDIR"] = os.environ["RAY_TMPDIR"] = tempfile.tempdir = str(folder)
+    os.environ["FLWR_HOME"] = str(folder / "flower")
     config.stash[folder_key] = folder
     parent = os.environ.pop("FIT_TEST_PARENT", None)  # make, for example: the run ends with it
     pids = [os.getpid(), *([int(parent)] if parent else [])]

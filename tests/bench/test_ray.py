@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from filmtransfer.bench.sweep import RunOutcome, run_sweep
 from filmtransfer.bench.workers import RayWorkers
 from filmtransfer.cli import main
 from filmtransfer.errors import UnavailableError, UsageError
+from filmtransfer.processes import free_port
 from tests.bench.tiny import HereWorkers, make_recipe, make_set, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -49,7 +49,7 @@ class Cluster:
         }  # how soon a dead node is noticed
         self.start(
             "--head", f"--port={self.address.partition(':')[2]}", f"--temp-dir={folder}",
-            "--include-dashboard=false", f"--system-config={json.dumps(quickly)}",
+            f"--ray-client-server-port={free_port()}", "--include-dashboard=false", f"--system-config={json.dumps(quickly)}",
         )  # fmt: skip
         self.start(f"--address={self.address}")
 
@@ -153,10 +153,7 @@ def tell(pids: list[int], word: signal.Signals) -> None:
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     folder = tempfile.mkdtemp(prefix="ray")  # a socket's path has to be short
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    made = Cluster(port)
+    made = Cluster(free_port())
     try:
         made.open(folder)
         yield made
