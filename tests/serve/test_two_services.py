@@ -76,11 +76,11 @@ def test_two_services_share_a_store_and_either_may_die(two: TwoServices):
         assert predicted(a, photo(kind, seed)) == predicted(b, photo(kind, seed))
 
     # The service that trains is killed with its worker; the other one completes the training.
+    before = {version["number"] for version in a.get("/api/versions").json()["versions"]}
     id = a.post("/api/trainings", json={"steps": 6}).json()["id"]
     number = next(number for number, kind, _ in events(a, id) if kind == "progress")
     victim, survivor = two.trainer_of(made["id"])
     left = clients[survivor]
-    before = {version["number"] for version in left.get("/api/versions").json()["versions"]}
     victim.kill()
     last = list(events(left, id, after=number))[-1]
     assert (last[1], last[2]["state"]) == ("end", "done")

@@ -178,6 +178,7 @@ def _check_file(path: Path) -> None:
     try:
         if new:
             path.chmod(0o600)  # the log inherits it
+        connection.execute("BEGIN")  # one snapshot: another process may be creating the tables
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error as error:
