@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from . import plotting
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HEADS = ("LDA", "Linear")
-BODIES = ("None", "FiLM", "All")
+BODIES = {"None": "nothing", "FiLM": "FiLM", "All": "all weights"}
 
 
 def size(rows: Sequence[Row]) -> bytes:
@@ -134,14 +134,20 @@ def bodies(rows: Sequence[Row]) -> bytes:
         if (same := plotting.select_rows(rows, method=f"{head}-{body}"))
     ]
     rows = [r for r in rows if all(r["settings"]["dataset"] in common for common in datasets)]  # in every bar
-    accuracies = {
-        head: [_mean_over_datasets(plotting.select_rows(rows, method=f"{head}-{body}")) for body in BODIES]
-        for head in HEADS
-    }
-    names = {"None": "nothing", "FiLM": "FiLM", "All": "all weights"}
-    return _bars(
-        accuracies, [names[b] for b in BODIES], "trained parameters of the backbone", _dataset_note(rows)
-    )
+    figure, (axis,) = plotting.make_panels(1)
+    for i, head in enumerate(HEADS):
+        means = [_mean_over_datasets(plotting.select_rows(rows, method=f"{head}-{b}")) for b in BODIES]
+        present = {
+            position + 0.38 * (i - 0.5): mean for position, mean in enumerate(means) if mean is not None
+        }
+        colour = plotting.COLOURS[i]
+        bars = axis.bar([*present], [*present.values()], 0.34, color=colour, label=head, alpha=0.85)
+        axis.bar_label(bars, fmt="%.1f", fontsize=9)
+    axis.set_xticks(range(len(BODIES)), list(BODIES.values()))
+    axis.set_xlabel("trained parameters of the backbone")
+    axis.set_ylabel("mean accuracy, %")
+    names = ", ".join(plotting.setting_values(rows, "dataset"))
+    return plotting.finish_figure(figure, f"mean over {names}")
 
 
 def splits(rows: Sequence[Row]) -> bytes:
@@ -218,28 +224,6 @@ def _dataset_panels(
     return figure, list(zip(axes, datasets, strict=True))
 
 
-def _bars(
-    series: Mapping[str, Sequence[float | None]], groups: Sequence[str], label: str, note: str
-) -> bytes:
-    figure, axes = plotting.make_panels(1)
-    axis = axes[0]
-    for i, (name, values) in enumerate(series.items()):
-        present = [(g, v) for g, v in enumerate(values) if v is not None]
-        bars = axis.bar(
-            [g + 0.38 * (i - 0.5) for g, _ in present], [v for _, v in present], 0.34, color=plotting.COLOURS[i], label=name,
-            alpha=0.85,
-        )  # fmt: skip
-        axis.bar_label(bars, fmt="%.1f", fontsize=9)
-    axis.set_xticks(range(len(groups)), groups)
-    axis.set_xlabel(label)
-    axis.set_ylabel("mean accuracy, %")
-    return plotting.finish_figure(figure, note)
-
-
-def _dataset_note(rows: Sequence[Row]) -> str:
-    return "mean over " + ", ".join(plotting.setting_values(rows, "dataset"))
-
-
 def _mean_over_datasets(rows: Sequence[Row]) -> float | None:
     means = [
         plotting.mean_accuracy(plotting.select_rows(rows, dataset=name))
@@ -254,8 +238,3 @@ def _with_film(rows: Sequence[Row], name: str) -> list[Row]:
     changed = [r for r in with_film if r["result"].get("share") != 0]  # 0: interpolated back to the start
     preferred = [r for r in changed if r["settings"]["method"] == "FiT-LDA"] or changed
     return sorted(preferred, key=lambda r: (-r["result"]["images"], r["settings"]["seed"]))
-
-
-def require_matplotlib() -> None:
-    """Raise an error if matplotlib is not installed."""
-    plotting.load_pyplot()

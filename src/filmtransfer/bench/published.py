@@ -37,6 +37,9 @@ class Published:
     printed: str
     printed_interval: str  # "" where the paper prints none
 
+    def __str__(self) -> str:
+        return f"{self.printed} ± {self.printed_interval}" if self.printed_interval else self.printed
+
     @property
     def value(self) -> float:
         """The printed number."""

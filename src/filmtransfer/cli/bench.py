@@ -100,7 +100,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run an experiment; runs that already have a result are not repeated."""
-    from ..bench.figures import require_matplotlib
+    from ..bench.plotting import load_pyplot
     from ..bench.recipe import load_recipe
     from ..bench.report import write_report
     from ..bench.run import check_backbones
@@ -118,7 +118,7 @@ def run(
     folder = out or Path("bench") / experiment.name
 
     if experiment.figures:
-        require_matplotlib()  # before hours of work, not after
+        load_pyplot()  # raises an error without matplotlib before hours of work, not after
 
     def make_workers() -> SweepWorkers:
         if ray:
