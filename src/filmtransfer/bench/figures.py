@@ -94,14 +94,7 @@ def film(rows: Sequence[Row]) -> bytes:
     datasets = [name for name in plotting.setting_values(rows, "dataset") if _with_film(rows, name)]
     sites = len({k.rpartition(".")[0] for k in _with_film(rows, datasets[0])[0]["result"]["film"]})
     width = max(9.0, 0.44 * sites + 2)
-    figure, axes = plotting.load_pyplot().subplots(
-        len(datasets),
-        2,
-        figsize=(width, 2.3 * len(datasets) + 1.2),
-        squeeze=False,
-        sharey="col",
-        layout="constrained",
-    )
+    figure, axes = plotting.make_grid(len(datasets), 2, (width, 2.3 * len(datasets) + 1.2), sharey="col")
     for row, name in zip(axes, datasets, strict=True):
         quantiles = _with_film(rows, name)[0]["result"]["film"]
         for axis, part, label, colour in zip(
@@ -120,7 +113,6 @@ def film(rows: Sequence[Row]) -> bytes:
             axis.set_title(f"{name}: {label}", loc="left", fontsize=11, color=plotting.INK)
             axis.set_xticks(range(1, len(boxes) + 1), [str(i) for i in range(1, len(boxes) + 1)], fontsize=8)
             axis.set_ylim(bottom=0)
-            plotting.style_axis(axis)
     figure.supxlabel("FiLM layer, from the image to the head (box: quartiles, line: median)", fontsize=10)
     return plotting.figure_png(figure)
 
@@ -155,10 +147,8 @@ def splits(rows: Sequence[Row]) -> bytes:
     heads, datasets = plotting.setting_values(rows, "method"), plotting.setting_values(rows, "dataset")
     splits = [s for s in SPLITS if plotting.select_rows(rows, split=s)]
     steps = plotting.setting_values(rows, "shots")
-    figure, axes = plotting.load_pyplot().subplots(
-        len(heads), len(datasets), figsize=(4.6 * len(datasets), 2.9 * len(heads)), squeeze=False, sharey="col",
-        layout="constrained",
-    )  # fmt: skip
+    inches = (4.6 * len(datasets), 2.9 * len(heads))
+    figure, axes = plotting.make_grid(len(heads), len(datasets), inches, sharey="col")
     for row, method in zip(axes, heads, strict=True):
         for axis, name in zip(row, datasets, strict=True):
             for i, split in enumerate(splits):
@@ -175,7 +165,6 @@ def splits(rows: Sequence[Row]) -> bytes:
                 (100 * r["result"]["accuracy"] for r in plotting.select_rows(rows, dataset=name)), default=0
             )
             axis.set_ylim(bottom=max(0, low - 8))
-            plotting.style_axis(axis)
         row[0].set_ylabel("accuracy, %")
     for axis in axes[-1]:
         axis.set_xlabel("shots per class")
