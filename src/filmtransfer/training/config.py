@@ -163,7 +163,9 @@ class TrainingConfig:
 
         steps = self.steps or 0
         if self.rule == "hyperrule":
-            return HyperRule(images, steps, self.batch, self.learning_rate, size)
+            return HyperRule(
+                images=images, steps=steps, batch=self.batch, learning_rate=self.learning_rate, crop=size
+            )
         return CosineSchedule(steps, self.learning_rate, self.batch, self.weight_decay)
 
     def to_dict(self) -> dict[str, Any]:
