@@ -116,6 +116,15 @@ def mean_result(rows: Sequence[Row], name: str) -> float | None:
     return None if None in values else sum(map(float, values)) / len(values)
 
 
+def run_notes(rows: Iterable[Row], setting: str) -> list[str]:
+    """Return the notes of the runs, each once with the values of a setting of its runs."""
+    by_note: dict[str, list[str]] = {}
+    for row in rows:
+        for note in row["result"].get("notes", ()):
+            by_note.setdefault(note, []).append(str(row["settings"][setting]))
+    return [f"{', '.join(dict.fromkeys(values))}: {note}" for note, values in by_note.items()]
+
+
 def _cell(percentages: list[float], published: Published | None = None) -> Cell:
     mean, half_width = mean_interval(percentages)
     return Cell(mean, None if math.isnan(half_width) else half_width, len(percentages), published)

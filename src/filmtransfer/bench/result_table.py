@@ -8,9 +8,11 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from ..files import write_atomically
 from .published import BACKBONES, Published
 
 EMPTY_CELL = "–"
@@ -200,3 +202,13 @@ def _text_rows(table: ResultTable) -> list[list[str]]:
 
 
 WRITERS = {"md": to_markdown, "csv": to_csv, "tex": to_latex}
+
+
+def write_tables(tables: Mapping[str, ResultTable], folder: Path) -> list[Path]:
+    """Write every table, by the name of its files, in all formats; return the files."""
+    files = []
+    for name, table in tables.items():
+        for suffix, writer in WRITERS.items():
+            files.append(folder / f"{name}.{suffix}")
+            write_atomically(files[-1], writer(table).encode())
+    return files
