@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from ..errors import invalid_choice
+from ..errors import check_choice
 from . import published_lookup
 from .averages import (
     DatasetShots,
@@ -127,8 +127,7 @@ TABLES: dict[str, Callable[..., list[ResultTable]]] = {
 
 def build_tables(table: str, rows: Sequence[Row], title: str = "") -> list[ResultTable]:
     """Return the tables with that name, one per backbone among the rows."""
-    if table not in TABLES:
-        raise invalid_choice("The table", table, TABLES)
+    check_choice("The table", table, TABLES)
     tables = TABLES[table](rows, title) if title else TABLES[table](rows)
     return [table for table in tables if table.column_heads]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import InputError, UsageError
+from ..errors import InputError, check_count
 from ..formatting import duration, file_size, percent
 from .printing import Json, Printer, Threads, command_group, progress_line
 from .settings import read_settings
@@ -46,12 +46,11 @@ def data(
     """List which datasets are present, which are missing, and how to get them."""
     from ..bench.datasets import DATASETS, custom_datasets, inventory
     from ..bench.datasets import fetch as download
-    from ..errors import invalid_choice
+    from ..errors import check_choice
 
     printer = Printer(as_json)
     if fetch is not None:
-        if fetch not in DATASETS:
-            raise invalid_choice("The dataset", fetch, DATASETS)
+        check_choice("The dataset", fetch, DATASETS)
         with progress_line() as show:
             files = download(
                 DATASETS[fetch], root, progress=lambda name, done, total: show(done, total or done, name)
@@ -208,8 +207,7 @@ def _choices(
     chosen = read_settings(settings, "backbone=efficientnet_lite0")
     chosen |= {name: values for name, values in (("dataset", dataset), ("method", method)) if values}
     if seeds is not None:
-        if seeds < 1:
-            raise UsageError(f"seeds cannot be {seeds}.", "It is a whole number of at least 1.")
+        check_count("seeds", seeds)
         chosen["seed"] = list(range(seeds))
     return chosen
 

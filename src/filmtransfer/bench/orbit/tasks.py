@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...data import PixelSpec
-from ...errors import InputError, UsageError, invalid_choice
+from ...errors import InputError, UsageError, check_choice, check_count
 from ...seeding import integer, make_generator, permutation
 from ..rows import RunSettings
 from .dataset import OrbitObject, OrbitUser, OrbitVideo
@@ -40,8 +40,8 @@ class OrbitProtocol:
             if name == "present_only":
                 if not isinstance(value, bool):
                     raise UsageError(f"{name} cannot be {value!r}.", "It is true or false.")
-            elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise UsageError(f"{name} cannot be {value!r}.", "It is a whole number of at least 1.")
+            else:
+                check_count(name, value)
         return cls(**chosen)
 
 
@@ -70,8 +70,7 @@ def sample_task(
 ) -> OrbitTask:
     """Sample task ``number`` of a user, which is the same for every method."""
     protocol = protocol or OrbitProtocol()
-    if query_kind not in QUERY_KINDS:
-        raise invalid_choice("The kind of query videos", query_kind, QUERY_KINDS)
+    check_choice("The kind of query videos", query_kind, QUERY_KINDS)
     if len(user.objects) < 2:
         raise InputError(
             f"{user.name} has {len(user.objects)} object{'s' * (len(user.objects) != 1)} with clean videos.",
