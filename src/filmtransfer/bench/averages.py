@@ -14,7 +14,7 @@ from .methods import METHODS
 from .published import Published
 from .recipe import Run
 from .result_table import Cell, Count
-from .rows import Row, RunSettings
+from .rows import Row, RunSettings, group_by
 
 Runs = dict["DatasetShots", list[Row]]
 
@@ -36,20 +36,17 @@ class DatasetShots(NamedTuple):
 
 def by_method(rows: Iterable[Row], name: Callable[[Row], str]) -> dict[str, Runs]:
     """Group rows by method, dataset and shots, the methods in the order of ``METHODS``."""
-    groups: dict[str, Runs] = {}
-    for row in rows:
-        runs = groups.setdefault(name(row), {})
-        runs.setdefault(DatasetShots.from_settings(row["settings"]), []).append(row)
+    groups = {
+        method: group_by(own, lambda row: DatasetShots.from_settings(row["settings"]))
+        for method, own in group_by(rows, name).items()
+    }
     order = {method: i for i, method in enumerate(METHODS)}
     return dict(sorted(groups.items(), key=lambda item: (order.get(item[0], len(order)), item[0])))
 
 
 def by_backbone(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """Group rows by backbone; a backbone and its released variant are one group."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(str(row["settings"]["backbone"]).removesuffix("_released"), []).append(row)
-    return groups
+    return group_by(rows, lambda row: str(row["settings"]["backbone"]).removesuffix("_released"))
 
 
 def filter_runs(runs: Runs, condition: Callable[[RunSettings], bool]) -> Runs:

@@ -15,7 +15,7 @@ from .methods import METHODS
 from .published import Published
 from .published_lookup import published_cost, published_federated
 from .result_table import Cell, Count, ResultTable
-from .rows import Row
+from .rows import Row, group_by
 
 METRICS = {"global": "accuracy", "personalized": "personalized"}  # with their keys in a result
 LABELS = {
@@ -163,9 +163,7 @@ def communication_tables(rows: Sequence[Row], backbone: str) -> list[ResultTable
 
 def group_by_task(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
     """Group rows by dataset and method, the methods in the order of ``METHODS``."""
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((str(row["settings"]["dataset"]), str(row["settings"]["method"])), []).append(row)
+    groups = group_by(rows, lambda row: (str(row["settings"]["dataset"]), str(row["settings"]["method"])))
     order = {method: i for i, method in enumerate(METHODS)}
     return dict(sorted(groups.items(), key=lambda item: (item[0][0], order.get(item[0][1], len(order)))))
 
@@ -187,9 +185,7 @@ def select_variant(rows: Iterable[Row], variant: Variant) -> list[Row]:
 
 
 def _by_clients_shots(rows: Iterable[Row]) -> dict[ClientsShots, list[Row]]:
-    groups: dict[ClientsShots, list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["settings"]["clients"], row["settings"]["shots"]), []).append(row)
+    groups = group_by(rows, lambda row: (row["settings"]["clients"], row["settings"]["shots"]))
     return dict(sorted(groups.items()))
 
 

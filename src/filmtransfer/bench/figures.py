@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Draw = Callable[[Sequence[Row]], bytes | None]
+Condition = Callable[[RunSettings, RunResult], object]
 HEADS = ("LDA", "Linear")
 BODIES = {"None": "nothing", "FiLM": "FiLM", "All": "all weights"}
 
@@ -30,7 +32,7 @@ def size(rows: Sequence[Row]) -> bytes:
                 continue
             colour, marker = plotting.series_style(methods, method)
             xs = [same[0]["result"]["numbers"] for same in groups.values()]
-            ys = [plotting.mean_accuracy(same) for same in groups.values()]
+            ys = [plotting.accuracy_interval(same)[0] for same in groups.values()]
             dots = [18 + 34 * i for i in range(len(xs))]
             axis.plot(xs, ys, color=colour, alpha=0.35, linewidth=1)
             axis.scatter(xs, ys, s=dots, color=colour, marker=marker, label=method, alpha=0.85, linewidths=0)
@@ -171,33 +173,24 @@ def splits(rows: Sequence[Row]) -> bytes:
     return plotting.finish_figure(figure, "bars: 95% interval over seeds; the axis does not begin at 0")
 
 
-FIGURES: dict[str, Callable[[Sequence[Row]], bytes | None]] = {
-    "size": size,
-    "shots": shots,
-    "curves": curves,
-    "film": film,
-    "bodies": bodies,
-    "splits": splits,
-    "communication": communication,
-    "spread": spread,
-}
-# Whether a row, by its settings and result, belongs in a figure.
-NEEDS: dict[str, Callable[[RunSettings, RunResult], object]] = {
-    "size": lambda settings, result: "shots" in settings and "numbers" in result,
-    "shots": lambda settings, _: "shots" in settings,
-    "curves": lambda settings, result: result.get("curve") and not is_federated(settings),
-    "film": lambda _, result: result.get("film"),
-    "bodies": lambda settings, _: settings["method"] in [f"{h}-{b}" for h in HEADS for b in BODIES],
-    "splits": lambda settings, _: "shots" in settings and settings.get("split") in SPLITS,
-    "communication": has_curve,
-    "spread": has_clients,
+# Each figure with whether a row, by its settings and result, belongs in it.
+FIGURES: dict[str, tuple[Draw, Condition]] = {
+    "size": (size, lambda settings, result: "shots" in settings and "numbers" in result),
+    "shots": (shots, lambda settings, _: "shots" in settings),
+    "curves": (curves, lambda settings, result: result.get("curve") and not is_federated(settings)),
+    "film": (film, lambda _, result: result.get("film")),
+    "bodies": (bodies, lambda settings, _: settings["method"] in [f"{h}-{b}" for h in HEADS for b in BODIES]),
+    "splits": (splits, lambda settings, _: "shots" in settings and settings.get("split") in SPLITS),
+    "communication": (communication, has_curve),
+    "spread": (spread, has_clients),
 }
 
 
 def draw_figure(name: str, rows: Sequence[Row]) -> bytes | None:
     """Draw a figure by name; return None if no row has what it shows."""
-    usable = [r for r in rows if NEEDS[name](r["settings"], r["result"])]
-    return FIGURES[name](usable) if usable else None
+    draw, belongs = FIGURES[name]
+    usable = [r for r in rows if belongs(r["settings"], r["result"])]
+    return draw(usable) if usable else None
 
 
 def _dataset_panels(
@@ -215,7 +208,7 @@ def _dataset_panels(
 
 def _mean_over_datasets(rows: Sequence[Row]) -> float | None:
     means = [
-        plotting.mean_accuracy(plotting.select_rows(rows, dataset=name))
+        plotting.accuracy_interval(plotting.select_rows(rows, dataset=name))[0]
         for name in plotting.setting_values(rows, "dataset")
     ]
     return sum(means) / len(means) if means else None

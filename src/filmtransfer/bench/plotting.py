@@ -54,11 +54,6 @@ def accuracy_interval(rows: Sequence[Row]) -> tuple[float, float]:
     return mean, 0.0 if math.isnan(half_width) else half_width
 
 
-def mean_accuracy(rows: Sequence[Row]) -> float:
-    """Return the mean accuracy in percent."""
-    return accuracy_interval(rows)[0]
-
-
 def series_style(series: Sequence[object], one: object) -> tuple[str, str]:
     """Return colour and marker of one of several series."""
     index = series.index(one) % len(COLOURS)

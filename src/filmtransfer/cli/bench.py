@@ -175,15 +175,14 @@ def print_sweep(
     facts: dict[str, object],
 ) -> None:
     """Print the tables, the files and each reason of failures once, or everything as JSON, with other ``facts``."""
+    from ..bench.rows import group_by
+
     for file in files:
         if file.suffix == ".md":
             printer.say(file.read_text(encoding="utf-8"))
     if files:
         printer.say(f"Wrote {folder}: {', '.join(file.name for file in files)}.")
-    by_reason: dict[str, list[str]] = {}
-    for run_name, reason in result.failures.items():
-        by_reason.setdefault(reason, []).append(run_name)
-    for reason, names in by_reason.items():
+    for reason, names in group_by(result.failures, result.failures.__getitem__).items():
         printer.note(f"{len(names)} runs failed ({names[0]}{', …' if len(names) > 1 else ''}): {reason}")
     printer.document(
         {

@@ -16,7 +16,7 @@ from torch import Tensor
 from ...data import PixelSpec
 from ...errors import InputError, UsageError, check_choice, check_count
 from ...seeding import integer, make_generator, permutation
-from ..rows import RunSettings
+from ..rows import RunSettings, group_by
 from .dataset import OrbitObject, OrbitUser, OrbitVideo
 
 QUERY_KINDS = ("clean", "clutter")
@@ -128,8 +128,8 @@ def read_clips(task: OrbitTask, spec: PixelSpec) -> SupportClips:
     pixels: list[Tensor] = []
     kept: list[Clip] = []
     notes: list[str] = []
-    for source, clips in _by_video(task.clips):
-        squares, skipped = source.read([f for clip in clips for f in clip.frames], spec)
+    for clips in group_by(task.clips, lambda clip: clip.video).values():
+        squares, skipped = clips[0].source.read([f for clip in clips for f in clip.frames], spec)
         notes += [f"{s.name}: {s.reason}." for s in skipped[:1]]
         length = len(clips[0].frames)
         for i, clip in enumerate(clips):
@@ -162,10 +162,3 @@ def read_video(
 def _sample(videos: Sequence[OrbitVideo], cap: int, generator: torch.Generator) -> list[OrbitVideo]:
     """Return at most ``cap`` videos in random order."""
     return [videos[i] for i in permutation(len(videos), generator)[:cap].tolist()]
-
-
-def _by_video(clips: Sequence[Clip]) -> list[tuple[OrbitVideo, list[Clip]]]:
-    groups: dict[int, list[Clip]] = {}
-    for clip in clips:
-        groups.setdefault(clip.video, []).append(clip)
-    return [(group[0].source, group) for group in groups.values()]
