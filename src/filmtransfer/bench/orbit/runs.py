@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import InputError, UpdateFileError, UsageError, check_choice, check_count
+from ...files import reading
 from ..recipe import Run
 from ..rows import RunSettings
 from .dataset import OrbitUser, read_user, user_names
@@ -128,9 +129,5 @@ def _fingerprint(user: OrbitUser) -> str:
 
 
 def _digest(path: Path) -> str:
-    try:
+    with reading(path, "Train it with 'fit bench cnaps train'.", UpdateFileError):
         return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    except OSError as error:
-        raise UpdateFileError(
-            f"{path} cannot be read ({error.strerror}).", "Train it with 'fit bench cnaps train'."
-        ) from None
