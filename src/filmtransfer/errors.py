@@ -6,7 +6,7 @@ and ``exit_code`` is what the command returns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import ClassVar
 
 
@@ -57,6 +57,18 @@ class MissingExtraError(UnavailableError):
 
 class FitWarning(UserWarning):
     """Something the user should know, although the work continues."""
+
+
+def check_choice(what: str, value: object, allowed: Collection[object]) -> None:
+    """Raise an error for a value that is not among the allowed values of an option."""
+    if value not in allowed:
+        raise invalid_choice(what, value, allowed)
+
+
+def check_count(name: str, value: object) -> None:
+    """Raise an error for a value that is not a whole number of at least 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UsageError(f"{name} cannot be {value!r}.", "It is a whole number of at least 1.")
 
 
 def invalid_choice(what: str, value: object, allowed: Iterable[object]) -> UsageError:

@@ -1,12 +1,14 @@
-"""Atomic writing of files: a file is written completely or not at all."""
+"""Atomic writing of files, completely or not at all, and the error for files that cannot be read."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from .errors import InputError
+from .errors import FitError, InputError
 
 
 def write_atomically(path: str | Path, content: bytes, *, private: bool = False) -> None:
@@ -94,3 +96,12 @@ def _sync_folder(folder: Path) -> None:
         pass
     finally:
         os.close(handle)
+
+
+@contextmanager
+def reading(path: str | Path, hint: str = "", error: type[FitError] = InputError) -> Iterator[None]:
+    """Turn an error of the operating system while ``path`` is read into one for the user."""
+    try:
+        yield
+    except OSError as cause:
+        raise error(f"{path} cannot be read ({cause.strerror}).", hint) from None

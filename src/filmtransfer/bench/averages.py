@@ -14,7 +14,7 @@ from .methods import METHODS
 from .published import Published
 from .recipe import Run
 from .result_table import Cell, Count
-from .rows import Row, RunSettings
+from .rows import Row, RunSettings, group_by
 
 Runs = dict["DatasetShots", list[Row]]
 
@@ -36,20 +36,17 @@ class DatasetShots(NamedTuple):
 
 def by_method(rows: Iterable[Row], name: Callable[[Row], str]) -> dict[str, Runs]:
     """Group rows by method, dataset and shots, the methods in the order of ``METHODS``."""
-    groups: dict[str, Runs] = {}
-    for row in rows:
-        runs = groups.setdefault(name(row), {})
-        runs.setdefault(DatasetShots.from_settings(row["settings"]), []).append(row)
+    groups = {
+        method: group_by(own, lambda row: DatasetShots.from_settings(row["settings"]))
+        for method, own in group_by(rows, name).items()
+    }
     order = {method: i for i, method in enumerate(METHODS)}
     return dict(sorted(groups.items(), key=lambda item: (order.get(item[0], len(order)), item[0])))
 
 
 def by_backbone(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """Group rows by backbone; a backbone and its released variant are one group."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(str(row["settings"]["backbone"]).removesuffix("_released"), []).append(row)
-    return groups
+    return group_by(rows, lambda row: str(row["settings"]["backbone"]).removesuffix("_released"))
 
 
 def filter_runs(runs: Runs, condition: Callable[[RunSettings], bool]) -> Runs:
@@ -114,6 +111,15 @@ def mean_result(rows: Sequence[Row], name: str) -> float | None:
     """Return the mean of another measurement of the runs; None if one of them lacks it."""
     values = [row["result"].get(name) for row in rows]
     return None if None in values else sum(map(float, values)) / len(values)
+
+
+def run_notes(rows: Iterable[Row], setting: str) -> list[str]:
+    """Return the notes of the runs, each once with the values of a setting of its runs."""
+    by_note: dict[str, list[str]] = {}
+    for row in rows:
+        for note in row["result"].get("notes", ()):
+            by_note.setdefault(note, []).append(str(row["settings"][setting]))
+    return [f"{', '.join(dict.fromkeys(values))}: {note}" for note, values in by_note.items()]
 
 
 def _cell(percentages: list[float], published: Published | None = None) -> Cell:

@@ -9,21 +9,12 @@ import numpy as np
 
 from .federated_settings import bound_of, is_federated
 from .federated_tables import METRICS, Variant, group_by_task, list_variants, select_bound, select_variant
-from .plotting import (
-    COLOURS,
-    INK,
-    MUTED,
-    finish_figure,
-    load_pyplot,
-    select_rows,
-    series_style,
-    setting_values,
-    style_axis,
-)
+from .plotting import COLOURS, INK, MUTED, finish_figure, make_grid, select_rows, series_style, setting_values
 from .rows import Row, RunResult, RunSettings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 BOUND_STYLES = {"upper": ((0, (5, 2.5)), "upper bound"), "lower": ((0, (1, 1.6)), "lower bound")}
 BOX_STYLES = {
@@ -42,16 +33,7 @@ class VariantRows(NamedTuple):
     label: str
     federations: list[Row]
     bounds: list[Row]
-    only_variant: bool
-
-
-class CurveRows(NamedTuple):
-    """The runs of one curve and its bounds."""
-
-    label: str
-    federations: list[Row]
-    bounds: list[Row]
-    colour_bounds: bool  # in the colour of the curve
+    colour_bounds: bool  # in the colour of the curve: nothing else has these bounds
 
 
 class CommunicationAxis(NamedTuple):
@@ -85,13 +67,9 @@ def communication(rows: Sequence[Row]) -> bytes | None:
     counts = setting_values(rows, "clients")
     labels = list(dict.fromkeys(curve.label for _, _, curves in panels for curve in curves))
     x = _communication_axis(select_bound(rows, "federated"))
-    figure, axes = load_pyplot().subplots(
-        len(panels), len(counts), figsize=(max(6.4, 3.1 * len(counts) + 0.6), 2.35 * len(panels) + 1.2),
-        squeeze=False, sharex=True, sharey="row", layout="constrained",
-    )  # fmt: skip
+    figure, axes = _client_grid(counts, len(panels), 3.1, 2.35, x.label)
     for across, (title, name, curves) in zip(axes, panels, strict=True):
         for axis, clients in zip(across, counts, strict=True):
-            style_axis(axis)
             for curve in curves:
                 colour, marker = series_style(labels, curve.label)
                 _draw_bounds(axis, curve, clients, name, colour if curve.colour_bounds else MUTED)
@@ -103,10 +81,6 @@ def communication(rows: Sequence[Row]) -> bytes | None:
         axes[0][0].set_xscale("log")  # of all panels
     else:
         axes[0][0].set_xlim(left=0)
-    for axis, clients in zip(axes[0], counts, strict=True):
-        axis.set_title(f"{clients} clients", loc="left", fontsize=11, color=INK)
-    for axis in axes[-1]:
-        axis.set_xlabel(x.label)
     bounds = [row for _, _, curves in panels for curve in curves for row in curve.bounds]
     for bound, (style, label) in BOUND_STYLES.items():
         if select_bound(bounds, bound):
@@ -121,15 +95,11 @@ def spread(rows: Sequence[Row]) -> bytes | None:
     """Plot the personalized accuracy of single clients, one panel for each number of clients."""
     groups, counts = _variant_rows(rows), setting_values(rows, "clients")
     shots = setting_values(rows, "shots")
-    figure, axes = load_pyplot().subplots(
-        len(groups), len(counts), figsize=(max(6.4, 3.4 * len(counts) + 0.6), 2.8 * len(groups) + 1.2),
-        squeeze=False, sharex=True, sharey="row", layout="constrained",
-    )  # fmt: skip
+    figure, axes = _client_grid(counts, len(groups), 3.4, 2.8, "shots per class")
     for across, group in zip(axes, groups, strict=True):
         own = [*group.federations, *group.bounds]
         bounds = [bound for bound in BOX_STYLES if select_bound(own, bound)]
         for axis, clients in zip(across, counts, strict=True):
-            style_axis(axis)
             for position, shot in enumerate(shots):
                 for i, bound in enumerate(bounds):
                     same = select_rows(select_bound(own, bound), clients=clients, shots=shot)
@@ -141,19 +111,31 @@ def spread(rows: Sequence[Row]) -> bytes | None:
             axis.set_xlim(-0.5, len(shots) - 0.5)
         title = f"{group.dataset}, {group.label}\n" if len(groups) > 1 else ""
         across[0].set_ylabel(f"{title}accuracy of a client, %")
-    for axis, clients in zip(axes[0], counts, strict=True):
-        axis.set_title(f"{clients} clients", loc="left", fontsize=11, color=INK)
-    for axis in axes[-1]:
-        axis.set_xlabel("shots per class")
     return finish_figure(
         figure, "a dot: one client of one seed; box: quartiles and median; whiskers: 5% to 95%; diamond: mean"
     )
 
 
+def _client_grid(
+    counts: Sequence[int], rows: int, width: float, height: float, xlabel: str
+) -> tuple[Figure, np.ndarray]:
+    """Create rows of panels, with a column for each number of clients."""
+    inches = (max(6.4, width * len(counts) + 0.6), height * rows + 1.2)
+    figure, axes = make_grid(rows, len(counts), inches, sharex=True, sharey="row")
+    for top, bottom, clients in zip(axes[0], axes[-1], counts, strict=True):
+        top.set_title(f"{clients} clients", loc="left", fontsize=11, color=INK)
+        bottom.set_xlabel(xlabel)
+    return figure, axes
+
+
 def _variant_rows(rows: Sequence[Row]) -> list[VariantRows]:
     groups = []
     for (dataset, method), same in group_by_task(rows).items():
-        variants = _distinct_variants(list_variants(same))
+        variants = list_variants(same)
+        # FedProx is not shown where FedAvg is: the curves coincide, and it would double the panels.
+        variants = [
+            v for v in variants if v.algorithm != "fedprox" or v._replace(algorithm="fedavg") not in variants
+        ]
         bounds = [row for row in same if bound_of(row["settings"]) != "federated"]
         for variant in variants:
             label = f"{method}, {variant.label(variants)}" if len(variants) > 1 else method
@@ -164,16 +146,7 @@ def _variant_rows(rows: Sequence[Row]) -> list[VariantRows]:
     return groups
 
 
-def _distinct_variants(variants: list[Variant]) -> list[Variant]:
-    """Remove FedProx where FedAvg is there: the curves coincide, and it would double the panels."""
-    return [
-        variant
-        for variant in variants
-        if variant.algorithm != "fedprox" or variant._replace(algorithm="fedavg") not in variants
-    ]
-
-
-def _panels(rows: Sequence[Row]) -> list[tuple[str, str, list[CurveRows]]]:
+def _panels(rows: Sequence[Row]) -> list[tuple[str, str, list[VariantRows]]]:
     """Return the rows of panels: title, key in a result, and curves."""
     panels = []
     groups = [group for group in _variant_rows(rows) if group.federations]
@@ -201,13 +174,14 @@ def _panels(rows: Sequence[Row]) -> list[tuple[str, str, list[CurveRows]]]:
     return panels
 
 
-def _curve_rows(group: VariantRows, shot: object, label: str) -> CurveRows:
+def _curve_rows(group: VariantRows, shot: object, label: str) -> VariantRows:
     """Return the rows of a curve, labelled by the shots, or by what is compared."""
-    return CurveRows(
+    return VariantRows(
+        group.dataset,
         label or f"{shot} shots",
         select_rows(group.federations, shots=shot),
         select_rows(group.bounds, shots=shot),
-        not label or group.only_variant,
+        not label or group.colour_bounds,
     )
 
 
@@ -239,7 +213,7 @@ def _points(rows: Sequence[Row], x: CommunicationAxis, name: str) -> np.ndarray:
     return points
 
 
-def _draw_bounds(axis: Axes, curve: CurveRows, clients: object, name: str, colour: str) -> None:
+def _draw_bounds(axis: Axes, curve: VariantRows, clients: object, name: str, colour: str) -> None:
     for bound, (style, _) in BOUND_STYLES.items():
         same = select_rows(select_bound(curve.bounds, bound), clients=clients)
         if values := [r["result"][name] for r in same if r["result"].get(name) is not None]:

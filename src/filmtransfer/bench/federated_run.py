@@ -12,7 +12,7 @@ import numpy as np
 
 from ..data import LabelledImages
 from ..data.sample import sample_drawings
-from ..errors import invalid_choice
+from ..errors import check_choice
 from ..federated.bounds import lower_bound, upper_bound
 from ..federated.checkpoint import Checkpoint
 from ..federated.client_population import ClientPopulation, SimulationConfig
@@ -49,8 +49,7 @@ def read_images(dataset: str, root: str) -> tuple[LabelledImages, LabelledImages
 def run(settings: Mapping[str, object], root: Path) -> dict[str, object]:
     """Run a federation or one of its bounds, and return its results."""
     bound = bound_of(settings)
-    if bound not in BOUNDS:
-        raise invalid_choice("The bound", bound, BOUNDS)
+    check_choice("The bound", bound, BOUNDS)
     names = {field.name for field in fields(SimulationConfig)}
     chosen: dict[str, object] = {name: value for name, value in settings.items() if name in names}
     config = SimulationConfig(**{**chosen, "root": str(root)})  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ The global accuracy is that of one classifier over all classes, the personalized
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ..federated.plan import ALGORITHMS, COMPRESSIONS, Plan
@@ -15,7 +15,7 @@ from .methods import METHODS
 from .published import Published
 from .published_lookup import published_cost, published_federated
 from .result_table import Cell, Count, ResultTable
-from .rows import Row
+from .rows import Row, group_by
 
 METRICS = {"global": "accuracy", "personalized": "personalized"}  # with their keys in a result
 LABELS = {
@@ -63,42 +63,51 @@ class Variant(NamedTuple):
 
 def federated(rows: Sequence[Row], title: str = "Federated accuracy") -> list[ResultTable]:
     """Return clients × shots with lower bound, federated learning and upper bound; then the communication."""
-    tables = []
-    for backbone, own in by_backbone(_federated(rows)).items():
-        for task, same in group_by_task(own).items():
-            variants = list_variants(same)
-            columns: Columns = {}
-            for metric in METRICS:
-                columns[f"{metric} lower"] = _column(select_bound(same, "lower"), metric)
-                for variant in variants:
-                    head = f"{metric} {variant.label(variants) if len(variants) > 1 else 'FL'}"
-                    columns[head] = _column(select_variant(same, variant), metric)
-                columns[f"{metric} upper"] = _column(select_bound(same, "upper"), metric)
-            notes = [*_size_notes(same), *_lower_bound_notes(columns)]
-            tables.append(_table(_task_title(title, task, own), backbone, columns, notes))
-        tables += communication_tables(own, backbone)
-    return tables
+    return _task_tables(rows, title, _bound_columns)
 
 
 def federated_algorithms(
     rows: Sequence[Row], title: str = "Federated accuracy by algorithm"
 ) -> list[ResultTable]:
     """Return clients × shots by algorithm, with the difference of each to the first on the same seeds."""
+    return _task_tables(rows, title, _algorithm_columns)
+
+
+def _task_tables(
+    rows: Sequence[Row], title: str, columns_of: Callable[[list[Row]], Columns]
+) -> list[ResultTable]:
+    """Return a table for each dataset and method, and the communication, by backbone."""
     tables = []
     for backbone, own in by_backbone(_federated(rows)).items():
         for task, same in group_by_task(own).items():
-            variants = list_variants(same)
-            columns: Columns = {}
-            for metric in METRICS:
-                heads = [f"{metric} {variant.label(variants)}" for variant in variants]
-                parts = [select_variant(same, variant) for variant in variants]
-                columns |= {head: _column(part, metric) for head, part in zip(heads, parts, strict=True)}
-                for variant, part in zip(variants[1:], parts[1:], strict=True):
-                    head = f"{metric} {variant.label(variants)} − {variants[0].label(variants)}"
-                    columns[head] = _differences(parts[0], part, metric)
-            tables.append(_table(_task_title(title, task, own), backbone, columns, _size_notes(same)))
+            columns = columns_of(same)
+            notes = [*_size_notes(same), *_lower_bound_notes(columns)]
+            tables.append(_table(_task_title(title, task, own), backbone, columns, notes))
         tables += communication_tables(own, backbone)
     return tables
+
+
+def _bound_columns(rows: list[Row]) -> Columns:
+    variants = list_variants(rows)
+    columns: Columns = {}
+    for metric in METRICS:
+        columns[f"{metric} lower"] = _column(select_bound(rows, "lower"), metric)
+        for variant in variants:
+            head = f"{metric} {variant.label(variants) if len(variants) > 1 else 'FL'}"
+            columns[head] = _column(select_variant(rows, variant), metric)
+        columns[f"{metric} upper"] = _column(select_bound(rows, "upper"), metric)
+    return columns
+
+
+def _algorithm_columns(rows: list[Row]) -> Columns:
+    variants = {v.label(list_variants(rows)): select_variant(rows, v) for v in list_variants(rows)}
+    columns: Columns = {}
+    for metric in METRICS:
+        columns |= {f"{metric} {label}": _column(own, metric) for label, own in variants.items()}
+        first, *others = [*variants] or [""]
+        for label in others:
+            columns[f"{metric} {label} − {first}"] = _differences(variants[first], variants[label], metric)
+    return columns
 
 
 def federated_methods(rows: Sequence[Row], title: str = "Federated accuracy by method") -> list[ResultTable]:
@@ -154,9 +163,7 @@ def communication_tables(rows: Sequence[Row], backbone: str) -> list[ResultTable
 
 def group_by_task(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
     """Group rows by dataset and method, the methods in the order of ``METHODS``."""
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((str(row["settings"]["dataset"]), str(row["settings"]["method"])), []).append(row)
+    groups = group_by(rows, lambda row: (str(row["settings"]["dataset"]), str(row["settings"]["method"])))
     order = {method: i for i, method in enumerate(METHODS)}
     return dict(sorted(groups.items(), key=lambda item: (item[0][0], order.get(item[0][1], len(order)))))
 
@@ -178,9 +185,7 @@ def select_variant(rows: Iterable[Row], variant: Variant) -> list[Row]:
 
 
 def _by_clients_shots(rows: Iterable[Row]) -> dict[ClientsShots, list[Row]]:
-    groups: dict[ClientsShots, list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["settings"]["clients"], row["settings"]["shots"]), []).append(row)
+    groups = group_by(rows, lambda row: (row["settings"]["clients"], row["settings"]["shots"]))
     return dict(sorted(groups.items()))
 
 
@@ -256,7 +261,7 @@ def _lower_bound_notes(columns: Columns) -> list[str]:
     """Return where federated learning is not above its lower bound."""
     notes = []
     for metric in METRICS:
-        lower = columns[f"{metric} lower"]
+        lower = columns.get(f"{metric} lower", {})
         for head, column in columns.items():
             if not head.startswith(metric) or head.endswith((" lower", " upper")):
                 continue

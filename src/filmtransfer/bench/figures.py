@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from . import plotting
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Draw = Callable[[Sequence[Row]], bytes | None]
+Condition = Callable[[RunSettings, RunResult], object]
 HEADS = ("LDA", "Linear")
-BODIES = ("None", "FiLM", "All")
+BODIES = {"None": "nothing", "FiLM": "FiLM", "All": "all weights"}
 
 
 def size(rows: Sequence[Row]) -> bytes:
@@ -30,7 +32,7 @@ def size(rows: Sequence[Row]) -> bytes:
                 continue
             colour, marker = plotting.series_style(methods, method)
             xs = [same[0]["result"]["numbers"] for same in groups.values()]
-            ys = [plotting.mean_accuracy(same) for same in groups.values()]
+            ys = [plotting.accuracy_interval(same)[0] for same in groups.values()]
             dots = [18 + 34 * i for i in range(len(xs))]
             axis.plot(xs, ys, color=colour, alpha=0.35, linewidth=1)
             axis.scatter(xs, ys, s=dots, color=colour, marker=marker, label=method, alpha=0.85, linewidths=0)
@@ -94,14 +96,7 @@ def film(rows: Sequence[Row]) -> bytes:
     datasets = [name for name in plotting.setting_values(rows, "dataset") if _with_film(rows, name)]
     sites = len({k.rpartition(".")[0] for k in _with_film(rows, datasets[0])[0]["result"]["film"]})
     width = max(9.0, 0.44 * sites + 2)
-    figure, axes = plotting.load_pyplot().subplots(
-        len(datasets),
-        2,
-        figsize=(width, 2.3 * len(datasets) + 1.2),
-        squeeze=False,
-        sharey="col",
-        layout="constrained",
-    )
+    figure, axes = plotting.make_grid(len(datasets), 2, (width, 2.3 * len(datasets) + 1.2), sharey="col")
     for row, name in zip(axes, datasets, strict=True):
         quantiles = _with_film(rows, name)[0]["result"]["film"]
         for axis, part, label, colour in zip(
@@ -120,7 +115,6 @@ def film(rows: Sequence[Row]) -> bytes:
             axis.set_title(f"{name}: {label}", loc="left", fontsize=11, color=plotting.INK)
             axis.set_xticks(range(1, len(boxes) + 1), [str(i) for i in range(1, len(boxes) + 1)], fontsize=8)
             axis.set_ylim(bottom=0)
-            plotting.style_axis(axis)
     figure.supxlabel("FiLM layer, from the image to the head (box: quartiles, line: median)", fontsize=10)
     return plotting.figure_png(figure)
 
@@ -134,14 +128,20 @@ def bodies(rows: Sequence[Row]) -> bytes:
         if (same := plotting.select_rows(rows, method=f"{head}-{body}"))
     ]
     rows = [r for r in rows if all(r["settings"]["dataset"] in common for common in datasets)]  # in every bar
-    accuracies = {
-        head: [_mean_over_datasets(plotting.select_rows(rows, method=f"{head}-{body}")) for body in BODIES]
-        for head in HEADS
-    }
-    names = {"None": "nothing", "FiLM": "FiLM", "All": "all weights"}
-    return _bars(
-        accuracies, [names[b] for b in BODIES], "trained parameters of the backbone", _dataset_note(rows)
-    )
+    figure, (axis,) = plotting.make_panels(1)
+    for i, head in enumerate(HEADS):
+        means = [_mean_over_datasets(plotting.select_rows(rows, method=f"{head}-{b}")) for b in BODIES]
+        present = {
+            position + 0.38 * (i - 0.5): mean for position, mean in enumerate(means) if mean is not None
+        }
+        colour = plotting.COLOURS[i]
+        bars = axis.bar([*present], [*present.values()], 0.34, color=colour, label=head, alpha=0.85)
+        axis.bar_label(bars, fmt="%.1f", fontsize=9)
+    axis.set_xticks(range(len(BODIES)), list(BODIES.values()))
+    axis.set_xlabel("trained parameters of the backbone")
+    axis.set_ylabel("mean accuracy, %")
+    names = ", ".join(plotting.setting_values(rows, "dataset"))
+    return plotting.finish_figure(figure, f"mean over {names}")
 
 
 def splits(rows: Sequence[Row]) -> bytes:
@@ -149,10 +149,8 @@ def splits(rows: Sequence[Row]) -> bytes:
     heads, datasets = plotting.setting_values(rows, "method"), plotting.setting_values(rows, "dataset")
     splits = [s for s in SPLITS if plotting.select_rows(rows, split=s)]
     steps = plotting.setting_values(rows, "shots")
-    figure, axes = plotting.load_pyplot().subplots(
-        len(heads), len(datasets), figsize=(4.6 * len(datasets), 2.9 * len(heads)), squeeze=False, sharey="col",
-        layout="constrained",
-    )  # fmt: skip
+    inches = (4.6 * len(datasets), 2.9 * len(heads))
+    figure, axes = plotting.make_grid(len(heads), len(datasets), inches, sharey="col")
     for row, method in zip(axes, heads, strict=True):
         for axis, name in zip(row, datasets, strict=True):
             for i, split in enumerate(splits):
@@ -169,40 +167,30 @@ def splits(rows: Sequence[Row]) -> bytes:
                 (100 * r["result"]["accuracy"] for r in plotting.select_rows(rows, dataset=name)), default=0
             )
             axis.set_ylim(bottom=max(0, low - 8))
-            plotting.style_axis(axis)
         row[0].set_ylabel("accuracy, %")
     for axis in axes[-1]:
         axis.set_xlabel("shots per class")
     return plotting.finish_figure(figure, "bars: 95% interval over seeds; the axis does not begin at 0")
 
 
-FIGURES: dict[str, Callable[[Sequence[Row]], bytes | None]] = {
-    "size": size,
-    "shots": shots,
-    "curves": curves,
-    "film": film,
-    "bodies": bodies,
-    "splits": splits,
-    "communication": communication,
-    "spread": spread,
-}
-# Whether a row, by its settings and result, belongs in a figure.
-NEEDS: dict[str, Callable[[RunSettings, RunResult], object]] = {
-    "size": lambda settings, result: "shots" in settings and "numbers" in result,
-    "shots": lambda settings, _: "shots" in settings,
-    "curves": lambda settings, result: result.get("curve") and not is_federated(settings),
-    "film": lambda _, result: result.get("film"),
-    "bodies": lambda settings, _: settings["method"] in [f"{h}-{b}" for h in HEADS for b in BODIES],
-    "splits": lambda settings, _: "shots" in settings and settings.get("split") in SPLITS,
-    "communication": has_curve,
-    "spread": has_clients,
+# Each figure with whether a row, by its settings and result, belongs in it.
+FIGURES: dict[str, tuple[Draw, Condition]] = {
+    "size": (size, lambda settings, result: "shots" in settings and "numbers" in result),
+    "shots": (shots, lambda settings, _: "shots" in settings),
+    "curves": (curves, lambda settings, result: result.get("curve") and not is_federated(settings)),
+    "film": (film, lambda _, result: result.get("film")),
+    "bodies": (bodies, lambda settings, _: settings["method"] in [f"{h}-{b}" for h in HEADS for b in BODIES]),
+    "splits": (splits, lambda settings, _: "shots" in settings and settings.get("split") in SPLITS),
+    "communication": (communication, has_curve),
+    "spread": (spread, has_clients),
 }
 
 
 def draw_figure(name: str, rows: Sequence[Row]) -> bytes | None:
     """Draw a figure by name; return None if no row has what it shows."""
-    usable = [r for r in rows if NEEDS[name](r["settings"], r["result"])]
-    return FIGURES[name](usable) if usable else None
+    draw, belongs = FIGURES[name]
+    usable = [r for r in rows if belongs(r["settings"], r["result"])]
+    return draw(usable) if usable else None
 
 
 def _dataset_panels(
@@ -218,31 +206,9 @@ def _dataset_panels(
     return figure, list(zip(axes, datasets, strict=True))
 
 
-def _bars(
-    series: Mapping[str, Sequence[float | None]], groups: Sequence[str], label: str, note: str
-) -> bytes:
-    figure, axes = plotting.make_panels(1)
-    axis = axes[0]
-    for i, (name, values) in enumerate(series.items()):
-        present = [(g, v) for g, v in enumerate(values) if v is not None]
-        bars = axis.bar(
-            [g + 0.38 * (i - 0.5) for g, _ in present], [v for _, v in present], 0.34, color=plotting.COLOURS[i], label=name,
-            alpha=0.85,
-        )  # fmt: skip
-        axis.bar_label(bars, fmt="%.1f", fontsize=9)
-    axis.set_xticks(range(len(groups)), groups)
-    axis.set_xlabel(label)
-    axis.set_ylabel("mean accuracy, %")
-    return plotting.finish_figure(figure, note)
-
-
-def _dataset_note(rows: Sequence[Row]) -> str:
-    return "mean over " + ", ".join(plotting.setting_values(rows, "dataset"))
-
-
 def _mean_over_datasets(rows: Sequence[Row]) -> float | None:
     means = [
-        plotting.mean_accuracy(plotting.select_rows(rows, dataset=name))
+        plotting.accuracy_interval(plotting.select_rows(rows, dataset=name))[0]
         for name in plotting.setting_values(rows, "dataset")
     ]
     return sum(means) / len(means) if means else None
@@ -254,8 +220,3 @@ def _with_film(rows: Sequence[Row], name: str) -> list[Row]:
     changed = [r for r in with_film if r["result"].get("share") != 0]  # 0: interpolated back to the start
     preferred = [r for r in changed if r["settings"]["method"] == "FiT-LDA"] or changed
     return sorted(preferred, key=lambda r: (-r["result"]["images"], r["settings"]["seed"]))
-
-
-def require_matplotlib() -> None:
-    """Raise an error if matplotlib is not installed."""
-    plotting.load_pyplot()

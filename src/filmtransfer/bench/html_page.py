@@ -96,18 +96,12 @@ def _html_cell(cell: Cell | Count | None) -> str:
         digits = f"{cell.value:,.{cell.digits}f}"
         published = f"<small>paper {escape(cell.published.printed)}</small>" if cell.published else ""
         return f"<td>{digits}{published}</td>"
-    ours = format_tenths(cell.mean) + (
-        "" if cell.half_width is None else f" ± {format_tenths(cell.half_width)}"
-    )
     if cell.published is None:
-        return f"<td>{ours}</td>"
+        return f"<td>{cell.ours}</td>"
     mark = {True: ("inside", "✓"), False: ("outside", "✗"), None: ("", "")}[cell.within_intervals]
-    theirs = cell.published.printed + (
-        f" ± {cell.published.printed_interval}" if cell.published.printed_interval else ""
-    )
     difference = format_tenths(cell.difference or 0.0, "+")
     return (
-        f'<td>{ours}<small>paper {escape(theirs)}; <span class="{mark[0]}">'
+        f'<td>{cell.ours}<small>paper {escape(str(cell.published))}; <span class="{mark[0]}">'
         f"{difference} {mark[1]}</span></small></td>"
     )
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 METHODS: dict[str, dict[str, str | int]] = {
     "BiT": {"head": "linear", "train": "all", "preset": "bit"},
-    "BiT-FiLM": {
-        "head": "linear",
-        "train": "adapter",
-        "preset": "bit",
-    },  # BiT's protocol, trains FiLM parameters
+    "BiT-FiLM": {"head": "linear", "train": "adapter", "preset": "bit"},  # BiT's protocol, trains FiLM
     "FiT-QDA": {"head": "qda"},
     "FiT-LDA": {"head": "lda"},
     "FiT-ProtoNets": {"head": "protonets"},
@@ -26,15 +22,8 @@ METHODS: dict[str, dict[str, str | int]] = {
 }
 
 # The competitors, each with the linear head of its authors and with the heads of FiT.
-for _title, _adapter in {
-    "VPT": "vpt",
-    "Adapter": "adapter",
-    "AdaptFormer": "adaptformer",
-    "LoRA": "lora",
-    "NOAH": "noah",
-    "Convpass": "convpass",
-    "FiLM": "film",
-}.items():
+for _title in ("VPT", "Adapter", "AdaptFormer", "LoRA", "NOAH", "Convpass", "FiLM"):
+    _adapter = _title.lower()
     METHODS[_title] = {"head": "linear", "adapter": _adapter, "preset": "adapters"}
     for _head in ("LDA", "QDA", "ProtoNets"):
         if _adapter != "film":

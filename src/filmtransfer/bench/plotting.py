@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..errors import MissingExtraError
 from ..training.assess.evaluation import mean_interval
 from .methods import METHODS
@@ -52,11 +54,6 @@ def accuracy_interval(rows: Sequence[Row]) -> tuple[float, float]:
     return mean, 0.0 if math.isnan(half_width) else half_width
 
 
-def mean_accuracy(rows: Sequence[Row]) -> float:
-    """Return the mean accuracy in percent."""
-    return accuracy_interval(rows)[0]
-
-
 def series_style(series: Sequence[object], one: object) -> tuple[str, str]:
     """Return colour and marker of one of several series."""
     index = series.index(one) % len(COLOURS)
@@ -77,19 +74,22 @@ def load_pyplot() -> ModuleType:
 
 def make_panels(count: int) -> tuple[Figure, list[Axes]]:
     """Create a figure with panels side by side."""
-    width = 4.4 * count if count > 1 else 6.4
-    figure, axes = load_pyplot().subplots(1, count, figsize=(width, 3.9), squeeze=False, layout="constrained")
-    for axis in axes[0]:
-        style_axis(axis)
+    figure, axes = make_grid(1, count, (4.4 * count if count > 1 else 6.4, 3.9))
     return figure, list(axes[0])
 
 
-def style_axis(axis: Axes) -> None:
-    """Add a horizontal grid and remove the upper and right border."""
-    axis.grid(axis="y", color=GRID)
-    axis.set_axisbelow(True)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
+def make_grid(
+    rows: int, columns: int, inches: tuple[float, float], **shared: Any
+) -> tuple[Figure, np.ndarray]:
+    """Create a figure with rows of panels, with a horizontal grid and without the upper and right border."""
+    figure, axes = load_pyplot().subplots(
+        rows, columns, figsize=inches, squeeze=False, layout="constrained", **shared
+    )
+    for axis in axes.flat:
+        axis.grid(axis="y", color=GRID)
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure, axes
 
 
 def finish_figure(figure: Figure, note: str) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from ..errors import invalid_choice
+from ..errors import check_choice
 
 PAPER_BACKBONE = "BiT-M-R50x1"
 # The paper's names for backbones of the catalogue.
@@ -36,6 +36,9 @@ class Published:
     metric: str
     printed: str
     printed_interval: str  # "" where the paper prints none
+
+    def __str__(self) -> str:
+        return f"{self.printed} ± {self.printed_interval}" if self.printed_interval else self.printed
 
     @property
     def value(self) -> float:
@@ -74,8 +77,7 @@ def lookup(
     **setting: object,
 ) -> Published | None:
     """Return the number in exactly this cell of the paper's ``table``, or None if there is none."""
-    if table not in _index():
-        raise invalid_choice("The paper's table", table, _index())
+    check_choice("The paper's table", table, _index())
     settings = frozenset((name, str(value)) for name, value in setting.items())
     return _index()[table].get((backbone, dataset, method, metric, settings))
 

@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, UsageError, invalid_choice
+from ..errors import InputError, UsageError, check_choice, invalid_choice
 from ..training.config import TrainingConfig, names
 from ..training.presets import preset
 from . import federated_settings
@@ -196,8 +196,7 @@ def parse_recipe(text: str, source: str) -> Recipe:
         raise invalid_choice(f"{source}: the table", table, TABLES)
     figures = tuple(experiment.get("figures", ()))
     for figure in figures:
-        if figure not in FIGURES:
-            raise invalid_choice(f"{source}: the figure", figure, FIGURES)
+        check_choice(f"{source}: the figure", figure, FIGURES)
     about = "\n".join(
         line.removeprefix("#").strip()
         for line in itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())

@@ -8,9 +8,11 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from ..files import write_atomically
 from .published import BACKBONES, Published
 
 EMPTY_CELL = "–"
@@ -46,16 +48,17 @@ class Cell:
         tolerance = self.half_width + (self.published.half_width or 0.0) + 1e-9
         return abs(self.mean - self.published.value) <= tolerance
 
+    @property
+    def ours(self) -> str:
+        """Our mean and its interval as text."""
+        interval = "" if self.half_width is None else f" ± {format_tenths(self.half_width)}"
+        return format_tenths(self.mean) + interval
+
     def __str__(self) -> str:
-        ours = format_tenths(self.mean)
-        ours += "" if self.half_width is None else f" ± {format_tenths(self.half_width)}"
         if self.published is None or self.difference is None:
-            return ours
-        theirs = self.published.printed
-        if self.published.printed_interval:
-            theirs += f" ± {self.published.printed_interval}"
+            return self.ours
         mark = {True: " ✓", False: " ✗", None: ""}[self.within_intervals]
-        return f"{ours} ({theirs}, {format_tenths(self.difference, '+')}{mark})"
+        return f"{self.ours} ({self.published}, {format_tenths(self.difference, '+')}{mark})"
 
 
 def format_tenths(value: float, sign: str = "") -> str:
@@ -117,12 +120,8 @@ class ResultTable:
 
 def to_markdown(table: ResultTable) -> str:
     """Return the caption and a Markdown table."""
-    heads = [*table.row_names, *table.column_heads]
-    lines = [heads, ["---"] * len(heads)]
-    lines += [
-        [*head, *(_text(cell) for cell in row)]
-        for head, row in zip(table.row_heads, table.cells, strict=True)
-    ]
+    heads, *rows = _text_rows(table)
+    lines = [heads, ["---"] * len(heads), *rows]
     body = "\n".join(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in line)} |" for line in lines)
     notes = "".join(f"- {note}\n" for note in table.notes)
     return f"{table.caption}\n\n{body}\n" + (f"\n{notes}" if notes else "")
@@ -153,11 +152,7 @@ def _fields(cell: Cell | Count) -> list[str]:
 
 def to_latex(table: ResultTable) -> str:
     r"""Return a booktabs table; \checkmark needs the package amssymb."""
-    heads, width = [*table.row_names, *table.column_heads], len(table.row_names)
-    rows = [
-        [*head, *(_text(cell) for cell in row)]
-        for head, row in zip(table.row_heads, table.cells, strict=True)
-    ]
+    (heads, *rows), width = _text_rows(table), len(table.row_names)
     lines = [
         r"\begin{table}",
         r"  \centering",
@@ -195,8 +190,25 @@ def _escaped(text: str) -> str:
     return re.sub("|".join(map(re.escape, _LATEX)), lambda match: _LATEX[match[0]], text)
 
 
-def _text(cell: Cell | Count | None) -> str:
-    return EMPTY_CELL if cell is None else str(cell)
+def _text_rows(table: ResultTable) -> list[list[str]]:
+    """Return the heads and the rows of a table as text."""
+    return [
+        [*table.row_names, *table.column_heads],
+        *(
+            [*head, *(EMPTY_CELL if cell is None else str(cell) for cell in row)]
+            for head, row in zip(table.row_heads, table.cells, strict=True)
+        ),
+    ]
 
 
 WRITERS = {"md": to_markdown, "csv": to_csv, "tex": to_latex}
+
+
+def write_tables(tables: Mapping[str, ResultTable], folder: Path) -> list[Path]:
+    """Write every table, by the name of its files, in all formats; return the files."""
+    files = []
+    for name, table in tables.items():
+        for suffix, writer in WRITERS.items():
+            files.append(folder / f"{name}.{suffix}")
+            write_atomically(files[-1], writer(table).encode())
+    return files

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import InputError
+from ..files import reading
 from .recipe import Run
 from .rows import Row, RunResult
 
@@ -35,10 +36,8 @@ def read_results(path: Path) -> Results:
     results = Results()
     if not path.exists():
         return results
-    try:
+    with reading(path):
         text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}).") from None
     lines, other_versions, unreadable = text.split("\n"), 0, 0
     for number, line in enumerate(lines, 1):
         if not line:

@@ -18,7 +18,7 @@ import torch
 
 from ..backbones import backbone_facts, load_backbone
 from ..data import LabelledImages
-from ..errors import FitWarning, InputError, UsageError, invalid_choice
+from ..errors import FitWarning, InputError, UsageError, check_choice
 from ..estimator import FewShotClassifier
 from ..seeding import make_generator, permutation
 from .datasets import Dataset, load_dataset, load_vtab
@@ -103,8 +103,7 @@ def draw_task(settings: RunSettings, root: Path) -> BenchmarkTask:
     """Sample the images of a run: the same for every method and backbone, different for each seed."""
     name, seed = str(settings["dataset"]), int(settings.get("seed", 0))
     protocol = settings.get("protocol", "few-shot")
-    if protocol not in PROTOCOLS:
-        raise invalid_choice("The protocol", protocol, PROTOCOLS)
+    check_choice("The protocol", protocol, PROTOCOLS)
     dataset = _open(name, str(root), protocol, str(settings.get("data_split", "official")), seed)
     chosen = np.arange(len(dataset.train.labels))
     shots = settings.get("shots", "all")

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from ..errors import invalid_choice
+from ..errors import check_choice
 from . import published_lookup
 from .averages import (
     DatasetShots,
@@ -36,33 +36,19 @@ def few_shot(rows: Sequence[Row], title: str = "Few-shot accuracy") -> list[Resu
     """Accuracy by dataset and shots for each method; then relative model update size (RMUS) and bytes of the update."""
     tables = []
     for backbone, own in by_backbone(rows).items():
-        accuracy = _by_method(own, partial(published_lookup.published_number, table="few_shot_results"))
+        published = partial(published_lookup.published_number, table="few_shot_results")
         sizes: dict[str, Column] = {}
         for method, runs in by_method(own, _method).items():
-            sizes[f"{method} RMUS"] = _counts(
-                runs,
-                "rmus",
-                4,
-                partial(published_lookup.published_number, table="few_shot_results", metric="rmus"),
-            )
+            sizes[f"{method} RMUS"] = _counts(runs, "rmus", 4, partial(published, metric="rmus"))
             sizes[f"{method} bytes"] = _counts(runs, "bytes", 0)
-        tables.append(_table(title, backbone, accuracy))
+        tables.append(_table(title, backbone, _by_method(own, published)))
         tables.append(_table("Size of the update: relative to BiT's (RMUS), and in bytes", backbone, sizes))
     return tables
 
 
 def vtab(rows: Sequence[Row], title: str = "VTAB-1k accuracy") -> list[ResultTable]:
     """Accuracy on the 19 datasets and their means for each method."""
-    datasets = [DatasetShots(name) for name in GROUPS["all"]]
-    return [
-        _table(
-            title,
-            backbone,
-            _by_method(own, partial(published_lookup.published_number, table="vtab_results")),
-            datasets,
-        )
-        for backbone, own in by_backbone(rows).items()
-    ]
+    return _accuracy_tables(rows, title, "vtab_results", [DatasetShots(name) for name in GROUPS["all"]])
 
 
 def splits(rows: Sequence[Row], title: str = "Accuracy by episode split") -> list[ResultTable]:
@@ -82,14 +68,7 @@ def splits(rows: Sequence[Row], title: str = "Accuracy by episode split") -> lis
 
 def bodies(rows: Sequence[Row], title: str = "Accuracy by trained parameters") -> list[ResultTable]:
     """Accuracy for {LDA, linear} × {None, FiLM, All}."""
-    return [
-        _table(
-            title,
-            backbone,
-            _by_method(own, partial(published_lookup.published_number, table="vtab_body_ablations")),
-        )
-        for backbone, own in by_backbone(rows).items()
-    ]
+    return _accuracy_tables(rows, title, "vtab_body_ablations")
 
 
 def released(
@@ -148,8 +127,7 @@ TABLES: dict[str, Callable[..., list[ResultTable]]] = {
 
 def build_tables(table: str, rows: Sequence[Row], title: str = "") -> list[ResultTable]:
     """Return the tables with that name, one per backbone among the rows."""
-    if table not in TABLES:
-        raise invalid_choice("The table", table, TABLES)
+    check_choice("The table", table, TABLES)
     tables = TABLES[table](rows, title) if title else TABLES[table](rows)
     return [table for table in tables if table.column_heads]
 
@@ -178,6 +156,17 @@ def _published_for_method(method: str, settings: RunSettings) -> Published | Non
 
 def _has_split(split: str, settings: RunSettings) -> bool:
     return settings.get("split") == split
+
+
+def _accuracy_tables(
+    rows: Sequence[Row], title: str, table: str, datasets: Sequence[DatasetShots] = ()
+) -> list[ResultTable]:
+    """Return the accuracy by method, next to that of the paper's ``table``."""
+    published = partial(published_lookup.published_number, table=table)
+    return [
+        _table(title, backbone, _by_method(own, published), datasets)
+        for backbone, own in by_backbone(rows).items()
+    ]
 
 
 def _by_method(rows: Sequence[Row], published: published_lookup.PublishedLookup) -> dict[str, Column]:

@@ -9,7 +9,7 @@ import socket
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
-from ..errors import MissingExtraError, UnavailableError, UsageError
+from ..errors import MissingExtraError, UnavailableError, UsageError, check_count
 from .recipe import Run
 from .sweep import RunOutcome, attempt_run
 
@@ -18,8 +18,8 @@ class LocalWorkers:
     """``slots`` local processes, each in its own pool of one, so that the death of a process loses one run."""
 
     def __init__(self, slots: int, root: Path, threads: int | None = None) -> None:
-        _at_least_one("workers", slots)
-        _at_least_one("threads", 1 if threads is None else threads)
+        check_count("workers", slots)
+        check_count("threads", 1 if threads is None else threads)
         self.slots = slots
         self.root = root
         self.threads = threads
@@ -95,7 +95,7 @@ class RayWorkers:
             import ray
         except ImportError:
             raise MissingExtraError("--ray", "cluster") from None
-        _at_least_one("threads", threads)
+        check_count("threads", threads)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # suppresses a deprecation warning
         try:
@@ -148,11 +148,6 @@ def _check_reachable(address: str) -> None:
     host, _, port = address.rpartition(":")
     if port.isdigit() and "/" not in host:
         socket.create_connection((host, int(port)), timeout=10).close()
-
-
-def _at_least_one(name: str, value: int) -> None:
-    if value < 1:
-        raise UsageError(f"{name} cannot be {value}.", "It is a whole number of at least 1.")
 
 
 def _attempt_on_ray(run: Run, root: Path, threads: int) -> RunOutcome:

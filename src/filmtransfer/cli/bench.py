@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import InputError, UsageError
+from ..errors import InputError, check_count
 from ..formatting import duration, file_size, percent
 from .printing import Json, Printer, Threads, command_group, progress_line
 from .settings import read_settings
@@ -46,12 +46,11 @@ def data(
     """List which datasets are present, which are missing, and how to get them."""
     from ..bench.datasets import DATASETS, custom_datasets, inventory
     from ..bench.datasets import fetch as download
-    from ..errors import invalid_choice
+    from ..errors import check_choice
 
     printer = Printer(as_json)
     if fetch is not None:
-        if fetch not in DATASETS:
-            raise invalid_choice("The dataset", fetch, DATASETS)
+        check_choice("The dataset", fetch, DATASETS)
         with progress_line() as show:
             files = download(
                 DATASETS[fetch], root, progress=lambda name, done, total: show(done, total or done, name)
@@ -100,7 +99,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run an experiment; runs that already have a result are not repeated."""
-    from ..bench.figures import require_matplotlib
+    from ..bench.plotting import load_pyplot
     from ..bench.recipe import load_recipe
     from ..bench.report import write_report
     from ..bench.run import check_backbones
@@ -118,7 +117,7 @@ def run(
     folder = out or Path("bench") / experiment.name
 
     if experiment.figures:
-        require_matplotlib()  # before hours of work, not after
+        load_pyplot()  # raises an error without matplotlib before hours of work, not after
 
     def make_workers() -> SweepWorkers:
         if ray:
@@ -176,15 +175,14 @@ def print_sweep(
     facts: dict[str, object],
 ) -> None:
     """Print the tables, the files and each reason of failures once, or everything as JSON, with other ``facts``."""
+    from ..bench.rows import group_by
+
     for file in files:
         if file.suffix == ".md":
             printer.say(file.read_text(encoding="utf-8"))
     if files:
         printer.say(f"Wrote {folder}: {', '.join(file.name for file in files)}.")
-    by_reason: dict[str, list[str]] = {}
-    for run_name, reason in result.failures.items():
-        by_reason.setdefault(reason, []).append(run_name)
-    for reason, names in by_reason.items():
+    for reason, names in group_by(result.failures, result.failures.__getitem__).items():
         printer.note(f"{len(names)} runs failed ({names[0]}{', …' if len(names) > 1 else ''}): {reason}")
     printer.document(
         {
@@ -208,8 +206,7 @@ def _choices(
     chosen = read_settings(settings, "backbone=efficientnet_lite0")
     chosen |= {name: values for name, values in (("dataset", dataset), ("method", method)) if values}
     if seeds is not None:
-        if seeds < 1:
-            raise UsageError(f"seeds cannot be {seeds}.", "It is a whole number of at least 1.")
+        check_count("seeds", seeds)
         chosen["seed"] = list(range(seeds))
     return chosen
 

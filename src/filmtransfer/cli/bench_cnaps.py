@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import InputError, UsageError
+from ..errors import InputError, UsageError, check_count
 from ..formatting import duration, file_size, percent
 from .bench_orbit import Rate
 from .printing import Backbone, Json, Printer, Threads, command_group, progress_bar
@@ -104,8 +104,7 @@ def train(
 
 def _check_sizes(counts: Mapping[str, int], held_out: float) -> None:
     for name, value in counts.items():
-        if value < 1:
-            raise UsageError(f"{name} cannot be {value}.", "It is a whole number of at least 1.")
+        check_count(name, value)
     if not 0 < held_out < 1:
         raise UsageError(f"held-out cannot be {held_out}.", "It is a fraction between 0 and 1.")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import UsageError, invalid_choice
+from ..errors import UsageError, check_choice
 from .cosine import Cosine
 from .gaussian import GaussianHead
 from .head import Head, State, map_state, memberships, options_of
@@ -23,8 +23,7 @@ HEADS: dict[str, type[Head]] = {
 
 def make_head(name: str, **options: object) -> Head:
     """Return a new, unconfigured head by name; the head checks its own options."""
-    if name not in HEADS:
-        raise invalid_choice("The head", name, HEADS)
+    check_choice("The head", name, HEADS)
     known = options_of(HEADS[name])
     if unknown := [option for option in options if option not in known]:
         raise UsageError(

@@ -11,7 +11,7 @@ from typing import Literal, Self, TypeVar
 
 from torch import Tensor
 
-from ..errors import invalid_choice
+from ..errors import check_choice
 from . import lowrank
 from .head import Head, PositiveWeights, State, map_state, squared_distances
 from .statistics import Statistics
@@ -35,7 +35,8 @@ class GaussianHead(Head):
         paper = isinstance(start, str) and start == "paper"
         values = [PAPER_START[name] for name in self.weight_names] if paper else start
         self.weights = PositiveWeights(self.weight_names, values)  # type: ignore[arg-type]
-        self.divisor: Divisor = checked_divisor(divisor)
+        check_choice("The covariance divisor", divisor, ("n-1", "n"))
+        self.divisor: Divisor = divisor
         self.side: Side = checked_side(side)
 
     @abstractmethod
@@ -67,17 +68,9 @@ class GaussianHead(Head):
         return distances
 
 
-def checked_divisor(divisor: Divisor) -> Divisor:
-    """Return the divisor of a covariance if there is such a one."""
-    if divisor not in ("n-1", "n"):
-        raise invalid_choice("The covariance divisor", divisor, ("n-1", "n"))
-    return divisor
-
-
 def checked_side(side: Side) -> Side:
     """Return the side to compute on if there is such a one."""
-    if side not in ("auto", "rows", "columns"):
-        raise invalid_choice("The side", side, ("auto", "rows", "columns"))
+    check_choice("The side", side, ("auto", "rows", "columns"))
     return side
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..errors import invalid_choice
+from ..errors import check_choice
 from . import lowrank
 from .affine import Affine, AffineHead
 from .gaussian import Divisor, GaussianHead, Side, Start, divide_by, use_rows
@@ -42,8 +42,7 @@ class LDA(AffineHead, GaussianHead):
         side: Side = "auto",
     ) -> None:
         super().__init__(start, divisor, side)
-        if covariance not in ("task", "pooled"):
-            raise invalid_choice("The LDA covariance", covariance, ("task", "pooled"))
+        check_choice("The LDA covariance", covariance, ("task", "pooled"))
         self.covariance: Covariance = covariance
 
     def build(self, features: Tensor, labels: Tensor) -> State:

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..errors import InputError, invalid_choice
+from ..errors import InputError, check_choice
 
 Scatter = Literal["none", "task", "class"]
 
@@ -35,8 +35,7 @@ class Statistics:
         cls, features: Tensor, labels: Tensor, classes: int | None = None, scatter: Scatter = "task"
     ) -> Statistics:
         """The statistics of features (N, D) with labels in 0 … C−1; classes may be empty."""
-        if scatter not in ("none", "task", "class"):
-            raise invalid_choice("scatter", scatter, ("none", "task", "class"))
+        check_choice("scatter", scatter, ("none", "task", "class"))
         count = int(labels.max()) + 1 if classes is None else classes
         z = features.cpu().double()  # sums travel and are kept; not every GPU has float64
         onehot = torch.nn.functional.one_hot(labels, count).double()

@@ -20,7 +20,7 @@ from torch import Tensor
 from ..backbones import Backbone, BackboneFacts
 from ..data.pixels import PixelSpec
 from ..errors import InputError, UpdateFileError, UsageError
-from ..files import write_atomically
+from ..files import reading, write_atomically
 from ..heads import HEADS, Head, make_head
 from .adapted import AdaptedModel
 from .body import Body, load_parameters
@@ -221,10 +221,8 @@ class Update:
     def load(cls, path: str | Path) -> Update:
         """Read and check a file. Nothing in it is ever run."""
         file = Path(path)
-        try:
+        with reading(file, error=UpdateFileError):
             content = file.read_bytes()
-        except OSError as error:
-            raise UpdateFileError(f"{file} cannot be read ({error.strerror}).") from None
         return cls.from_bytes(content, str(file))
 
     @classmethod

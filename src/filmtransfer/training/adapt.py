@@ -81,20 +81,8 @@ def adapt(
     if model.has_below:
         with torch.no_grad():  # a budget that is too small is an error before training
             check_budget(model.below(pixels[:1]), len(pixels), config.cache_mb)
-    train = _train_by_batches if by_batches else _train_by_episodes
-    return train(model, pixels, train_pixels, labels, config, seed, callbacks)
-
-
-def _train_by_batches(
-    model: AdaptedModel,
-    pixels: Tensor,
-    train_pixels: Tensor,
-    labels: Tensor,
-    config: TrainingConfig,
-    seed: int,
-    callbacks: Callbacks,
-) -> Adapted:
-    """Train a linear head, and what is trained of the backbone, on shuffled batches."""
+    if not by_batches:
+        return _train_by_episodes(model, pixels, train_pixels, labels, config, seed, callbacks)
     start = snapshot(model)
     rule = config.batch_rule(len(labels), pixels.shape[-1])
     with callbacks.profiler.timed_once("activations below FiLM"):

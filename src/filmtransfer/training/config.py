@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .baselines.batch import Rule
 
 T = TypeVar("T")
-SMALLEST_SIDE, LARGEST_SIDE = 32, 4096  # of an image, in pixels
 SMALL_IMAGE = 32  # "unless the image size was 32×32 pixels or less" (paper)
 
 
@@ -38,6 +37,11 @@ def setting(
     """Declare a field: its help, its bounds (minimum ≤ value ≤ maximum, value > above), what None means."""
     bounds = {"minimum": minimum, "maximum": maximum, "above": above}
     return field(default=default, metadata={"help": help, "none": none, **bounds})
+
+
+def _side(default: T, help: str, none: str = "") -> T:
+    """Declare the side of an image, in pixels."""
+    return setting(default, help, minimum=32, maximum=4096, none=none)
 
 
 @dataclass(frozen=True)
@@ -56,24 +60,13 @@ class TrainingConfig:
     )
     support_size: int = setting(100, "Support images of an episode.", minimum=2)
     max_query: int = setting(2000, "Query images of an episode, at most.", minimum=1)
-    image_size: int = setting(
-        384,
-        "Side of the images in pixels, for the head and for prediction.",
-        minimum=SMALLEST_SIDE,
-        maximum=LARGEST_SIDE,
-    )
-    small_image_size: int = setting(
+    image_size: int = _side(384, "Side of the images in pixels, for the head and for prediction.")
+    small_image_size: int = _side(
         224,
         f"The same where no image is larger than {SMALL_IMAGE} pixels; image_size, if that alone is given.",
-        minimum=SMALLEST_SIDE,
-        maximum=LARGEST_SIDE,
     )
-    train_size: int | None = setting(
-        None,
-        "Side of the images in pixels during training.",
-        minimum=SMALLEST_SIDE,
-        maximum=LARGEST_SIDE,
-        none="as in prediction",
+    train_size: int | None = _side(
+        None, "Side of the images in pixels during training.", none="as in prediction"
     )
     micro_batch: int = setting(64, "Images in memory at once during training.", minimum=1)
     film_from: int | None = setting(
@@ -163,7 +156,9 @@ class TrainingConfig:
 
         steps = self.steps or 0
         if self.rule == "hyperrule":
-            return HyperRule(images, steps, self.batch, self.learning_rate, size)
+            return HyperRule(
+                images=images, steps=steps, batch=self.batch, learning_rate=self.learning_rate, crop=size
+            )
         return CosineSchedule(steps, self.learning_rate, self.batch, self.weight_decay)
 
     def to_dict(self) -> dict[str, Any]:

@@ -85,11 +85,11 @@ def remove_class(update: Update, head: Head, name: Label) -> Edited:
             "Add another class first, or delete the file.",
         )
     left = support.select(torch.nonzero(support.labels != index).flatten())
-    labels = [c - (c > index) for c in range(len(update.classes))]
+    labels = [-1 if c == index else c - (c > index) for c in range(len(update.classes))]
     classes = [c for c in update.classes if c != name]
     line = {"what": "remove", "photos": len(support) - len(left)}  # its name goes with it
     silent = replace(update, edits=_without_name(update.edits, name))
-    return _rebuild(silent, head, classes, left.relabel(labels), line, priors=_without(update, index))
+    return _rebuild(silent, head, classes, left.relabel(labels), line, labels)
 
 
 def merge_classes(update: Update, head: Head, names: Sequence[Label], into: Label) -> Edited:
@@ -111,9 +111,7 @@ def merge_classes(update: Update, head: Head, names: Sequence[Label], into: Labe
     ]
     labels = [classes.index(into) if i in merged else classes.index(c) for i, c in enumerate(update.classes)]
     line = {"what": "merge", "classes": [str(n) for n in names], "into": into}
-    return _rebuild(
-        update, head, classes, support.relabel(labels), line, priors=_summed(update, labels, len(classes))
-    )
+    return _rebuild(update, head, classes, support.relabel(labels), line, labels)
 
 
 def rename_class(update: Update, name: Label, to: Label) -> Update:
@@ -181,12 +179,13 @@ def _rebuild(
     classes: list[Label],
     support: Support,
     line: JsonTable,
-    priors: list[float] | None = None,
+    labels: Sequence[int] | None = None,
 ) -> Edited:
+    """Rebuild the head for the new classes; ``labels`` are those of the old classes, −1 for one that is removed."""
     counts = support.counts(len(classes))
     settings = dict(update.settings)
     if isinstance(prior := settings.get("prior"), list):
-        settings["prior"] = priors or _extended(prior, len(classes))
+        settings["prior"] = _changed_prior(prior, labels or range(len(prior)), len(classes))
     rebuilt = head.unconfigured()
     rebuilt.configure(support.features.to(head.configured()[0].device), support.labels)
     edited = replace(
@@ -218,20 +217,7 @@ def _without_name(edits: list[JsonTable], name: Label) -> list[JsonTable]:
     return [{key: hide(value) for key, value in edit.items()} for edit in edits]
 
 
-def _without(update: Update, index: int) -> list[float] | None:
-    given = update.settings.get("prior", "uniform")
-    return [p for c, p in enumerate(given) if c != index] if isinstance(given, list) else None
-
-
-def _summed(update: Update, labels: list[int], classes: int) -> list[float] | None:
-    given = update.settings.get("prior", "uniform")
-    if not isinstance(given, list):
-        return None
-    return [
-        math.fsum(p for p, label in zip(given, labels, strict=True) if label == c) for c in range(classes)
-    ]
-
-
-def _extended(given: list[float], classes: int) -> list[float]:
-    """Return the prior with new classes as likely as the others are on average."""
-    return [*given, *[math.fsum(given) / len(given)] * (classes - len(given))]
+def _changed_prior(prior: list[float], labels: Sequence[int], classes: int) -> list[float]:
+    """Sum the prior by new class; classes without an old one are as likely as the old ones are on average."""
+    summed = [math.fsum(p for p, c in zip(prior, labels, strict=True) if c == new) for new in range(classes)]
+    return [p if c in labels else math.fsum(prior) / len(prior) for c, p in enumerate(summed)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..errors import invalid_choice
+from ..errors import check_choice
 from .config import TrainingConfig
 
 ALL_WEIGHTS = 1e-4  # Adam's learning rate where all weights are trained; that of FiLM is too high for them
@@ -59,8 +59,7 @@ def preset(name: str, **chosen: Any) -> TrainingConfig:
     A chosen image size holds for small images too, and training all weights has its own learning rate,
     unless these are chosen as well.
     """
-    if name not in PRESETS:
-        raise invalid_choice("The preset", name, PRESETS)
+    check_choice("The preset", name, PRESETS)
     chosen = {key: value for key, value in chosen.items() if value is not None}
     if "image_size" in chosen:
         chosen.setdefault("small_image_size", chosen["image_size"])

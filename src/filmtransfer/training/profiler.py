@@ -16,32 +16,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 _TIMED_BY_OPERATOR = 2  # the step whose operators are timed
 
-# The first key that occurs in an operator's name decides; without one the kind is "other".
+# The first kind of which a part occurs in an operator's name; without one it is "other".
 _KINDS = {
-    "convolution_backward": "convolutions, backward",
-    "convolution": "convolutions, forward",
-    "norm": "norms with FiLM",
-    "hardtanh": "activations",
-    "threshold": "activations",
-    "clamp": "activations",
-    "silu": "activations",
-    "gelu": "activations",
-    "relu": "activations",
-    "hardswish": "activations",
-    "attention": "attention",
-    "mm": "matrix products",
-    "linalg": "head's factorisations",
-    "cholesky": "head's factorisations",
-    "triangular": "head's factorisations",
-    "pool": "pooling",
-    "pad": "copies and padding",
-    "copy": "copies and padding",
-    "index": "copies and padding",
-    "cat": "copies and padding",
-    "add": "sums and products",
-    "mul": "sums and products",
-    "sum": "sums and products",
-    "mean": "sums and products",
+    "convolutions, backward": ("convolution_backward",),
+    "convolutions, forward": ("convolution",),
+    "norms with FiLM": ("norm",),
+    "activations": ("hardtanh", "threshold", "clamp", "silu", "gelu", "relu", "hardswish"),
+    "attention": ("attention",),
+    "matrix products": ("mm",),
+    "head's factorisations": ("linalg", "cholesky", "triangular"),
+    "pooling": ("pool",),
+    "copies and padding": ("pad", "copy", "index", "cat"),
+    "sums and products": ("add", "mul", "sum", "mean"),
 }
 
 
@@ -134,4 +120,5 @@ class _Operators(TorchDispatchMode):
 
 def kind_of(operator: str) -> str:
     """Return the kind of an operator, by its name."""
-    return next((kind for part, kind in _KINDS.items() if part in operator.lower()), "other")
+    name = operator.lower()
+    return next((kind for kind, parts in _KINDS.items() if any(part in name for part in parts)), "other")

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 
-from ..errors import UsageError
+from ..errors import check_count
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 
@@ -49,8 +49,7 @@ def keep_freed_memory() -> bool:
 def choose_threads(threads: int | None = None, processes: int = 1) -> int:
     """Set torch's threads: as given, as in OMP_NUM_THREADS, or the cores available to this process."""
     if threads is not None:
-        if threads < 1:
-            raise UsageError(f"threads cannot be {threads}.", "It is a whole number of at least 1.")
+        check_count("threads", threads)
         torch.set_num_threads(threads)
     elif processes > 1:  # torchrun sets OMP_NUM_THREADS to 1 whatever the machine has
         torch.set_num_threads(max(1, usable_cores() // processes))

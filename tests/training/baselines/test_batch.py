@@ -64,7 +64,7 @@ def test_one_seed_one_result():
 def test_micro_batches_change_nothing_but_memory():
     for rule in (
         CosineSchedule(3, 1e-3, batch=10),
-        HyperRule(12, steps=5, batch=10, learning_rate=0.01, crop=32),
+        HyperRule(images=12, steps=5, batch=10, learning_rate=0.01, crop=32),
     ):
         whole, parts = (train(*new(), rule, seed=2, micro_batch=m).losses for m in (10, 3))
         assert whole == pytest.approx(parts, rel=1e-4)
@@ -73,7 +73,7 @@ def test_micro_batches_change_nothing_but_memory():
 
 def test_the_hyperrule_starts_from_a_head_of_zeros():
     model, pixels, labels = new(Body("all"))
-    history = train(model, pixels, labels, HyperRule(12, steps=2, batch=8, crop=32), seed=0)
+    history = train(model, pixels, labels, HyperRule(images=12, steps=2, batch=8, crop=32), seed=0)
     assert history.losses[0] == pytest.approx(torch.log(torch.tensor(3.0)).item(), rel=1e-5)
     weight, _ = model.head.configured()
     assert bool((weight != 0).any()), "the head of the model is the one that was trained"

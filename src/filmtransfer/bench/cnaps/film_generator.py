@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from ...backbones import Backbone
 from ...errors import InputError, UpdateFileError
-from ...files import write_atomically
+from ...files import reading, write_atomically
 from ...model.tensor_file import pack, unpack
 from ...seeding import make_generator
 
@@ -97,10 +97,8 @@ class CNAPs(nn.Module):
     def load(cls, path: str | Path, backbone: Backbone) -> CNAPs:
         """Read and check a file, which belongs to the backbone it was trained with."""
         hint = "Train it with 'fit bench cnaps train'."
-        try:
+        with reading(path, hint, UpdateFileError):
             content = Path(path).read_bytes()
-        except OSError as error:
-            raise UpdateFileError(f"{path} cannot be read ({error.strerror}).", hint) from None
         tensors, meta = unpack(content, KEY, str(path), hint)
         if not isinstance(meta, dict) or meta.get("format") != FORMAT:
             raise UpdateFileError(f"{path} is not a Simple CNAPs file that this version can read.", hint)

@@ -152,15 +152,13 @@ def task_accuracy(
 ) -> float:
     """Return the accuracy on a task's query images; without ``cnaps``, that of the frozen backbone."""
     both = torch.unique(torch.cat([task.support, task.query]))
-    row_of = {int(i): row for row, i in enumerate(both)}
-    rows = {"support": task.support, "query": task.query}
-    at = {name: torch.tensor([row_of[int(i)] for i in indices]) for name, indices in rows.items()}
+    support, query = (torch.searchsorted(both, indices) for indices in (task.support, task.query))
     features = torch.cat([embedder(model, source, {})(part) for part in both.split(batch)])
     if cnaps is not None:
-        psi = cnaps.film(features[at["support"]])
+        psi = cnaps.film(features[support])
         features = torch.cat([embedder(model, source, psi)(part) for part in both.split(batch)])
-    head = model.head.configure(features[at["support"]], task.support_labels)
-    predicted = head.logits(features[at["query"]]).argmax(1).cpu()
+    head = model.head.configure(features[support], task.support_labels)
+    predicted = head.logits(features[query]).argmax(1).cpu()
     return float((predicted == task.query_labels).double().mean())
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import MissingExtraError
 from .dataset import ImageSplit, RawDataset
 from .lazy_sequence import LazySequence
-from .unpacked import check_labels, damaged_file, find_unzipped, one_line
+from .unpacked import check_labels, damaged_by, damaged_file, find_unzipped
 
 if TYPE_CHECKING:
     import h5py
@@ -39,15 +39,11 @@ def _read_split(root: Path, split: str) -> ImageSplit:
         raise damaged_file(labels_file, f"y has shape {targets.shape} for {count} images")
 
     def image(index: int) -> np.ndarray:
-        try:
+        with damaged_by(images_file, OSError, RuntimeError):
             return np.asarray(images[index])
-        except (OSError, RuntimeError) as error:
-            raise damaged_file(images_file, one_line(error)) from None
 
-    try:
+    with damaged_by(labels_file, OSError, RuntimeError):
         labels = check_labels(np.asarray(targets[:, 0, 0, 0]), len(CLASSES), labels_file)
-    except (OSError, RuntimeError) as error:
-        raise damaged_file(labels_file, one_line(error)) from None
     # Keys as in tensorflow/datasets, tensorflow_datasets/image_classification/patch_camelyon.py.
     return ImageSplit(LazySequence(count, image), labels, LazySequence(count, lambda i: f"{split}_{i}"))
 
@@ -58,10 +54,8 @@ def _open(file: Path, name: str) -> h5py.Dataset:
         import h5py
     except ImportError:
         raise MissingExtraError("Reading Patch Camelyon's HDF5 files", "bench") from None
-    try:
+    with damaged_by(file, OSError, RuntimeError):
         array = h5py.File(file, "r").get(name)
-    except (OSError, RuntimeError) as error:
-        raise damaged_file(file, one_line(error)) from None
     if not isinstance(array, h5py.Dataset):
         raise damaged_file(file, f"it has no array {name}")
     return array

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import InputError, UpdateFileError
 from .dataset import ImageSplit, RawDataset
-from .unpacked import check_labels, damaged_file, find_path, one_line, read_lines
+from .unpacked import check_labels, damaged_by, damaged_file, find_path, one_line, read_lines
 
 PIXELS = 3 * 32 * 32
 _RECONSTRUCT = np.empty(0).__reduce__()[0]
@@ -136,7 +136,5 @@ def _unpickle(file: Path) -> dict[str, object]:
 
 
 def _bytes(file: Path) -> bytes:
-    try:
+    with damaged_by(file, OSError):
         return file.read_bytes()
-    except OSError as error:
-        raise damaged_file(file, one_line(error)) from None

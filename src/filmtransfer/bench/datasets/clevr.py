@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .dataset import ImageSplit, RawDataset
-from .unpacked import check_labels, damaged_file, find_path, one_line, require_files
+from .unpacked import check_labels, damaged_by, damaged_file, find_path, require_files
 
 # google-research/task_adaptation, task_adaptation/data/clevr.py: the label of a distance is the index of
 # the last threshold below it, compared in float32; scenes have 3 to 10 objects.
@@ -56,10 +56,8 @@ def _read_split(
 
 
 def _read_scenes(file: Path) -> list[Scene]:
-    try:
+    with damaged_by(file, OSError, ValueError, TypeError, IndexError, RecursionError):
         scenes = json.loads(file.read_bytes(), object_hook=_reduce_scene)
-    except (OSError, ValueError, TypeError, IndexError, RecursionError) as error:
-        raise damaged_file(file, one_line(error)) from None
     if not isinstance(scenes, list) or not all(isinstance(scene, tuple) for scene in scenes):
         raise damaged_file(file, "it is not a list of scenes")
     return scenes

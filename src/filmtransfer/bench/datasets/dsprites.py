@@ -16,7 +16,7 @@ import numpy as np
 
 from .dataset import ImageSplit, RawDataset
 from .lazy_sequence import LazySequence
-from .unpacked import check_labels, damaged_file, find_path, one_line
+from .unpacked import check_labels, damaged_by, damaged_file, find_path
 
 NAME = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
 BLOCK = 256  # images compressed together
@@ -34,11 +34,8 @@ def read_dsprites(root: Path, latent: tuple[int, int]) -> RawDataset:
     column, values = latent
     file = find_path(root, NAME)
     images = BinaryImages(file)
-    try:
-        with np.load(file, allow_pickle=False) as packed:
-            latents = packed["latents_classes"]
-    except UNREADABLE as error:
-        raise damaged_file(file, one_line(error)) from None
+    with damaged_by(file, *UNREADABLE), np.load(file, allow_pickle=False) as packed:
+        latents = packed["latents_classes"]
     if latents.ndim != 2 or latents.shape != (images.count, 6) or latents.dtype.kind not in "iu":
         raise damaged_file(file, f"latents_classes has shape {latents.shape} for {images.count} images")
     classes = [str(b) for b in range(BINS)]
@@ -54,11 +51,8 @@ class BinaryImages:
         self.file = file
         self.blocks: list[bytes] = []
         self.lock = threading.Lock()  # several threads decode images
-        try:
-            with zipfile.ZipFile(file) as packed, packed.open("imgs.npy") as array:
-                shape, columns_first, dtype = _header(array)
-        except UNREADABLE as error:
-            raise damaged_file(file, one_line(error)) from None
+        with damaged_by(file, *UNREADABLE), zipfile.ZipFile(file) as packed:
+            shape, columns_first, dtype = _header(packed.open("imgs.npy"))
         if len(shape) != 3 or shape[1] * shape[2] % 8 or columns_first or dtype != np.uint8:
             raise damaged_file(file, f"imgs is {dtype} of shape {shape}")
         self.count, self.height, self.width = shape
@@ -77,19 +71,17 @@ class BinaryImages:
     def _pack(self) -> list[bytes]:
         blocks = []
         size = self.height * self.width
-        try:
-            with zipfile.ZipFile(self.file) as packed, packed.open("imgs.npy") as array:
-                _header(array)
-                for start in range(0, self.count, BLOCK):
-                    expected = min(BLOCK, self.count - start) * size
-                    pixels = np.frombuffer(array.read(expected), np.uint8)
-                    if len(pixels) < expected:
-                        raise EOFError("imgs is truncated")
-                    if pixels.max() > 1:
-                        raise ValueError("imgs has values other than 0 and 1")
-                    blocks.append(zlib.compress(np.packbits(pixels).tobytes(), 1))
-        except UNREADABLE as error:
-            raise damaged_file(self.file, one_line(error)) from None
+        with damaged_by(self.file, *UNREADABLE), zipfile.ZipFile(self.file) as packed:
+            array = packed.open("imgs.npy")
+            _header(array)
+            for start in range(0, self.count, BLOCK):
+                expected = min(BLOCK, self.count - start) * size
+                pixels = np.frombuffer(array.read(expected), np.uint8)
+                if len(pixels) < expected:
+                    raise EOFError("imgs is truncated")
+                if pixels.max() > 1:
+                    raise ValueError("imgs has values other than 0 and 1")
+                blocks.append(zlib.compress(np.packbits(pixels).tobytes(), 1))
         return blocks
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ...errors import InputError, UnavailableError, UpdateFileError
+from ...files import reading
 from .dataset import DatasetEntry, PublishedFile
 from .location import dataset_folders, download_instructions, locate_file
 
@@ -43,11 +44,8 @@ def verify(path: Path, file: PublishedFile) -> None:
     for algorithm, expected in (("sha256", file.sha256), ("md5", file.md5)):
         if not expected:
             continue
-        try:
-            with path.open("rb") as content:
-                digest = hashlib.file_digest(content, algorithm).hexdigest()
-        except OSError as error:
-            raise InputError(f"{path} cannot be read ({error.strerror}).", "Download it again.") from None
+        with reading(path, "Download it again."), path.open("rb") as content:
+            digest = hashlib.file_digest(content, algorithm).hexdigest()
         if digest != expected:
             raise UpdateFileError(
                 f"{file.name} is not the published file: its {algorithm} is {digest}, not {expected}.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from ...errors import invalid_choice
+from ...errors import check_choice
 from ...seeding import make_generator, permutation
 from .dataset import Dataset, DatasetEntry, ImageSplit, RawDataset
 from .location import DatasetLocation, find_entry, locate_dataset
@@ -20,8 +20,7 @@ def load_dataset(name: str, root: str | Path, *, split: DatasetSplit = "official
     Validation images of the publisher belong to neither split. From vtab-1k image lists, which hold no other
     images, the training images are the 1000 of train800 and val200.
     """
-    if split not in ("official", "random"):
-        raise invalid_choice("split", split, ("official", "random"))
+    check_choice("split", split, ("official", "random"))
     location = locate_dataset(name, root)
     raw = location.read()
     entry = find_entry(name)

@@ -158,8 +158,11 @@ def _published(entry: DatasetEntry, root: Path) -> Iterator[DatasetLocation]:
         paths = [path for path in located if path]
         if not files or len(paths) < len(files):
             continue
-        notes = [_size_note(file, path) for file, path in zip(files, paths, strict=True)]
-        notes = [note for note in notes if note]
+        notes = [
+            f"{path} has {size:,} bytes; the published file has {file.bytes:,}."
+            for file, path in zip(files, paths, strict=True)
+            if (size := path.stat().st_size) != file.bytes and file.bytes
+        ]
         folders = {path.parent for path in paths}
         if any(is_archive(path) for path in paths) or len(folders) > 1:
             yield DatasetLocation("published", paths[0], partial(_read_unpacked, entry, root, paths), notes)
@@ -196,10 +199,3 @@ def _read_unpacked(entry: DatasetEntry, root: Path, files: list[Path]) -> RawDat
         except UnwritableFolderError:
             folder = unpack(files, cached)
     return entry.read(folder)
-
-
-def _size_note(file: PublishedFile, path: Path) -> str:
-    size = path.stat().st_size
-    if not file.bytes or size == file.bytes:
-        return ""
-    return f"{path} has {size:,} bytes; the published file has {file.bytes:,}."

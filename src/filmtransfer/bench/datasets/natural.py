@@ -7,6 +7,7 @@ files are those that TensorFlow Datasets (url_checksums) and torchvision publish
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -112,16 +113,8 @@ def read_sun397(folder: Path) -> RawDataset:
         lists = [find_path(folder, f"sun397_tfds_{split}.txt") for split in ("tr", "te", "va")]
     except InputError:
         lists = [find_path(folder, f"{name}_01.txt", "Partitions.zip") for name in ("Training", "Testing")]
-    rows = [read_lines(file) for file in lists]
-    classes = sorted({line.rpartition("/")[0] for lines in rows for line in lines})
-    class_index = {name: i for i, name in enumerate(classes)}
-    splits = []
-    for file, lines in zip(lists, rows, strict=True):
-        paths = [home / line.lstrip("/") for line in lines]
-        require_files(paths, file)
-        labels = check_labels([class_index[line.rpartition("/")[0]] for line in lines], len(classes), file)
-        splits.append(ImageSplit(paths, labels, lines if len(lists) == 3 else ()))
-    return RawDataset(classes, *splits)
+    rows = {file: read_lines(file) for file in lists}
+    return _listed(home, rows, lambda line: line.rpartition("/")[0], has_keys=len(lists) == 3)
 
 
 def read_svhn(folder: Path) -> RawDataset:
@@ -153,19 +146,20 @@ def read_dtd(folder: Path) -> RawDataset:
     lists = [
         find_path(folder, f"labels/{name}1.txt", "dtd-r1.0.1.tar.gz") for name in ("train", "test", "val")
     ]
-    home = lists[0].parent.parent / "images"
-    rows = [read_text(file).split() for file in lists]
-    classes = sorted({line.partition("/")[0] for lines in rows for line in lines})
+    rows = {file: read_text(file).split() for file in lists}
+    return _listed(lists[0].parent.parent / "images", rows, lambda line: line.partition("/")[0])
+
+
+def _listed(
+    home: Path, rows: Mapping[Path, list[str]], class_of: Callable[[str], str], has_keys: bool = True
+) -> RawDataset:
+    """Return the splits of lists whose lines are the paths of images below ``home``, which contain the class."""
+    classes = sorted({class_of(line) for lines in rows.values() for line in lines})
     class_index = {name: i for i, name in enumerate(classes)}
     splits = []
-    for file, lines in zip(lists, rows, strict=True):
-        paths = [home / line for line in lines]
+    for file, lines in rows.items():
+        paths = [home / line.lstrip("/") for line in lines]
         require_files(paths, file)
-        splits.append(
-            ImageSplit(
-                paths,
-                check_labels([class_index[x.partition("/")[0]] for x in lines], len(classes), file),
-                lines,
-            )
-        )
+        labels = check_labels([class_index[class_of(line)] for line in lines], len(classes), file)
+        splits.append(ImageSplit(paths, labels, lines if has_keys else ()))
     return RawDataset(classes, *splits)

@@ -16,7 +16,7 @@ from PIL import Image, UnidentifiedImageError
 
 from ...errors import InputError, MissingExtraError
 from .dataset import ImageSplit, RawDataset
-from .unpacked import check_labels, damaged_file, one_line
+from .unpacked import check_labels, damaged_by
 
 SPLITS = {"train": "train", "test": "test", "validation": "val", "valid": "val", "val": "val"}
 LABELS = ("label", "fine_label", "labels", "label_id")  # in this order, if a dataset has several
@@ -64,11 +64,9 @@ def read_parquet(folder: Path) -> RawDataset:
     def read_split(split: str) -> ImageSplit:
         labels: list[np.ndarray] = []
         for file in files[split]:
-            try:
+            with damaged_by(file, OSError, ValueError, KeyError, pyarrow.ArrowException):
                 column = pyarrow.parquet.read_table(file, columns=[label]).column(label)
                 labels.append(np.asarray(column.to_numpy(), dtype=np.int64))
-            except (OSError, ValueError, KeyError, pyarrow.ArrowException) as error:
-                raise damaged_file(file, one_line(error)) from None
         checked = check_labels(np.concatenate(labels), len(classes), files[split][0])
         return ImageSplit(ParquetImages(files[split], image), checked)
 
@@ -82,11 +80,9 @@ def _columns(file: Path) -> tuple[str, str, list[str]]:
     import pyarrow
     import pyarrow.parquet
 
-    try:
+    with damaged_by(file, OSError, ValueError, pyarrow.ArrowException):
         schema = pyarrow.parquet.read_schema(file)
         metadata = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    except (OSError, ValueError, pyarrow.ArrowException) as error:
-        raise damaged_file(file, one_line(error)) from None
     features = metadata.get("info", {}).get("features", {})
     images = [
         f.name for f in schema if pyarrow.types.is_struct(f.type) and f.type.get_field_index("bytes") >= 0
@@ -115,10 +111,8 @@ class ParquetImages(Sequence[Image.Image]):
         self._starts: list[int] = []
         self._count = 0
         for file in files:
-            try:
+            with damaged_by(file, OSError, pyarrow.ArrowException):
                 metadata = pyarrow.parquet.read_metadata(file)
-            except (OSError, pyarrow.ArrowException) as error:
-                raise damaged_file(file, one_line(error)) from None
             for group in range(metadata.num_row_groups):
                 self._groups.append((file, group))
                 self._starts.append(self._count)
@@ -147,10 +141,8 @@ class ParquetImages(Sequence[Image.Image]):
         with self._lock:
             if group not in self._cached:
                 file, number = self._groups[group]
-                try:
+                with damaged_by(file, OSError, pyarrow.ArrowException):
                     table = pyarrow.parquet.ParquetFile(file).read_row_group(number, columns=[self.column])
-                except (OSError, pyarrow.ArrowException) as error:
-                    raise damaged_file(file, one_line(error)) from None
                 self._cached[group] = [row["bytes"] or b"" for row in table.column(0).to_pylist()]
                 if len(self._cached) > CACHED_GROUPS:
                     self._cached.popitem(last=False)

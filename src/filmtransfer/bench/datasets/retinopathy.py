@@ -16,7 +16,7 @@ from ...data.pixels import decode
 from .dataset import ImageSplit, RawDataset
 from .fundus import preprocess_fundus
 from .lazy_sequence import LazySequence
-from .unpacked import check_labels, damaged_file, find_path, one_line, read_text, require_files
+from .unpacked import check_labels, damaged_by, damaged_file, find_path, read_text, require_files
 
 CLASSES = ["none", "mild", "moderate", "severe", "proliferative"]
 
@@ -34,10 +34,8 @@ def read_retinopathy(root: Path) -> RawDataset:
 
 def _read_split(root: Path, folder: str, table: Path, usage: str) -> ImageSplit:
     """Read the rows of a table: image, level and, in the solution, Usage."""
-    try:
+    with damaged_by(table, csv.Error):
         rows = list(csv.DictReader(io.StringIO(read_text(table), newline="")))
-    except csv.Error as error:
-        raise damaged_file(table, one_line(error)) from None
     needed = {"image", "level", "Usage"} if usage else {"image", "level"}
     if not rows or not needed <= set(rows[0]):
         raise damaged_file(table, f"it lacks the columns {', '.join(sorted(needed))}")

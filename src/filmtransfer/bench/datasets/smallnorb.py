@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import InputError
+from ...files import reading
 from .dataset import ImageSplit, RawDataset
 from .lazy_sequence import LazySequence
 from .unpacked import check_labels, damaged_file, find_unzipped
@@ -62,7 +62,7 @@ def read_matrix(file: Path) -> np.ndarray:
 
     All numbers are little-endian; at least three sizes are stored, even if the matrix has fewer dimensions.
     """
-    try:
+    with reading(file, "Download it again."):
         start = np.fromfile(file, "<i4", count=2)
         if len(start) < 2 or int(start[0]) not in KINDS or not 1 <= start[1] <= 8:
             raise damaged_file(file, "it does not begin as a NORB matrix does")
@@ -72,5 +72,3 @@ def read_matrix(file: Path) -> np.ndarray:
         if min(shape, default=0) < 1 or file.stat().st_size != offset + np.prod(shape) * kind.itemsize:
             raise damaged_file(file, f"its size does not fit a matrix of {shape}")
         return np.memmap(file, kind, mode="r", offset=offset, shape=shape)
-    except OSError as error:
-        raise InputError(f"{file} cannot be read ({error.strerror}).", "Download it again.") from None

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ...errors import InputError
+from ...files import reading
 from .unpacked import damaged_file
 
 BLOCK = 1024  # bytes whose checksum is computed in one numpy expression
 POLYNOMIAL = 0x82F63B78  # the Castagnoli polynomial, bits reversed
 MASK = 0xA282EAD8
+UNPACK_AGAIN = "Unpack the archive again."
 
 Content = bytes | memoryview
 Values = list[Content] | list[float] | list[int]
@@ -32,11 +33,9 @@ def record_spans(path: Path) -> Iterator[tuple[int, memoryview]]:
     Only the checksums of the lengths are compared, so that a small feature can be read from a file of gigabytes;
     ``read_record`` compares those of the data.
     """
-    try:
+    with reading(path, UNPACK_AGAIN):
         size = path.stat().st_size
         view = np.memmap(path, np.uint8, mode="r").data if size else memoryview(b"")
-    except OSError as error:
-        raise _unreadable(path, error) from None
     offset = 0
     while offset < size:
         if offset + 12 > size:
@@ -54,12 +53,9 @@ def record_spans(path: Path) -> Iterator[tuple[int, memoryview]]:
 
 def read_record(path: Path, start: int, length: int) -> bytes:
     """Return the data of one record after comparing their checksum."""
-    try:
-        with path.open("rb") as file:
-            file.seek(start)
-            data, checksum = file.read(length), file.read(4)
-    except OSError as error:
-        raise _unreadable(path, error) from None
+    with reading(path, UNPACK_AGAIN), path.open("rb") as file:
+        file.seek(start)
+        data, checksum = file.read(length), file.read(4)
     if len(data) < length or len(checksum) < 4:
         raise damaged_file(path, "it is truncated")
     if _masked(data) != struct.unpack("<I", checksum)[0]:
@@ -95,10 +91,6 @@ def crc32c(data: Content) -> int:
         carried = [int(tables[i, (state >> 8 * i) & 0xFF]) for i in range(4)]
         state = int(own) ^ carried[0] ^ carried[1] ^ carried[2] ^ carried[3]
     return state ^ 0xFFFFFFFF
-
-
-def _unreadable(path: Path, error: OSError) -> InputError:
-    return InputError(f"{path} cannot be read ({error.strerror}).", "Unpack the archive again.")
 
 
 def _masked(data: bytes) -> int:

@@ -11,7 +11,8 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,15 @@ def read_lines(file: Path) -> list[str]:
 def damaged_file(file: Path, reason: str) -> UpdateFileError:
     """Return the error for a file whose content cannot be the published one."""
     return UpdateFileError(f"{file} is damaged: {reason}.", "Download it again from its publisher.")
+
+
+@contextmanager
+def damaged_by(file: Path, *errors: type[Exception]) -> Iterator[None]:
+    """Turn these errors of a library into the error for a damaged file."""
+    try:
+        yield
+    except errors as error:
+        raise damaged_file(file, one_line(error)) from None
 
 
 def one_line(error: Exception) -> str:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from ...errors import InputError, invalid_choice
+from ...errors import InputError, check_choice
 from ...seeding import make_generator, permutation
 from .dataset import Dataset, ImageSplit, RawDataset
 from .load import build_dataset, dataset_notes
@@ -31,8 +31,7 @@ def load_vtab(name: str, root: str | Path, *, split: VtabSplit = "official", see
     from the training split with ``seed``. ``released`` takes the first 1000 of the training split as TensorFlow
     Datasets stores it, which the authors of FiT used (cambridge-mlg/fit, tf_dataset_reader.py).
     """
-    if split not in SPLITS:
-        raise invalid_choice("split", split, SPLITS)
+    check_choice("split", split, SPLITS)
     entry, location = find_entry(name), locate_dataset(name, root)
     raw = location.read()
     notes = dataset_notes(raw, entry, location)

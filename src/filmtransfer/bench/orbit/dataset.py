@@ -21,6 +21,7 @@ from ...data.images import SkippedImage, read_squares
 from ...data.pixels import SUFFIXES, PixelSpec
 from ...data.videos import VIDEO_SUFFIXES, frame_times, read_frames
 from ...errors import InputError, UsageError
+from ...files import reading
 
 MODES = ("train", "validation", "test")
 TYPES = ("clean", "clutter")
@@ -171,7 +172,5 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _entries(folder: Path) -> list[Path]:
-    try:
+    with reading(folder):
         return sorted(p for p in folder.iterdir() if not p.name.startswith("."))
-    except OSError as error:
-        raise InputError(f"{folder} cannot be read ({error.strerror}).") from None

@@ -23,9 +23,11 @@ from ...model.metadata import library_versions
 from ...training.assess.evaluation import mean_interval
 from ...training.finetune.clips import with_history
 from ..rows import Row, RunResult, RunSettings
-from .dataset import OrbitUser, read_user
+from .dataset import read_user
 from .personalization import personalize, prepare_method
 from .tasks import OrbitProtocol, read_clips, read_video, sample_task
+
+_read_user = lru_cache(maxsize=4)(read_user)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class VideoResult:
 
 def evaluate_task(settings: RunSettings, root: Path) -> RunResult:
     """Train on a task, and return what the results file stores about it."""
-    user = _user(str(root), str(settings["user"]), str(settings.get("mode", "test")), settings.get("rate"))
+    mode = str(settings.get("mode", "test"))
+    user = _read_user(str(root), str(settings["user"]), mode, settings.get("rate"))
     protocol = OrbitProtocol.from_settings(settings)
     seed = int(settings.get("seed", 0))
     task = sample_task(user, str(settings["videos"]), int(settings["task"]), seed, protocol)
@@ -121,8 +124,3 @@ def summarise(rows: Iterable[Row], metric: str) -> Summary:
     by_user = {user: sum(own) / len(own) for user, own in sorted(scores.items())}
     mean_of_users, over_users = mean_interval(list(by_user.values()))
     return Summary(mean, over_videos, by_user, mean_of_users, over_users)
-
-
-@lru_cache(maxsize=4)
-def _user(root: str, name: str, mode: str, rate: float | None) -> OrbitUser:
-    return read_user(root, name, mode, rate)

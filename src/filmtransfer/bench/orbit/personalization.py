@@ -28,6 +28,8 @@ from ..cnaps.film_generator import CNAPs
 from ..rows import RunSettings
 from .tasks import SupportClips
 
+_load_backbone = lru_cache(maxsize=2)(load_backbone)
+
 
 @dataclass(frozen=True)
 class OrbitMethod:
@@ -66,7 +68,8 @@ def prepare_method(settings: RunSettings) -> OrbitMethod:
     """Validate the settings of a run and load its backbone."""
     chosen = {name: settings[name] for name in names() if name in settings}
     config = preset(str(settings.get("preset", "orbit_b0")), **chosen)
-    backbone = _backbone(str(settings["backbone"]), settings.get("weights"), config.body().folds)
+    fold = config.body().folds
+    backbone = _load_backbone(str(settings["backbone"]), settings.get("weights"), fold=fold)
     hardware = Hardware.choose(str(settings.get("device", "auto")))
     head = str(settings["head"])
     make_head(head)  # raises an error for an unknown head
@@ -173,8 +176,3 @@ def _generate(method: OrbitMethod, cnaps: CNAPs, task: SupportClips, length: int
 
 def _model(method: OrbitMethod, body: Body, head: Head, seed: int) -> AdaptedModel:
     return AdaptedModel(method.backbone, head, method.size, body=body, seed=seed, hardware=method.hardware)
-
-
-@lru_cache(maxsize=2)
-def _backbone(name: str, weights: str | None, fold: bool) -> Backbone:
-    return load_backbone(name, weights, fold=fold)

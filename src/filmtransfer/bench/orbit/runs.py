@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from ...errors import InputError, UpdateFileError, UsageError, invalid_choice
+from ...errors import InputError, UpdateFileError, UsageError, check_choice, check_count
+from ...files import reading
 from ..recipe import Run
 from ..rows import RunSettings
 from .dataset import OrbitUser, read_user, user_names
@@ -84,11 +85,10 @@ class OrbitExperiment:
 
     def _check(self) -> None:
         for option in self.methods:
-            if option not in METHODS:
-                raise invalid_choice("The method", option, METHODS)
-        for name, value in (("users", self.users), ("tasks", self.tasks)):
-            if value is not None and value < 1:
-                raise UsageError(f"{name} cannot be {value}.", "It is a whole number of at least 1.")
+            check_choice("The method", option, METHODS)
+        check_count("tasks", self.tasks)
+        if self.users is not None:
+            check_count("users", self.users)
         if CNAPS in self.methods and self.cnaps is None:
             raise UsageError(
                 "Simple CNAPs has not been trained.", "Name its file with --cnaps ('fit bench cnaps train')."
@@ -129,9 +129,5 @@ def _fingerprint(user: OrbitUser) -> str:
 
 
 def _digest(path: Path) -> str:
-    try:
+    with reading(path, "Train it with 'fit bench cnaps train'.", UpdateFileError):
         return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    except OSError as error:
-        raise UpdateFileError(
-            f"{path} cannot be read ({error.strerror}).", "Train it with 'fit bench cnaps train'."
-        ) from None

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ...files import write_atomically
+from ..averages import run_notes
 from ..published import BACKBONES, Published, lookup, published
-from ..result_table import COMPARISON, WRITERS, Cell, Count, ResultTable
+from ..result_table import COMPARISON, Cell, Count, ResultTable, write_tables
 from ..rows import Row
 from .evaluation import Summary, summarise
 from .runs import METHODS
@@ -130,12 +130,7 @@ def published_orbit_number(backbone: str, method: str, metric: str, **setting: s
 
 def write_orbit(rows: Sequence[Row], folder: Path) -> list[Path]:
     """Write both tables in three formats; return the files."""
-    files = []
-    for name, table in zip(("table", "users"), orbit_tables(rows), strict=True):
-        for suffix, writer in WRITERS.items():
-            write_atomically(folder / f"{name}.{suffix}", writer(table).encode())
-            files.append(folder / f"{name}.{suffix}")
-    return files
+    return write_tables(dict(zip(("table", "users"), orbit_tables(rows), strict=True)), folder)
 
 
 def _select(rows: Iterable[Row], method: str, kind: str | None = None) -> list[Row]:
@@ -168,11 +163,7 @@ def _published_cell(number: Published | None) -> Cell | Count | None:
 
 def _notes(rows: Sequence[Row]) -> list[str]:
     """Return the notes of the runs, each once with its users, and how many runs ended early."""
-    by_note: dict[str, list[str]] = {}
-    for row in rows:
-        for note in row["result"].get("notes", ()):
-            by_note.setdefault(note, []).append(str(row["settings"]["user"]))
-    notes = [f"{', '.join(dict.fromkeys(users))}: {note}" for note, users in by_note.items()]
+    notes = run_notes(rows, "user")
     ended = sum(row["result"].get("stopped") == "not finite" for row in rows)
     if ended:
         notes.append(

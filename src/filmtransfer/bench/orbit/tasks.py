@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from ...data import PixelSpec
-from ...errors import InputError, UsageError, invalid_choice
+from ...errors import InputError, UsageError, check_choice, check_count
 from ...seeding import integer, make_generator, permutation
-from ..rows import RunSettings
+from ..rows import RunSettings, group_by
 from .dataset import OrbitObject, OrbitUser, OrbitVideo
 
 QUERY_KINDS = ("clean", "clutter")
@@ -40,8 +40,8 @@ class OrbitProtocol:
             if name == "present_only":
                 if not isinstance(value, bool):
                     raise UsageError(f"{name} cannot be {value!r}.", "It is true or false.")
-            elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise UsageError(f"{name} cannot be {value!r}.", "It is a whole number of at least 1.")
+            else:
+                check_count(name, value)
         return cls(**chosen)
 
 
@@ -70,8 +70,7 @@ def sample_task(
 ) -> OrbitTask:
     """Sample task ``number`` of a user, which is the same for every method."""
     protocol = protocol or OrbitProtocol()
-    if query_kind not in QUERY_KINDS:
-        raise invalid_choice("The kind of query videos", query_kind, QUERY_KINDS)
+    check_choice("The kind of query videos", query_kind, QUERY_KINDS)
     if len(user.objects) < 2:
         raise InputError(
             f"{user.name} has {len(user.objects)} object{'s' * (len(user.objects) != 1)} with clean videos.",
@@ -129,8 +128,8 @@ def read_clips(task: OrbitTask, spec: PixelSpec) -> SupportClips:
     pixels: list[Tensor] = []
     kept: list[Clip] = []
     notes: list[str] = []
-    for source, clips in _by_video(task.clips):
-        squares, skipped = source.read([f for clip in clips for f in clip.frames], spec)
+    for clips in group_by(task.clips, lambda clip: clip.video).values():
+        squares, skipped = clips[0].source.read([f for clip in clips for f in clip.frames], spec)
         notes += [f"{s.name}: {s.reason}." for s in skipped[:1]]
         length = len(clips[0].frames)
         for i, clip in enumerate(clips):
@@ -163,10 +162,3 @@ def read_video(
 def _sample(videos: Sequence[OrbitVideo], cap: int, generator: torch.Generator) -> list[OrbitVideo]:
     """Return at most ``cap`` videos in random order."""
     return [videos[i] for i in permutation(len(videos), generator)[:cap].tolist()]
-
-
-def _by_video(clips: Sequence[Clip]) -> list[tuple[OrbitVideo, list[Clip]]]:
-    groups: dict[int, list[Clip]] = {}
-    for clip in clips:
-        groups.setdefault(clip.video, []).append(clip)
-    return [(group[0].source, group) for group in groups.values()]

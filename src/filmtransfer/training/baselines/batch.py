@@ -8,9 +8,10 @@ that step 0 is the FineTuner baseline.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -28,32 +29,38 @@ from ..finetune.loop import History, run_steps, with_proximal_term
 InitialHead = Literal["zero", "logistic_regression", "current"]
 
 
-class Rule(Protocol):
-    """A schedule of batch training."""
+@dataclass(frozen=True)
+class Rule(ABC):
+    """A schedule of batch training.
+
+    By default batches consist of shuffled images as they are, so that activations below the trainable part can be
+    cached.
+    """
+
+    steps: int
+    learning_rate: float
+    batch: int = 32
+    weight_decay: float = 0.0
+    initial_head: ClassVar[InitialHead]
+    augments: ClassVar[bool] = False
+    with_replacement: ClassVar[bool] = (
+        False  # draws a batch with replacement where it is larger than the task
+    )
 
     @property
-    def steps(self) -> int: ...
-    @property
-    def batch(self) -> int: ...
-    @property
-    def mixup(self) -> float: ...
-    @property
-    def initial_head(self) -> InitialHead: ...
-    @property
-    def augments(self) -> bool: ...
-    @property
-    def with_replacement(self) -> bool: ...
-    def learning_rate_at(self, step: int) -> float: ...
-    def optimiser(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer: ...
-    def augment(self, pixels: Tensor, generator: torch.Generator) -> Tensor: ...
+    def mixup(self) -> float:
+        """α of the Beta(α, α) that mixes two images; 0: none are mixed."""
+        return 0.0
 
+    @abstractmethod
+    def learning_rate_at(self, step: int) -> float:
+        """Return the learning rate of a step, counted from 0."""
 
-class Unaugmented:
-    """Shuffled batches of images as they are, so that activations below the trainable part can be cached."""
-
-    mixup = 0.0  # α of the Beta(α, α) that mixes two images; 0: none are mixed
-    augments = False
-    with_replacement = False  # draws a batch with replacement where it is larger than the task
+    def optimiser(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Return SGD with momentum."""
+        return torch.optim.SGD(
+            parameters, lr=self.learning_rate, momentum=0.9, weight_decay=self.weight_decay
+        )
 
     def augment(self, pixels: Tensor, generator: torch.Generator) -> Tensor:
         """Return the images."""
@@ -61,15 +68,10 @@ class Unaugmented:
         return pixels
 
 
-@dataclass(frozen=True)
-class CosineSchedule(Unaugmented):
+class CosineSchedule(Rule):
     """AdamW with a cosine decay of the learning rate."""
 
-    steps: int
-    learning_rate: float
-    batch: int = 32
-    weight_decay: float = 0.0
-    initial_head: InitialHead = "logistic_regression"
+    initial_head = "logistic_regression"
 
     def learning_rate_at(self, step: int) -> float:
         """Return the learning rate of a step, counted from 0."""
@@ -80,27 +82,15 @@ class CosineSchedule(Unaugmented):
         return torch.optim.AdamW(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
 
 
-@dataclass(frozen=True)
-class ConstantSchedule(Unaugmented):
+class ConstantSchedule(Rule):
     """SGD with momentum at a constant learning rate, from the head of the model (the paper's federated BiT)."""
 
-    steps: int
-    learning_rate: float
-    batch: int = 32
-    weight_decay: float = 0.0
-    momentum: float = 0.9
-    initial_head: InitialHead = "current"
+    initial_head = "current"
 
     def learning_rate_at(self, step: int) -> float:
         """Return the learning rate."""
         del step
         return self.learning_rate
-
-    def optimiser(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """Return SGD with momentum."""
-        return torch.optim.SGD(
-            parameters, lr=self.learning_rate, momentum=self.momentum, weight_decay=self.weight_decay
-        )
 
 
 @dataclass(frozen=True)
@@ -207,13 +197,9 @@ def _mixture(count: int, alpha: float, generator: torch.Generator) -> tuple[floa
     if alpha == 0:
         return 1.0, torch.arange(count)
     # The ratio of two Gamma variables is a Beta variable; torch's own Beta takes no generator.
-    a, b = (_gamma(alpha, generator) for _ in range(2))
-    return a / (a + b) if a + b > 0 else 0.5, permutation(count, generator)
-
-
-def _gamma(alpha: float, generator: torch.Generator) -> float:
     shape = torch.full((1,), alpha, dtype=torch.float64)
-    return float(torch._standard_gamma(shape, generator=generator))
+    a, b = (float(torch._standard_gamma(shape, generator=generator)) for _ in range(2))
+    return a / (a + b) if a + b > 0 else 0.5, permutation(count, generator)
 
 
 def _loss(logits: Tensor, labels: Tensor) -> Tensor:

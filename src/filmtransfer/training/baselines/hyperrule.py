@@ -11,13 +11,12 @@ falls tenfold three times; random crops and horizontal flips; mixup from 20,000 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from .batch import InitialHead
+from .batch import Rule
 
 SMALL_SET, LARGE_SET = 20_000, 500_000
 SMALL_AREA = 96 * 96
@@ -44,16 +43,15 @@ def mixup(images: int) -> float:
     return 0.0 if images < SMALL_SET else 0.1
 
 
-@dataclass(frozen=True)
-class HyperRule:
+@dataclass(frozen=True, kw_only=True)
+class HyperRule(Rule):
     """The rule for a task of ``images``; ``steps`` shortens it with the shape of its schedule kept."""
 
     images: int
-    steps: int
     batch: int = 512
     learning_rate: float = 0.003
     crop: int | None = None  # None: the complete image
-    initial_head: InitialHead = "zero"
+    initial_head = "zero"
     augments = True
     with_replacement = True
 
@@ -74,10 +72,6 @@ class HyperRule:
         if step < warm_up:
             return self.learning_rate * step / warm_up
         return self.learning_rate * math.prod(0.1 for decay in decays if decay < step)
-
-    def optimiser(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """Return SGD with momentum."""
-        return torch.optim.SGD(parameters, lr=self.learning_rate, momentum=0.9)
 
     def augment(self, pixels: Tensor, generator: torch.Generator) -> Tensor:
         """Return a random crop of each image, half of them flipped horizontally."""

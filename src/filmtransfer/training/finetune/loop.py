@@ -85,7 +85,9 @@ def run_steps(
         history.stopped = "not finite"
         history.not_finite = getattr(error, "images", [])
     if history.stopped in ("interrupted", "not finite"):  # perhaps in the middle of a step
-        _restore(parameters, finite)
+        with torch.no_grad():
+            for parameter, value in zip(parameters, finite, strict=True):
+                parameter.copy_(value)
         history.steps = finite_steps
     optimiser.zero_grad()
     history.seconds = time.monotonic() - start
@@ -111,12 +113,6 @@ def with_proximal_term(backward: Backward, parameters: list[nn.Parameter], mu: f
 
 def _copy(parameters: list[nn.Parameter]) -> list[Tensor]:
     return [parameter.detach().clone() for parameter in parameters]
-
-
-@torch.no_grad()
-def _restore(parameters: list[nn.Parameter], values: list[Tensor]) -> None:
-    for parameter, value in zip(parameters, values, strict=True):
-        parameter.copy_(value)
 
 
 def _all_finite(tensors: Iterable[Tensor | None]) -> bool:
