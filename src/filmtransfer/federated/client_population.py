@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from pathlib import Path
 
 import numpy as np
@@ -116,12 +118,7 @@ class ClientPopulation:
             self.personalized_accuracy(i, pool[self.rows(i)], test[self.test_rows(i)])
             for i in range(len(self))
         ]
-        logits = self.global_logits(pool, test)
-        return {
-            "accuracy": self.accuracy(logits),
-            "personalized": float(np.mean(personal)),
-            "clients_accuracy": personal,
-        }
+        return evaluation(self.accuracy(self.global_logits(pool, test)), personal)
 
     def personalized_accuracy(self, index: int, support: Tensor, test: Tensor) -> float:
         """Return the accuracy of a client's own head, given the features of its images and of its test images."""
@@ -131,13 +128,11 @@ class ClientPopulation:
 
     def global_logits(self, pool: Tensor, test: Tensor) -> Tensor:
         """Return the logits of the head over all classes, built from the sums of the clients."""
-        total: Statistics | None = None
-        for index in range(len(self)):
-            rows = self.rows(index)
-            part = Statistics.of(pool[rows], self.labels[rows], len(self.classes), self.plan.scatter)
-            total = part if total is None else total + part
-        assert total is not None
-        self.model.head.configure_from(total)
+        parts = (
+            Statistics.of(pool[rows], self.labels[rows], len(self.classes), self.plan.scatter)
+            for rows in map(self.rows, range(len(self)))
+        )
+        self.model.head.configure_from(reduce(add, parts))
         return self.model.head.logits(test)
 
     def restricted_accuracy(self, logits: Tensor) -> list[float]:
@@ -163,6 +158,11 @@ class ClientPopulation:
             )
         pixels = torch.stack([square for square in squares if square is not None])
         return Activations(self.model, pixels, CACHE_MB)
+
+
+def evaluation(accuracy: float, personal: list[float]) -> RoundRecord:
+    """Return the record of the accuracy of the global classifier and of the clients' personalized ones."""
+    return {"accuracy": accuracy, "personalized": float(np.mean(personal)), "clients_accuracy": personal}
 
 
 def _partition_images(config: SimulationConfig, read_images: ReadImages) -> PartitionedImages:

@@ -23,7 +23,7 @@ Which clients take part, when, and the shapes of the summed arrays are public.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -105,7 +105,14 @@ def secure_sum(
     binding = config.binding(keys)
 
     listed = ConfigRecord({str(node): key for node, key in keys.items()})
-    shared = server.ask("shares", {node: RecordDict({"keys": listed}) for node in keys}, _shares_reader(keys))
+    shared = server.ask(
+        "shares",
+        {node: RecordDict({"keys": listed}) for node in keys},
+        lambda node, content: _SharedSecrets(
+            _read_shares(content, keys.keys() - {node}),
+            as_bytes(content.config_records[RECORD]["commitment"]),
+        ),
+    )
 
     requests = {}
     for node in shared:
@@ -120,7 +127,9 @@ def secure_sum(
 
     fates = ConfigRecord({str(node): SURVIVED if node in masked else DROPPED for node in shared})
     revealed = server.ask(
-        "unmask", {node: RecordDict({"fates": fates}) for node in masked}, _revealed_reader(shared)
+        "unmask",
+        {node: RecordDict({"fates": fates}) for node in masked},
+        lambda _, content: _read_shares(content, shared.keys()),
     )
 
     total = np.zeros(total_size(config.shapes), np.uint64)
@@ -217,24 +226,11 @@ def _read_keys(_: int, content: RecordDict) -> bytes:
     return keys
 
 
-def _shares_reader(keys: Mapping[int, bytes]) -> Callable[[int, RecordDict], _SharedSecrets]:
-    def read(node: int, content: RecordDict) -> _SharedSecrets:
-        shares = {int(peer): as_bytes(share) for peer, share in content.config_records["shares"].items()}
-        if shares.keys() != keys.keys() - {node}:
-            raise ValueError("it does not have one share for each of the others")
-        return _SharedSecrets(shares, as_bytes(content.config_records[RECORD]["commitment"]))
-
-    return read
-
-
-def _revealed_reader(shared: Mapping[int, _SharedSecrets]) -> Callable[[int, RecordDict], dict[int, bytes]]:
-    def read(_: int, content: RecordDict) -> dict[int, bytes]:
-        shares = {int(peer): as_bytes(share) for peer, share in content.config_records["shares"].items()}
-        if shares.keys() != shared.keys():
-            raise ValueError("it does not have one share of each client")
-        return shares
-
-    return read
+def _read_shares(content: RecordDict, expected: Set[int]) -> dict[int, bytes]:
+    shares = {int(peer): as_bytes(share) for peer, share in content.config_records["shares"].items()}
+    if shares.keys() != expected:
+        raise ValueError("it does not have one share for each of the clients")
+    return shares
 
 
 def _public_mask_key(mask: bytes) -> bytes:
