@@ -25,7 +25,7 @@ from ..seeding import make_generator, permutation
 from ..training.finetune.activations import Activations
 from .client import Client, Examples
 from .parameters import get_parameters, make_model, set_parameters
-from .partition import Partition, by_folder, dirichlet, few_shot, merge_class_names
+from .partition import Partition, by_folder, dirichlet, few_shot, merge_class_names, of_classes
 from .plan import Plan
 from .records import RoundRecord
 
@@ -198,21 +198,9 @@ def _select_images(
             )
         order = permutation(len(kept), make_generator(config.seed, "federation's classes", config.dataset))
         kept = sorted(order[: config.classes].tolist())
-    return (_subset(train, kept, 0, config.dataset), _subset(test, kept, config.test_images, config.dataset))
-
-
-def _subset(images: LabelledImages, kept: list[int], limit: int, dataset: str) -> LabelledImages:
-    """Return the images of some classes, at most ``limit`` of them (0: all)."""
-    index = {c: i for i, c in enumerate(kept)}
-    chosen = [i for i, label in enumerate(images.labels) if label in index]
-    if limit and limit < len(chosen):
-        order = permutation(len(chosen), make_generator(0, "test images", dataset))[:limit]
-        chosen = sorted(chosen[int(i)] for i in order)
-    return LabelledImages(
-        [images.sources[i] for i in chosen],
-        [index[images.labels[i]] for i in chosen],
-        [images.classes[c] for c in kept],
-    )
+    classes = [train.classes[c] for c in kept]
+    generator = make_generator(0, "test images", config.dataset)
+    return of_classes(train, classes), of_classes(test, classes, config.test_images, generator)
 
 
 def _read_folders(root: Path) -> PartitionedImages:
@@ -236,7 +224,7 @@ def _read_folders(root: Path) -> PartitionedImages:
         labels += [index[str(images.classes[label])] for label in images.labels]
     return PartitionedImages(
         LabelledImages(sources, labels, list(classes)),
-        LabelledImages(test.sources, [index[str(test.classes[c])] for c in test.labels], list(classes)),
+        of_classes(test, classes),
         Partition(clients, np.array(labels)),
         list(by_client),
     )
