@@ -68,12 +68,9 @@ def make_client_app(client_for: Callable[[Context, Plan], Client]) -> ClientApp:
         )
         return Message(content, reply_to=message)
 
-    for message_type in (messages.DESCRIBE, messages.STATISTICS, messages.FINISH):
-        app.query(message_type.partition(".")[2])(handle)
-    for stage in STAGES:
-        app.query((messages.SECURE + stage).partition(".")[2])(handle)
-    app.train(messages.TRAIN.partition(".")[2])(handle)
-    app.evaluate(messages.EVALUATE.partition(".")[2])(handle)
+    for message_type in (*messages.TYPES, *(messages.SECURE + stage for stage in STAGES)):
+        kind, _, action = message_type.partition(".")
+        getattr(app, kind)(action)(handle)
     return app
 
 
@@ -161,7 +158,7 @@ def run_federation(
     saved = server.finish(state.psi)
     result: DeploymentResult = {
         "rounds": state.done, "classes": [str(name) for name in update.classes], "bytes": size, "clients": sorted(saved),
-        "traffic": {purpose: traffic.to_dict() for purpose, traffic in server.transport.traffic.items()},
+        "traffic": server.transport.traffic,
     }  # fmt: skip
     if test:
         classifier = FewShotClassifier.load(folder / UPDATE_FILE, backbone=server.model.backbone)

@@ -46,6 +46,7 @@ from .masking import (
     derive_public_keys,
     keystream,
     pair_seed,
+    peer_bytes,
     read_masked,
 )
 
@@ -227,7 +228,7 @@ def _read_keys(_: int, content: RecordDict) -> bytes:
 
 
 def _read_shares(content: RecordDict, expected: Set[int]) -> dict[int, bytes]:
-    shares = {int(peer): as_bytes(share) for peer, share in content.config_records["shares"].items()}
+    shares = peer_bytes(content, "shares")
     if shares.keys() != expected:
         raise ValueError("it does not have one share for each of the clients")
     return shares

@@ -32,7 +32,7 @@ from .privacy import Accountant, clip, noisy_mean, sample
 from .records import Log, OnRound, RoundRecord
 from .secure_aggregation import SecureAggregationError, majority, secure_sum
 from .statistics import array_shapes, from_arrays
-from .transport import Traffic, Transport
+from .transport import Transport, no_traffic
 
 MAX_ATTEMPTS = 3  # at a round with too few usable replies
 
@@ -102,7 +102,7 @@ class FederatedServer:
 
     def run_round(self, number: int, psi: np.ndarray) -> tuple[np.ndarray, RoundRecord]:
         """Return the aggregated update of a round, and its record."""
-        self.transport.traffic["training"] = Traffic()
+        self.transport.traffic["training"] = no_traffic()
         failures: RoundRecord = {"missing": {}, "refused": {}}
         train = self.train_securely if self.plan.secure else self.train
         for attempt in range(MAX_ATTEMPTS):
@@ -112,7 +112,7 @@ class FederatedServer:
             if result is not None:
                 update, record = result
                 record |= {"round": number, "clients": sorted(chosen)}
-                return update, record | failures | self.transport.traffic["training"].to_dict()
+                return update, record | failures | self.transport.traffic["training"]
             self.log(f"Round {number}: fewer than {self.plan.min_clients} usable replies; it is repeated.")
         reasons = "; ".join(
             f"{name}: {reason}"
@@ -218,13 +218,7 @@ class FederatedServer:
         privacy = self.plan.privacy
         assert privacy is not None
         generator = make_generator(self.plan.seed, "privacy noise", number) if self.evaluate_fn else None
-        return noisy_mean(
-            total,
-            limit=privacy.clip,
-            noise=privacy.noise,
-            denominator=self._expected_clients,
-            generator=generator,
-        )
+        return noisy_mean(total, privacy.noise * privacy.clip, self._expected_clients, generator)
 
     # Communication
 
