@@ -299,10 +299,7 @@ def mask_values(
     values += keystream(session.seed, len(values))
     for peer in encrypted:
         mask = keystream(pair_seed(session.mask, keys[peer], binding), len(values))
-        if node < peer:
-            values += mask
-        else:
-            values -= mask
+        values = values + mask if node < peer else values - mask
     kept = replace(session, stage="masked", encryption=b"", mask=b"", seed=b"", keys={}, held=held)
     return kept, RecordDict({"masked": ArrayRecord({"masked": Array(values)})})
 

@@ -175,9 +175,7 @@ def dirichlet(
 def _shares(clients: int, alpha: float, generator: torch.Generator) -> np.ndarray:
     """Draw from the symmetric Dirichlet distribution; use its limit where α is too small or too large to compute."""
     shares = np.random.default_rng(generator.initial_seed()).dirichlet(np.full(clients, min(alpha, 1e12)))
-    if not np.isfinite(shares).all() or not np.isclose(
-        shares.sum(), 1
-    ):  # α so small that all of it underflows
+    if not np.isclose(shares.sum(), 1):  # α so small that all of it underflows, or not finite
         shares = np.zeros(clients)
         shares[int(torch.randint(clients, (), generator=generator))] = 1.0
     return shares

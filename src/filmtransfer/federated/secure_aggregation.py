@@ -150,10 +150,7 @@ def secure_sum(
             server.check_secret(len(secret) > 0 and _public_mask_key(secret) == keys[node][KEY_BYTES:], node)
             for peer in masked:  # what each survivor had added or subtracted for its pair with this one
                 mask = keystream(pair_seed(secret, keys[peer], binding), len(total))
-                if peer < node:
-                    total -= mask
-                else:
-                    total += mask
+                total = total - mask if peer < node else total + mask
     return SecureSum(from_fixed_point(total, config.shapes, bits), sorted(masked), server.dropped)
 
 

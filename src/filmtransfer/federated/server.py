@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -37,30 +38,23 @@ from .transport import Transport, no_traffic
 MAX_ATTEMPTS = 3  # at a round with too few usable replies
 
 
+@dataclass(eq=False)
 class FederatedServer:
     """Runs one federation; ``evaluate_fn`` evaluates ψ centrally in a simulation, else the clients do."""
 
-    def __init__(
-        self,
-        grid: Grid,
-        plan: Plan,
-        make_model: Callable[[int], AdaptedModel],
-        *,
-        folder: Path | None = None,
-        evaluate_fn: Callable[[np.ndarray], RoundRecord] | None = None,
-        log: Log = lambda _: None,
-        on_round: OnRound = lambda _: None,
-        max_wait: float = 600.0,
-    ) -> None:
-        self.plan = plan
-        self.make_model = make_model  # given the number of classes, which a head trained by batches needs
-        self.model = make_model(1)
-        self.folder = folder
-        self.evaluate_fn = evaluate_fn
-        self.log = log
-        self.on_round = on_round
-        self.transport = Transport(grid, plan.timeout)
-        self.clients = ClientManager(self.transport, plan, self.model, log, max_wait)
+    grid: Grid
+    plan: Plan
+    make_model: Callable[[int], AdaptedModel]  # given the number of classes, which a head of batches needs
+    folder: Path | None = None
+    evaluate_fn: Callable[[np.ndarray], RoundRecord] | None = None
+    log: Log = lambda _: None
+    on_round: OnRound = lambda _: None
+    max_wait: float = 600.0
+
+    def __post_init__(self) -> None:
+        self.model = self.make_model(1)
+        self.transport = Transport(self.grid, self.plan.timeout)
+        self.clients = ClientManager(self.transport, self.plan, self.model, self.log, self.max_wait)
 
     def run(self) -> Checkpoint:
         """Run the remaining rounds."""

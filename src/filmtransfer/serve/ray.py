@@ -37,21 +37,13 @@ EXIT_SECONDS = 30.0  # after which the process ends in any case
 QUIET: JsonObject = {"log_to_driver": False, "logging_level": logging.ERROR}
 
 
-class TrainingActor:
-    """A Ray actor that runs a worker."""
+class TrainingActor(Worker):
+    """A worker as a Ray actor."""
 
     def __init__(self, config: ServerConfig) -> None:
         configure_process(1)
         backbone = load_backbone(config.backbone, config.weights)
-        self.worker = Worker(Store.open(config.location), backbone, lease=config.lease)
-
-    def run(self) -> None:
-        """Run trainings until stopped."""
-        self.worker.run()
-
-    def stop(self) -> None:
-        """Stop soon, and return the running training to the queue."""
-        self.worker.stop()
+        super().__init__(Store.open(config.location), backbone, lease=config.lease)
 
 
 def build_app(config: ServerConfig) -> FastAPI:
