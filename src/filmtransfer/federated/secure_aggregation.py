@@ -24,6 +24,7 @@ Which clients take part, when, and the shapes of the summed arrays are public.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -32,7 +33,7 @@ from flwr.app import ConfigRecord, RecordDict
 
 from ..errors import FitError, UsageError
 from . import shamir
-from .fixed_point import FRACTIONAL_BITS, FloatArray, Shapes, from_fixed_point, total_size
+from .fixed_point import FRACTIONAL_BITS, FloatArray, IntegerArray, Shapes, from_fixed_point
 from .masking import (
     DROPPED,
     KEY_BYTES,
@@ -109,10 +110,7 @@ def secure_sum(
     shared = server.ask(
         "shares",
         {node: RecordDict({"keys": listed}) for node in keys},
-        lambda node, content: _SharedSecrets(
-            _read_shares(content, keys.keys() - {node}),
-            as_bytes(content.config_records[RECORD]["commitment"]),
-        ),
+        lambda node, content: _read_secrets(content, keys.keys() - {node}),
     )
 
     requests = {}
@@ -133,16 +131,13 @@ def secure_sum(
         lambda _, content: _read_shares(content, shared.keys()),
     )
 
-    total = np.zeros(total_size(config.shapes), np.uint64)
-    for values in masked.values():
-        total += values
+    total: IntegerArray = np.sum(list(masked.values()), axis=0, dtype=np.uint64)
     position = {node: number for number, node in enumerate(sorted(keys), start=1)}
     for node in shared:
         enough = {position[peer]: revealed[peer][node] for peer in sorted(revealed)[:threshold]}
-        try:
+        secret = b""
+        with suppress(ValueError):
             secret = shamir.combine(enough)
-        except ValueError:
-            secret = b""
         if node in masked:
             server.check_secret(commitment(secret, binding) == shared[node].commitment, node)
             total -= keystream(secret, len(total))
@@ -222,6 +217,11 @@ def _read_keys(_: int, content: RecordDict) -> bytes:
     for part in (keys, keys[KEY_BYTES:] + keys[:KEY_BYTES]):  # all clients would refuse an unusable key
         pair_seed(bytes(range(32)), part, b"")
     return keys
+
+
+def _read_secrets(content: RecordDict, expected: Set[int]) -> _SharedSecrets:
+    commitment = as_bytes(content.config_records[RECORD]["commitment"])
+    return _SharedSecrets(_read_shares(content, expected), commitment)
 
 
 def _read_shares(content: RecordDict, expected: Set[int]) -> dict[int, bytes]:
