@@ -210,18 +210,14 @@ def _read_folders(root: Path) -> PartitionedImages:
     classes = merge_class_names(
         {name: [str(c) for c in images.classes] for name, images in by_client.items()}
     )
-    index = {name: i for i, name in enumerate(classes)}
-    if unknown := sorted({str(c) for c in test.classes} - index.keys()):
+    if unknown := sorted({str(c) for c in test.classes} - set(classes)):
         raise InputError(
             f"The test images are of {', '.join(unknown)}, which no client has.", "Remove them from test/."
         )
-    sources: list[ImageSource] = []
-    labels: list[int] = []
-    clients = []
-    for images in by_client.values():
-        clients.append(np.arange(len(sources), len(sources) + len(images)))
-        sources += images.sources
-        labels += [index[str(images.classes[label])] for label in images.labels]
+    parts = [of_classes(images, classes) for images in by_client.values()]
+    sources = [source for part in parts for source in part.sources]
+    labels = [label for part in parts for label in part.labels]
+    clients = np.split(np.arange(len(labels)), np.cumsum([len(part) for part in parts])[:-1])
     return PartitionedImages(
         LabelledImages(sources, labels, list(classes)),
         of_classes(test, classes),
