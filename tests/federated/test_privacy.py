@@ -247,7 +247,7 @@ def test_the_noise_has_the_stated_deviation(seeded):
     """σC over the denominator; Kolmogorov and Smirnov find a normal distribution."""
     total = np.concatenate([np.full((100, 300), 6.0), np.full((100, 200), -3.0)], axis=1)
     generator = make_generator(0, "privacy noise", 1) if seeded else None
-    mean = noisy_mean(total, limit=0.5, noise=1.2, denominator=4, generator=generator)
+    mean = noisy_mean(total, 1.2 * 0.5, 4, generator)
     assert mean.shape == (100, 500)
     noise = (mean - total / 4).ravel()
     assert abs(noise.mean()) < 6 * 0.15 / math.sqrt(len(noise))
@@ -259,7 +259,7 @@ def test_the_noise_has_the_stated_deviation(seeded):
 
 def test_a_seeded_generator_is_reproducible_and_entropy_is_not():
     def mean(generator):
-        return noisy_mean(np.zeros(3), limit=1, noise=1, denominator=1, generator=generator)
+        return noisy_mean(np.zeros(3), 1, 1, generator)
 
     first = mean(make_generator(0, "privacy noise", 1))
     assert np.array_equal(first, mean(make_generator(0, "privacy noise", 1)))
@@ -292,5 +292,5 @@ def test_a_sample_takes_each_client_independently(seeded):
 def test_one_round_by_hand():
     """Clip, sum, mean: with negligible noise it is the mean of the clipped updates over q·N."""
     total = sum(clip(update, 1.0)[0] for update in ([3.0, 4.0], [0.3, 0.0]))
-    mean = noisy_mean(total, limit=1.0, noise=1e-12, denominator=4, generator=make_generator(0))
+    mean = noisy_mean(total, 1e-12, 4, make_generator(0))
     np.testing.assert_allclose(mean, [0.9 / 4, 0.8 / 4], atol=1e-10)

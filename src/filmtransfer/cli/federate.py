@@ -133,7 +133,7 @@ def simulate(
         update = global_update(simulation.server.model, plan, state.psi, *statistics)
         path = out / "global.safetensors"
         summary["bytes"] = stored = update.save(path)
-        sent = simulation.server.transport.traffic["statistics"].up.bytes
+        sent = simulation.server.transport.traffic["statistics"]["bytes_up"]
         printer.say(
             f"The classifier over all {len(update.classes)} classes: {path} ({file_size(stored)}); "
             f"its summed statistics took {file_size(sent)}, once."

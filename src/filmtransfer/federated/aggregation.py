@@ -8,7 +8,7 @@ whose update is far from the result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from flwr.app import Message, MetricRecord, RecordDict
@@ -32,17 +32,14 @@ def check_update(update: np.ndarray) -> None:
 
 def make_strategy(plan: Plan, clients: int) -> FedAvg:
     """Return Flower's strategy of the plan; FedProx differs from FedAvg only on the clients."""
-    if plan.algorithm == "trimmed_mean":
-        return FedTrimmedAvg(beta=plan.trim)
-    if plan.algorithm == "median":
-        return FedMedian()
-    if plan.algorithm == "krum":
-        return Krum(num_malicious_nodes=plan.malicious)
-    if plan.algorithm == "multikrum":
-        return MultiKrum(
-            num_malicious_nodes=plan.malicious, num_nodes_to_select=max(clients - plan.malicious - 2, 1)
-        )
-    return FedAvg()
+    selected = max(clients - plan.malicious - 2, 1)
+    strategies: dict[str, Callable[[], FedAvg]] = {
+        "trimmed_mean": lambda: FedTrimmedAvg(beta=plan.trim),
+        "median": FedMedian,
+        "krum": lambda: Krum(num_malicious_nodes=plan.malicious),
+        "multikrum": lambda: MultiKrum(num_malicious_nodes=plan.malicious, num_nodes_to_select=selected),
+    }
+    return strategies.get(plan.algorithm, FedAvg)()
 
 
 def aggregate_train(

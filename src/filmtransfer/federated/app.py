@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict
 
+import numpy as np
 import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -25,6 +26,7 @@ from .client import Client, Examples, respond
 from .global_classifier import global_update
 from .masking import STAGES
 from .parameters import get_parameters, make_model
+from .partition import of_classes
 from .plan import Plan
 from .records import Log, RoundRecord
 from .server import FederatedServer
@@ -66,12 +68,9 @@ def make_client_app(client_for: Callable[[Context, Plan], Client]) -> ClientApp:
         )
         return Message(content, reply_to=message)
 
-    for message_type in (messages.DESCRIBE, messages.STATISTICS, messages.FINISH):
-        app.query(message_type.partition(".")[2])(handle)
-    for stage in STAGES:
-        app.query((messages.SECURE + stage).partition(".")[2])(handle)
-    app.train(messages.TRAIN.partition(".")[2])(handle)
-    app.evaluate(messages.EVALUATE.partition(".")[2])(handle)
+    for message_type in (*messages.TYPES, *(messages.SECURE + stage for stage in STAGES)):
+        kind, _, action = message_type.partition(".")
+        getattr(app, kind)(action)(handle)
     return app
 
 
@@ -80,14 +79,9 @@ def make_client_app(client_for: Callable[[Context, Plan], Client]) -> ClientApp:
 
 def _client_for(context: Context, plan: Plan) -> Client:
     config = context.node_config
-    return _open_client(
-        str(config.get("name", context.node_id)),
-        str(config["data"]),
-        str(config.get("test", "")),
-        str(config.get("state", "")),
-        str(config.get("weights", "")),
-        plan,
-    )
+    test, state, weights = (str(config.get(name, "")) for name in ("test", "state", "weights"))
+    name = str(config.get("name", context.node_id))
+    return _open_client(name, str(config["data"]), test, state, weights, plan)
 
 
 @lru_cache(maxsize=2)
@@ -102,25 +96,8 @@ def _open_client(name: str, data: str, test: str, state: str, weights: str, plan
     examples = read_examples(LabelledImages.from_path(data), model)
     test_examples = None
     if test:
-        images = LabelledImages.from_path(test)
-        index = {name: c for c, name in enumerate(examples.classes)}
-        known = [i for i, label in enumerate(images.labels) if str(images.classes[label]) in index]
-        test_examples = read_examples(
-            LabelledImages(
-                [images.sources[i] for i in known],
-                [index[str(images.classes[images.labels[i]])] for i in known],
-                list(examples.classes),
-            ),
-            model,
-        )
-    return Client(
-        name,
-        model,
-        examples,
-        start=get_parameters(model),
-        test=test_examples,
-        state=Path(state) if state else None,
-    )
+        test_examples = read_examples(of_classes(LabelledImages.from_path(test), examples.classes), model)
+    return Client(name, model, examples, get_parameters(model), test_examples, Path(state) if state else None)
 
 
 def read_examples(images: LabelledImages, model: AdaptedModel) -> Examples:
@@ -181,7 +158,7 @@ def run_federation(
     saved = server.finish(state.psi)
     result: DeploymentResult = {
         "rounds": state.done, "classes": [str(name) for name in update.classes], "bytes": size, "clients": sorted(saved),
-        "traffic": {purpose: traffic.to_dict() for purpose, traffic in server.transport.traffic.items()},
+        "traffic": server.transport.traffic,
     }  # fmt: skip
     if test:
         classifier = FewShotClassifier.load(folder / UPDATE_FILE, backbone=server.model.backbone)
@@ -193,12 +170,9 @@ def run_federation(
 
 def _test_accuracy(classifier: FewShotClassifier, test: str) -> float | None:
     """Return the accuracy on the test images of the federation's classes; None if there are none."""
-    images = LabelledImages.from_path(test)
-    names = [str(images.classes[label]) for label in images.labels]
-    known = [i for i, name in enumerate(names) if name in set(classifier.classes_)]
-    if not known:
+    images = of_classes(LabelledImages.from_path(test), [str(name) for name in classifier.classes_])
+    if not images.sources:
         return None
-    result = classifier.classify([images.sources[i] for i in known])
-    predicted = classifier.classes_[result.probabilities.argmax(1)]
-    correct = [guess == names[known[i]] for guess, i in zip(predicted, result.readable, strict=True)]
-    return float(sum(correct) / len(correct))
+    result = classifier.classify(images.sources)
+    labels = np.array(images.labels)[result.readable]
+    return float((result.probabilities.argmax(1) == labels).mean())

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import UsageError
 from ..seeding import make_generator
 from ..training.finetune.episodic import finetune
-from .client_population import ClientPopulation
+from .client_population import ClientPopulation, evaluation
 from .parameters import get_parameters, set_parameters
 from .records import RoundRecord
 
@@ -32,11 +32,7 @@ def lower_bound(population: ClientPopulation, steps: int) -> RoundRecord:
         test = population.test.select(population.test_rows(index))
         personal.append(population.personalized_accuracy(index, client.features(), test.features()))
     averaged = (total / weight).astype(population.start.dtype)
-    return {
-        "accuracy": population.evaluate(averaged)["accuracy"],
-        "personalized": float(np.mean(personal)),
-        "clients_accuracy": personal,
-    }
+    return evaluation(population.evaluate(averaged)["accuracy"], personal)
 
 
 def upper_bound(population: ClientPopulation, steps: int) -> RoundRecord:
@@ -48,12 +44,7 @@ def upper_bound(population: ClientPopulation, steps: int) -> RoundRecord:
     seed = make_generator(plan.seed, "centre").initial_seed()
     finetune(population.model, population.pool, population.labels, training, seed=seed)
     logits = population.global_logits(population.pool.features(), population.test.features())
-    personal = population.restricted_accuracy(logits)
-    return {
-        "accuracy": population.accuracy(logits),
-        "personalized": float(np.mean(personal)),
-        "clients_accuracy": personal,
-    }
+    return evaluation(population.accuracy(logits), population.restricted_accuracy(logits))
 
 
 def _check_episodes(population: ClientPopulation) -> None:

@@ -72,26 +72,12 @@ def make_authority(folder: str | Path, days: int = AUTHORITY_DAYS) -> None:
             f"{path} already has an authority.",
             "Every client trusts it; start a new federation in another folder.",
         )
-    key = ec.generate_private_key(ec.SECP384R1())
     now = datetime.now(UTC)
     # The number in the name distinguishes the authorities of two federations.
-    number = x509.random_serial_number() % 10**8
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"filmtransfer federation {number:08d}")])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCK_SKEW)
-        .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(sign_certificates=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA384())
-    )
-    write_atomically(path / "ca.key", _pem(key), private=True)
-    write_atomically(path / "ca.crt", _certificate_pem(certificate))
+    subject = f"filmtransfer federation {x509.random_serial_number() % 10**8:08d}"
+    constraints = x509.BasicConstraints(ca=True, path_length=0)
+    extensions = [(constraints, True), (_key_usage(sign_certificates=True), True)]
+    _issue(path / "ca", subject, (now - CLOCK_SKEW, now + timedelta(days=days)), extensions)
 
 
 def make_server_certificate(
@@ -108,33 +94,18 @@ def make_server_certificate(
         raise UsageError(f"A certificate cannot be valid for {days} days.", "Give at least 1.")
     authority = load_certificate(path / "ca.crt")
     signer = load_private_key(path / "ca.key")
-    key = ec.generate_private_key(ec.SECP384R1())
     now = datetime.now(UTC)
     names = tuple(dict.fromkeys((*hosts, *LOCAL_HOSTS)))
     start = not_before or now - CLOCK_SKEW
     end = not_after or min(now + timedelta(days=days), authority.not_valid_after_utc)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])]))
-        .issuer_name(authority.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(end)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(sign_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(
-            x509.SubjectAlternativeName([alternative_name(host) for host in names]), critical=False
-        )
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
-        )
-        .sign(signer, hashes.SHA384())
-    )
-    write_atomically(path / "server.key", _pem(key), private=True)
-    write_atomically(path / "server.crt", _certificate_pem(certificate))
+    extensions = [
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (_key_usage(sign_certificates=False), True),
+        (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
+        (x509.SubjectAlternativeName([alternative_name(host) for host in names]), False),
+        (x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), False),
+    ]
+    _issue(path / "server", names[0][:64], (start, end), extensions, (authority.subject, signer))
     return Certificate(names, start, end)
 
 
@@ -143,16 +114,35 @@ def read_certificate(path: str | Path) -> Certificate:
     certificate = load_certificate(Path(path))
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        hosts = tuple(
-            str(value)
-            for value in (
-                *names.get_values_for_type(x509.DNSName),
-                *names.get_values_for_type(x509.IPAddress),
-            )
-        )
+        hosts = tuple(str(v) for t in (x509.DNSName, x509.IPAddress) for v in names.get_values_for_type(t))
     except x509.ExtensionNotFound:
         hosts = ()
     return Certificate(hosts, certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+
+
+def _issue(
+    path: Path,
+    subject: str,
+    period: tuple[datetime, datetime],
+    extensions: Iterable[tuple[x509.ExtensionType, bool]],
+    issuer: tuple[x509.Name, ec.EllipticCurvePrivateKey] | None = None,
+) -> None:
+    """Write a new key and its certificate, signed by the issuer or by itself; extensions may be critical."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)])
+    issuer_name, signer = issuer or (name, key)
+    builder = (
+        x509.CertificateBuilder(issuer_name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(period[0])
+        .not_valid_after(period[1])
+    )
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    for extension, critical in (*extensions, (identifier, False)):
+        builder = builder.add_extension(extension, critical)
+    certificate = builder.sign(signer, hashes.SHA384())
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    write_atomically(path.with_suffix(".key"), private, private=True)
+    write_atomically(path.with_suffix(".crt"), certificate.public_bytes(Encoding.PEM))
 
 
 def _key_usage(sign_certificates: bool) -> x509.KeyUsage:
@@ -223,11 +213,3 @@ def load_private_key(path: Path) -> ec.EllipticCurvePrivateKey:
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise KeysError(f"{path} is not a private key.", "Create one with: fit federate keys FOLDER")
     return key
-
-
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _certificate_pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(Encoding.PEM)

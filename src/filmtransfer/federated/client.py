@@ -52,26 +52,19 @@ class Examples:
         return len(self.labels)
 
 
+@dataclass(eq=False)
 class Client:
     """A client's images, and a model to work with (in a simulation one for all clients)."""
 
-    def __init__(
-        self,
-        name: str,
-        model: AdaptedModel,
-        examples: Examples,
-        *,
-        start: np.ndarray,
-        test: Examples | None = None,
-        state: Path | None = None,
-    ) -> None:
-        self.name = name
-        self.model = model
-        self.examples = examples
-        self.start = start  # the model's parameters before the first round
-        self.test = test
-        self.state = state  # the folder for what the client keeps between rounds
-        self.sizes = parameter_layout(model).sizes
+    name: str
+    model: AdaptedModel
+    examples: Examples
+    start: np.ndarray  # the model's parameters before the first round
+    test: Examples | None = None
+    state: Path | None = None  # the folder for what the client keeps between rounds
+
+    def __post_init__(self) -> None:
+        self.sizes = parameter_layout(self.model).sizes
 
     def handle(self, message_type: str, content: RecordDict, state: RecordDict, node: int) -> RecordDict:
         """Return the reply to a request; ``state`` is what Flower keeps for this client between messages."""

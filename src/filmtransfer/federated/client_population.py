@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +25,7 @@ from ..seeding import make_generator, permutation
 from ..training.finetune.activations import Activations
 from .client import Client, Examples
 from .parameters import get_parameters, make_model, set_parameters
-from .partition import Partition, by_folder, dirichlet, few_shot, merge_class_names
+from .partition import Partition, by_folder, dirichlet, few_shot, merge_class_names, of_classes
 from .plan import Plan
 from .records import RoundRecord
 
@@ -116,12 +118,7 @@ class ClientPopulation:
             self.personalized_accuracy(i, pool[self.rows(i)], test[self.test_rows(i)])
             for i in range(len(self))
         ]
-        logits = self.global_logits(pool, test)
-        return {
-            "accuracy": self.accuracy(logits),
-            "personalized": float(np.mean(personal)),
-            "clients_accuracy": personal,
-        }
+        return evaluation(self.accuracy(self.global_logits(pool, test)), personal)
 
     def personalized_accuracy(self, index: int, support: Tensor, test: Tensor) -> float:
         """Return the accuracy of a client's own head, given the features of its images and of its test images."""
@@ -131,13 +128,11 @@ class ClientPopulation:
 
     def global_logits(self, pool: Tensor, test: Tensor) -> Tensor:
         """Return the logits of the head over all classes, built from the sums of the clients."""
-        total: Statistics | None = None
-        for index in range(len(self)):
-            rows = self.rows(index)
-            part = Statistics.of(pool[rows], self.labels[rows], len(self.classes), self.plan.scatter)
-            total = part if total is None else total + part
-        assert total is not None
-        self.model.head.configure_from(total)
+        parts = (
+            Statistics.of(pool[rows], self.labels[rows], len(self.classes), self.plan.scatter)
+            for rows in map(self.rows, range(len(self)))
+        )
+        self.model.head.configure_from(reduce(add, parts))
         return self.model.head.logits(test)
 
     def restricted_accuracy(self, logits: Tensor) -> list[float]:
@@ -163,6 +158,11 @@ class ClientPopulation:
             )
         pixels = torch.stack([square for square in squares if square is not None])
         return Activations(self.model, pixels, CACHE_MB)
+
+
+def evaluation(accuracy: float, personal: list[float]) -> RoundRecord:
+    """Return the record of the accuracy of the global classifier and of the clients' personalized ones."""
+    return {"accuracy": accuracy, "personalized": float(np.mean(personal)), "clients_accuracy": personal}
 
 
 def _partition_images(config: SimulationConfig, read_images: ReadImages) -> PartitionedImages:
@@ -198,21 +198,9 @@ def _select_images(
             )
         order = permutation(len(kept), make_generator(config.seed, "federation's classes", config.dataset))
         kept = sorted(order[: config.classes].tolist())
-    return (_subset(train, kept, 0, config.dataset), _subset(test, kept, config.test_images, config.dataset))
-
-
-def _subset(images: LabelledImages, kept: list[int], limit: int, dataset: str) -> LabelledImages:
-    """Return the images of some classes, at most ``limit`` of them (0: all)."""
-    index = {c: i for i, c in enumerate(kept)}
-    chosen = [i for i, label in enumerate(images.labels) if label in index]
-    if limit and limit < len(chosen):
-        order = permutation(len(chosen), make_generator(0, "test images", dataset))[:limit]
-        chosen = sorted(chosen[int(i)] for i in order)
-    return LabelledImages(
-        [images.sources[i] for i in chosen],
-        [index[images.labels[i]] for i in chosen],
-        [images.classes[c] for c in kept],
-    )
+    classes = [train.classes[c] for c in kept]
+    generator = make_generator(0, "test images", config.dataset)
+    return of_classes(train, classes), of_classes(test, classes, config.test_images, generator)
 
 
 def _read_folders(root: Path) -> PartitionedImages:
@@ -222,21 +210,17 @@ def _read_folders(root: Path) -> PartitionedImages:
     classes = merge_class_names(
         {name: [str(c) for c in images.classes] for name, images in by_client.items()}
     )
-    index = {name: i for i, name in enumerate(classes)}
-    if unknown := sorted({str(c) for c in test.classes} - index.keys()):
+    if unknown := sorted({str(c) for c in test.classes} - set(classes)):
         raise InputError(
             f"The test images are of {', '.join(unknown)}, which no client has.", "Remove them from test/."
         )
-    sources: list[ImageSource] = []
-    labels: list[int] = []
-    clients = []
-    for images in by_client.values():
-        clients.append(np.arange(len(sources), len(sources) + len(images)))
-        sources += images.sources
-        labels += [index[str(images.classes[label])] for label in images.labels]
+    parts = [of_classes(images, classes) for images in by_client.values()]
+    sources = [source for part in parts for source in part.sources]
+    labels = [label for part in parts for label in part.labels]
+    clients = np.split(np.arange(len(labels)), np.cumsum([len(part) for part in parts])[:-1])
     return PartitionedImages(
         LabelledImages(sources, labels, list(classes)),
-        LabelledImages(test.sources, [index[str(test.classes[c])] for c in test.labels], list(classes)),
+        of_classes(test, classes),
         Partition(clients, np.array(labels)),
         list(by_client),
     )

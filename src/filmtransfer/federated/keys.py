@@ -74,16 +74,9 @@ def make_keys(
     The authority is created once and never replaced: every client would need the new one.
     """
     path = Path(folder)
-    for name in clients:
-        check_name(name)
+    _check_clients(path, clients, force)
     for host in hosts:
         alternative_name(host)
-    existing = [name for name in clients if _client_exists(path, name)]
-    if existing and not force:
-        raise KeysError(
-            f"{', '.join(existing)} already {'has a key' if len(existing) == 1 else 'have keys'} in {path}.",
-            "Omit them, or replace their keys with --force: the server then refuses the old ones.",
-        )
     new_authority = not (path / "ca.crt").exists()
     if new_authority:
         make_authority(path)
@@ -105,12 +98,7 @@ def make_keys(
 def make_client_key(folder: str | Path, name: str, *, force: bool = False) -> Path:
     """Create a key pair for a client and return the folder to give to it."""
     path = Path(folder)
-    check_name(name)
-    if _client_exists(path, name) and not force:
-        raise KeysError(
-            f"{name} already has a key in {path}.",
-            "Create a new one with --force: the server then refuses the old one.",
-        )
+    _check_clients(path, [name], force)
     key = ec.generate_private_key(ec.SECP384R1())
     client_folder = make_folder(make_folder(path / "clients") / name)
     make_folder(path / "nodes")
@@ -203,5 +191,13 @@ def check_name(name: str) -> None:
         )
 
 
-def _client_exists(path: Path, name: str) -> bool:
-    return (path / "nodes" / f"{name}.pub").exists() or (path / "clients" / name / "node.key").exists()
+def _check_clients(path: Path, names: Sequence[str], force: bool) -> None:
+    """Raise an error if a name is not possible or, unless ``force`` is set, has a key already."""
+    for name in names:
+        check_name(name)
+        files = (path / "nodes" / f"{name}.pub", path / "clients" / name / "node.key")
+        if not force and any(file.exists() for file in files):
+            raise KeysError(
+                f"{name} already has a key in {path}.",
+                "Omit it, or replace its key with --force: the server then refuses the old one.",
+            )

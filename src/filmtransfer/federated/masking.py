@@ -90,7 +90,10 @@ class SessionConfig:
     def from_record(cls, record: Mapping[str, object]) -> SessionConfig:
         """Read the parameters from a record of a message."""
         shapes = {name: tuple(map(int, shape)) for name, shape in json.loads(str(record["shapes"])).items()}
-        return cls(str(record["session"]), as_int(record["threshold"]), as_int(record["bits"]), shapes)
+        threshold, bits = record["threshold"], record["bits"]
+        if not isinstance(threshold, int) or not isinstance(bits, int):
+            raise TypeError("integers were expected")
+        return cls(str(record["session"]), threshold, bits, shapes)
 
     def binding(self, keys: Mapping[int, bytes]) -> bytes:
         """Return a digest of the session and all public keys; all derived keys and ciphertexts depend on it."""
@@ -186,11 +189,11 @@ def _handle_stage(
         )
     if stage == "shares":
         with _reading(stage):
-            keys = {int(peer): as_bytes(key) for peer, key in content.config_records["keys"].items()}
+            keys = peer_bytes(content, "keys")
         return share_secrets(session, keys, node)
     if stage == "masked":
         with _reading(stage):
-            shares = {int(peer): as_bytes(share) for peer, share in content.config_records["shares"].items()}
+            shares = peer_bytes(content, "shares")
         work = RecordDict({key.removeprefix(WORK): content[key] for key in content if key.startswith(WORK)})
         return mask_values(session, shares, lambda: compute(work), node)
     with _reading(stage):
@@ -221,11 +224,9 @@ def as_bytes(value: object) -> bytes:
     return value
 
 
-def as_int(value: object) -> int:
-    """Return the value if it is an integer, and raise a TypeError otherwise."""
-    if not isinstance(value, int):
-        raise TypeError("an integer was expected")
-    return value
+def peer_bytes(content: RecordDict, name: str) -> dict[int, bytes]:
+    """Return the bytes of a record by client."""
+    return {int(peer): as_bytes(value) for peer, value in content.config_records[name].items()}
 
 
 # The four stages.
@@ -298,10 +299,7 @@ def mask_values(
     values += keystream(session.seed, len(values))
     for peer in encrypted:
         mask = keystream(pair_seed(session.mask, keys[peer], binding), len(values))
-        if node < peer:
-            values += mask
-        else:
-            values -= mask
+        values = values + mask if node < peer else values - mask
     kept = replace(session, stage="masked", encryption=b"", mask=b"", seed=b"", keys={}, held=held)
     return kept, RecordDict({"masked": ArrayRecord({"masked": Array(values)})})
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -24,25 +23,19 @@ TRAIN = "train.round"
 STATISTICS = "query.statistics"
 EVALUATE = "evaluate.local"
 FINISH = "query.finish"
+TYPES = (DESCRIBE, TRAIN, STATISTICS, EVALUATE, FINISH)
 SECURE = "query.secure_"  # followed by the stage
 
 ConfigValue = str | int | float | list[str] | list[int]
 
 
-@dataclass
-class Cost:
-    """Parameters and bytes sent in one direction."""
-
-    parameters: int = 0
-    bytes: int = 0
-
-    def add(self, message: Message) -> None:
-        """Add the cost of a message."""
-        if not message.has_content():
-            return
-        for record in message.content.array_records.values():
-            self.parameters += sum(int(np.prod(array.shape)) for array in record.values())
-        self.bytes += sum(len(part.deflate()) for part in get_all_nested_objects(message).values())
+def message_cost(message: Message) -> tuple[int, int]:
+    """Return the parameters and the bytes of a message."""
+    if not message.has_content():
+        return 0, 0
+    arrays = [array for record in message.content.array_records.values() for array in record.values()]
+    sent = sum(len(part.deflate()) for part in get_all_nested_objects(message).values())
+    return sum(int(np.prod(array.shape)) for array in arrays), sent
 
 
 def make_request(

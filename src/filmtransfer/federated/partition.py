@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from ..data import LabelledImages, find_images
+from ..data.images import Label
 from ..errors import InputError, UsageError
 from ..seeding import make_generator, permutation
 
@@ -174,9 +175,7 @@ def dirichlet(
 def _shares(clients: int, alpha: float, generator: torch.Generator) -> np.ndarray:
     """Draw from the symmetric Dirichlet distribution; use its limit where α is too small or too large to compute."""
     shares = np.random.default_rng(generator.initial_seed()).dirichlet(np.full(clients, min(alpha, 1e12)))
-    if not np.isfinite(shares).all() or not np.isclose(
-        shares.sum(), 1
-    ):  # α so small that all of it underflows
+    if not np.isclose(shares.sum(), 1):  # α so small that all of it underflows, or not finite
         shares = np.zeros(clients)
         shares[int(torch.randint(clients, (), generator=generator))] = 1.0
     return shares
@@ -209,6 +208,22 @@ def by_folder(root: str | Path) -> dict[str, LabelledImages]:
             )
     merge_class_names({name: [str(c) for c in images.classes] for name, images in clients.items()})
     return clients
+
+
+def of_classes(
+    images: LabelledImages,
+    classes: Sequence[Label],
+    limit: int = 0,
+    generator: torch.Generator | None = None,
+) -> LabelledImages:
+    """Return the images of these classes, with labels that index them; at most ``limit`` at random (0: all)."""
+    index = {str(name): c for c, name in enumerate(classes)}
+    labels = [index.get(str(images.classes[label]), -1) for label in images.labels]
+    chosen = [i for i, label in enumerate(labels) if label >= 0]
+    if generator and 0 < limit < len(chosen):
+        order = permutation(len(chosen), generator)[:limit]
+        chosen = sorted(chosen[int(i)] for i in order)
+    return LabelledImages([images.sources[i] for i in chosen], [labels[i] for i in chosen], list(classes))
 
 
 def merge_class_names(names_by_client: Mapping[str, Sequence[str]]) -> list[str]:

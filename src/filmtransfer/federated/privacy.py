@@ -69,11 +69,11 @@ def sample(clients: Sequence[T], rate: float, generator: torch.Generator | None)
 
 
 def noisy_mean(
-    total: npt.ArrayLike, *, limit: float, noise: float, denominator: float, generator: torch.Generator | None
+    total: npt.ArrayLike, deviation: float, denominator: float, generator: torch.Generator | None
 ) -> FloatArray:
     """Return the mean update from the sum of clipped ones: (Σ + N(0, (σC)²)) / expected number of clients."""
     values = np.asarray(total, dtype=np.float64)
-    return (values + noise * limit * gaussian(values.size, generator).reshape(values.shape)) / denominator
+    return (values + deviation * gaussian(values.size, generator).reshape(values.shape)) / denominator
 
 
 def gaussian(count: int, generator: torch.Generator | None) -> FloatArray:

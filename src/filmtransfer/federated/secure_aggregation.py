@@ -23,7 +23,8 @@ Which clients take part, when, and the shapes of the summed arrays are public.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -32,7 +33,7 @@ from flwr.app import ConfigRecord, RecordDict
 
 from ..errors import FitError, UsageError
 from . import shamir
-from .fixed_point import FRACTIONAL_BITS, FloatArray, Shapes, from_fixed_point, total_size
+from .fixed_point import FRACTIONAL_BITS, FloatArray, IntegerArray, Shapes, from_fixed_point
 from .masking import (
     DROPPED,
     KEY_BYTES,
@@ -46,6 +47,7 @@ from .masking import (
     derive_public_keys,
     keystream,
     pair_seed,
+    peer_bytes,
     read_masked,
 )
 
@@ -105,7 +107,11 @@ def secure_sum(
     binding = config.binding(keys)
 
     listed = ConfigRecord({str(node): key for node, key in keys.items()})
-    shared = server.ask("shares", {node: RecordDict({"keys": listed}) for node in keys}, _shares_reader(keys))
+    shared = server.ask(
+        "shares",
+        {node: RecordDict({"keys": listed}) for node in keys},
+        lambda node, content: _read_secrets(content, keys.keys() - {node}),
+    )
 
     requests = {}
     for node in shared:
@@ -120,19 +126,18 @@ def secure_sum(
 
     fates = ConfigRecord({str(node): SURVIVED if node in masked else DROPPED for node in shared})
     revealed = server.ask(
-        "unmask", {node: RecordDict({"fates": fates}) for node in masked}, _revealed_reader(shared)
+        "unmask",
+        {node: RecordDict({"fates": fates}) for node in masked},
+        lambda _, content: _read_shares(content, shared.keys()),
     )
 
-    total = np.zeros(total_size(config.shapes), np.uint64)
-    for values in masked.values():
-        total += values
+    total: IntegerArray = np.sum(list(masked.values()), axis=0, dtype=np.uint64)
     position = {node: number for number, node in enumerate(sorted(keys), start=1)}
     for node in shared:
         enough = {position[peer]: revealed[peer][node] for peer in sorted(revealed)[:threshold]}
-        try:
+        secret = b""
+        with suppress(ValueError):
             secret = shamir.combine(enough)
-        except ValueError:
-            secret = b""
         if node in masked:
             server.check_secret(commitment(secret, binding) == shared[node].commitment, node)
             total -= keystream(secret, len(total))
@@ -140,10 +145,7 @@ def secure_sum(
             server.check_secret(len(secret) > 0 and _public_mask_key(secret) == keys[node][KEY_BYTES:], node)
             for peer in masked:  # what each survivor had added or subtracted for its pair with this one
                 mask = keystream(pair_seed(secret, keys[peer], binding), len(total))
-                if peer < node:
-                    total -= mask
-                else:
-                    total += mask
+                total = total - mask if peer < node else total + mask
     return SecureSum(from_fixed_point(total, config.shapes, bits), sorted(masked), server.dropped)
 
 
@@ -217,24 +219,16 @@ def _read_keys(_: int, content: RecordDict) -> bytes:
     return keys
 
 
-def _shares_reader(keys: Mapping[int, bytes]) -> Callable[[int, RecordDict], _SharedSecrets]:
-    def read(node: int, content: RecordDict) -> _SharedSecrets:
-        shares = {int(peer): as_bytes(share) for peer, share in content.config_records["shares"].items()}
-        if shares.keys() != keys.keys() - {node}:
-            raise ValueError("it does not have one share for each of the others")
-        return _SharedSecrets(shares, as_bytes(content.config_records[RECORD]["commitment"]))
-
-    return read
+def _read_secrets(content: RecordDict, expected: Set[int]) -> _SharedSecrets:
+    commitment = as_bytes(content.config_records[RECORD]["commitment"])
+    return _SharedSecrets(_read_shares(content, expected), commitment)
 
 
-def _revealed_reader(shared: Mapping[int, _SharedSecrets]) -> Callable[[int, RecordDict], dict[int, bytes]]:
-    def read(_: int, content: RecordDict) -> dict[int, bytes]:
-        shares = {int(peer): as_bytes(share) for peer, share in content.config_records["shares"].items()}
-        if shares.keys() != shared.keys():
-            raise ValueError("it does not have one share of each client")
-        return shares
-
-    return read
+def _read_shares(content: RecordDict, expected: Set[int]) -> dict[int, bytes]:
+    shares = peer_bytes(content, "shares")
+    if shares.keys() != expected:
+        raise ValueError("it does not have one share for each of the clients")
+    return shares
 
 
 def _public_mask_key(mask: bytes) -> bytes:

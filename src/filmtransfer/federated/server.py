@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -32,35 +33,28 @@ from .privacy import Accountant, clip, noisy_mean, sample
 from .records import Log, OnRound, RoundRecord
 from .secure_aggregation import SecureAggregationError, majority, secure_sum
 from .statistics import array_shapes, from_arrays
-from .transport import Traffic, Transport
+from .transport import Transport, no_traffic
 
 MAX_ATTEMPTS = 3  # at a round with too few usable replies
 
 
+@dataclass(eq=False)
 class FederatedServer:
     """Runs one federation; ``evaluate_fn`` evaluates ψ centrally in a simulation, else the clients do."""
 
-    def __init__(
-        self,
-        grid: Grid,
-        plan: Plan,
-        make_model: Callable[[int], AdaptedModel],
-        *,
-        folder: Path | None = None,
-        evaluate_fn: Callable[[np.ndarray], RoundRecord] | None = None,
-        log: Log = lambda _: None,
-        on_round: OnRound = lambda _: None,
-        max_wait: float = 600.0,
-    ) -> None:
-        self.plan = plan
-        self.make_model = make_model  # given the number of classes, which a head trained by batches needs
-        self.model = make_model(1)
-        self.folder = folder
-        self.evaluate_fn = evaluate_fn
-        self.log = log
-        self.on_round = on_round
-        self.transport = Transport(grid, plan.timeout)
-        self.clients = ClientManager(self.transport, plan, self.model, log, max_wait)
+    grid: Grid
+    plan: Plan
+    make_model: Callable[[int], AdaptedModel]  # given the number of classes, which a head of batches needs
+    folder: Path | None = None
+    evaluate_fn: Callable[[np.ndarray], RoundRecord] | None = None
+    log: Log = lambda _: None
+    on_round: OnRound = lambda _: None
+    max_wait: float = 600.0
+
+    def __post_init__(self) -> None:
+        self.model = self.make_model(1)
+        self.transport = Transport(self.grid, self.plan.timeout)
+        self.clients = ClientManager(self.transport, self.plan, self.model, self.log, self.max_wait)
 
     def run(self) -> Checkpoint:
         """Run the remaining rounds."""
@@ -102,7 +96,7 @@ class FederatedServer:
 
     def run_round(self, number: int, psi: np.ndarray) -> tuple[np.ndarray, RoundRecord]:
         """Return the aggregated update of a round, and its record."""
-        self.transport.traffic["training"] = Traffic()
+        self.transport.traffic["training"] = no_traffic()
         failures: RoundRecord = {"missing": {}, "refused": {}}
         train = self.train_securely if self.plan.secure else self.train
         for attempt in range(MAX_ATTEMPTS):
@@ -112,7 +106,7 @@ class FederatedServer:
             if result is not None:
                 update, record = result
                 record |= {"round": number, "clients": sorted(chosen)}
-                return update, record | failures | self.transport.traffic["training"].to_dict()
+                return update, record | failures | self.transport.traffic["training"]
             self.log(f"Round {number}: fewer than {self.plan.min_clients} usable replies; it is repeated.")
         reasons = "; ".join(
             f"{name}: {reason}"
@@ -218,13 +212,7 @@ class FederatedServer:
         privacy = self.plan.privacy
         assert privacy is not None
         generator = make_generator(self.plan.seed, "privacy noise", number) if self.evaluate_fn else None
-        return noisy_mean(
-            total,
-            limit=privacy.clip,
-            noise=privacy.noise,
-            denominator=self._expected_clients,
-            generator=generator,
-        )
+        return noisy_mean(total, privacy.noise * privacy.clip, self._expected_clients, generator)
 
     # Communication
 

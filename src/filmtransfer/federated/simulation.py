@@ -84,8 +84,7 @@ def _simulate_on_flower(
     app = ServerApp()
 
     @app.main()
-    def main(grid: Grid, context: Context) -> None:
-        del context
+    def main(grid: Grid, _: Context) -> None:
         try:
             server = make_server(grid)
             results.append(SimulationResult(server.run(), server, population))

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from .messages import Cost
+from .messages import message_cost
 from .records import RoundRecord
 
 
-@dataclass
-class Traffic:
-    """What was sent to the clients and received from them."""
-
-    down: Cost = field(default_factory=Cost)
-    up: Cost = field(default_factory=Cost)
-
-    def to_dict(self) -> RoundRecord:
-        """Return the communication as part of a record."""
-        return {
-            "parameters_down": self.down.parameters, "parameters_up": self.up.parameters,
-            "bytes_down": self.down.bytes, "bytes_up": self.up.bytes,
-        }  # fmt: skip
+def no_traffic() -> RoundRecord:
+    """Return the part of a record that counts what is sent to the clients (down) and received from them (up)."""
+    return {"parameters_down": 0, "parameters_up": 0, "bytes_down": 0, "bytes_up": 0}
 
 
 class Transport:
@@ -33,7 +22,7 @@ class Transport:
     def __init__(self, grid: Grid, timeout: float) -> None:
         self.grid = grid
         self.timeout = timeout
-        self.traffic: dict[str, Traffic] = {}
+        self.traffic: dict[str, RoundRecord] = {}
 
     def connected_nodes(self) -> set[int]:
         """Return the nodes that are connected now."""
@@ -51,11 +40,13 @@ class Transport:
         timeout: float | None = None,
     ) -> tuple[dict[int, RecordDict], dict[int, str]]:
         """Send one message to each node; return the replies, and for the other nodes why there is none."""
-        traffic = self.traffic.setdefault(purpose, Traffic())
+        traffic = self.traffic.setdefault(purpose, no_traffic())
         sent = []
         for node, content in sorted(requests.items()):
             message = Message(content, dst_node_id=node, message_type=message_type)
-            traffic.down.add(message)
+            parameters, size = message_cost(message)
+            traffic["parameters_down"] += parameters
+            traffic["bytes_down"] += size
             sent.append(message)
         replies: dict[int, RecordDict] = {}
         missing = dict.fromkeys(requests, "no answer")
@@ -66,7 +57,9 @@ class Transport:
             if reply.has_error():
                 missing[node] = _last_line(reply.error.reason or "")
             else:
-                traffic.up.add(reply)
+                parameters, size = message_cost(reply)
+                traffic["parameters_up"] += parameters
+                traffic["bytes_up"] += size
                 replies[node] = reply.content
                 missing.pop(node, None)
         return replies, missing

@@ -91,19 +91,16 @@ def install_handlers(app: FastAPI) -> None:
     """Convert every exception of a route to an error response."""
 
     @app.exception_handler(FitError)
-    def handle_package_error(request: Request, error: FitError) -> JSONResponse:
-        del request
+    def handle_package_error(_: Request, error: FitError) -> JSONResponse:
         return response_to(error)
 
     @app.exception_handler(RequestValidationError)
-    def handle_invalid_fields(request: Request, error: RequestValidationError) -> JSONResponse:
-        del request
+    def handle_invalid_fields(_: Request, error: RequestValidationError) -> JSONResponse:
         message = "; ".join(dict.fromkeys(_describe_field(one) for one in error.errors()))
         return error_response(422, "bad_field", message, "/openapi.json describes what this route takes.")
 
     @app.exception_handler(HTTPException)
-    def handle_framework_error(request: Request, error: HTTPException) -> JSONResponse:
-        del request
+    def handle_framework_error(_: Request, error: HTTPException) -> JSONResponse:
         code = CODES.get(error.status_code, "bad_request")
         response = error_response(
             error.status_code, code, f"{error.detail}.", HINTS.get(error.status_code, "")

@@ -13,7 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from types import ModuleType
 
 from fastapi import FastAPI
@@ -27,8 +27,7 @@ from .engine.batcher import Batcher
 from .engine.cache import Cache
 from .engine.multi_user import Engine
 from .server import GRACE_SECONDS, ServerConfig, default_user_token, with_admin
-from .settings import ServiceSettings
-from .store import JsonObject, Store, StoreLocation
+from .store import JsonObject, Store
 from .supervisor import Report
 from .worker import Worker
 
@@ -38,36 +37,16 @@ EXIT_SECONDS = 30.0  # after which the process ends in any case
 QUIET: JsonObject = {"log_to_driver": False, "logging_level": logging.ERROR}
 
 
-@dataclass(frozen=True)
-class ReplicaConfig:
-    """What a process of the cluster needs to take part in the service."""
+class TrainingActor(Worker):
+    """A worker as a Ray actor."""
 
-    location: StoreLocation
-    backbone: str
-    weights: str | None
-    cache_mb: int
-    lease: float
-    settings: ServiceSettings
-
-
-class TrainingActor:
-    """A Ray actor that runs a worker."""
-
-    def __init__(self, config: ReplicaConfig) -> None:
+    def __init__(self, config: ServerConfig) -> None:
         configure_process(1)
         backbone = load_backbone(config.backbone, config.weights)
-        self.worker = Worker(Store.open(config.location), backbone, lease=config.lease)
-
-    def run(self) -> None:
-        """Run trainings until stopped."""
-        self.worker.run()
-
-    def stop(self) -> None:
-        """Stop soon, and return the running training to the queue."""
-        self.worker.stop()
+        super().__init__(Store.open(config.location), backbone, lease=config.lease)
 
 
-def build_app(config: ReplicaConfig) -> FastAPI:
+def build_app(config: ServerConfig) -> FastAPI:
     """Return the application, in the process of a replica."""
     configure_process(1)
     engine = Engine(load_backbone(config.backbone, config.weights))
@@ -88,10 +67,9 @@ def serve_on_ray(
     with exclusive_folder(config.folder, "fit serve"), ExitStack() as stack:
         with closing(Store.open(config.location)) as store:
             settings, token = with_admin(config), default_user_token(store, config.folder)
-        weights = str(config.weights.absolute()) if config.weights else None
-        replica = ReplicaConfig(
-            config.location, config.backbone, weights, config.cache_mb, config.lease, settings
-        )
+        # The processes of the cluster have other working folders.
+        folder, weights = config.folder.expanduser().absolute(), config.weights and config.weights.absolute()
+        replica = replace(config, folder=folder, weights=weights, settings=settings)
         # If Ray's processes end before this one, Ray would wait for them.
         timer = threading.Timer(EXIT_SECONDS, os._exit, (0,))
         timer.daemon = True
@@ -157,14 +135,11 @@ def cluster(address: str, processes: int) -> Iterator[None]:
 
 
 @contextmanager
-def running_replicas(config: ReplicaConfig, replicas: int, port: int) -> Iterator[None]:
+def running_replicas(config: ServerConfig, replicas: int, port: int) -> Iterator[None]:
     """Run the application on Ray Serve."""
     serve = _import_ray().serve
     from ray.serve.config import HTTPOptions, ProxyLocation
     from ray.serve.schema import LoggingConfig
-
-    def build() -> FastAPI:
-        return build_app(config)
 
     logging_config = LoggingConfig(log_level="WARNING", enable_access_log=False)
     deployment = serve.deployment(
@@ -174,7 +149,7 @@ def running_replicas(config: ReplicaConfig, replicas: int, port: int) -> Iterato
         ray_actor_options={"num_cpus": 1},
         graceful_shutdown_timeout_s=GRACE_SECONDS,
         logging_config=logging_config,
-    )(serve.ingress(build)())
+    )(serve.ingress(lambda: build_app(config))())
     serve.start(
         proxy_location=ProxyLocation.HeadOnly,
         http_options=HTTPOptions(host=LOOPBACK, port=port),
@@ -190,7 +165,7 @@ def running_replicas(config: ReplicaConfig, replicas: int, port: int) -> Iterato
 
 
 @contextmanager
-def running_workers(config: ReplicaConfig, count: int) -> Iterator[None]:
+def running_workers(config: ServerConfig, count: int) -> Iterator[None]:
     """Run workers as actors; Ray restarts one that dies."""
     ray = _import_ray()
     actor_class = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1, max_concurrency=2)(

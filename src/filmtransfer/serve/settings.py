@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import UsageError
 
-RATE_OF_ADDRESS = (
-    5  # an address may send this many times the requests of a token: several people may share it
-)
+RATE_OF_ADDRESS = 5  # times the requests of a token: several people may share an address
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..backbones import Backbone
@@ -42,7 +41,9 @@ def train_user(
     An exception of ``on_step``, which is called after each step, ends the training.
     """
     start = time.monotonic()
-    with _recorded_warnings() as notes:
+    with warnings.catch_warnings(record=True) as notes:  # the package's warnings, for the summary
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", FitWarning)
         images = LabelledImages.from_memory(list(photos), list(labels))
         images.display_names = _display_names(labels)
         classifier = _classifier(backbone, options)
@@ -65,15 +66,6 @@ def train_user(
         if prepared.config.steps and max(classifier.update_.counts) > 1:
             classifier.fit_prepared(prepared, Callbacks(on_step=on_step))
             publish_stage("tuned")
-
-
-@contextmanager
-def _recorded_warnings() -> Iterator[list[warnings.WarningMessage]]:
-    """Record the package's warnings for the summary, and ignore all others."""
-    with warnings.catch_warnings(record=True) as recorded:
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("always", FitWarning)
-        yield recorded
 
 
 def summarise(classifier: FewShotClassifier) -> JsonObject:

@@ -7,7 +7,6 @@ are accepted, since Pillow also has readers that start other programs, and the s
 from __future__ import annotations
 
 from io import BytesIO
-from typing import NamedTuple
 
 from fastapi import Request
 from PIL import Image, ImageFile
@@ -39,13 +38,6 @@ IMAGE_BODY: JsonObject = {
 }
 
 
-class CheckedImage(NamedTuple):
-    """What is stored with an image."""
-
-    media_type: str
-    thumbnail: bytes
-
-
 async def read_image(request: Request) -> bytes:
     """Return the body of a request whose content type is an image or plain bytes."""
     kind = content_type(request)
@@ -59,8 +51,8 @@ async def read_image(request: Request) -> bytes:
     return await request.body()
 
 
-def check_image(content: bytes) -> CheckedImage:
-    """Decode the image once, at a reduced size where the format allows it, and make a thumbnail."""
+def check_image(content: bytes) -> tuple[str, bytes]:
+    """Decode the image once, at a reduced size where possible; return its media type and a thumbnail."""
     with _open(content) as image:
         media_type = image.get_format_mimetype() or "application/octet-stream"
         if image.format in ("JPEG", "MPO"):  # phones put several images into one JPEG
@@ -73,7 +65,7 @@ def check_image(content: bytes) -> CheckedImage:
     thumbnail.thumbnail((THUMBNAIL_SIZE, THUMBNAIL_SIZE))
     out = BytesIO()
     thumbnail.save(out, "JPEG", quality=THUMBNAIL_QUALITY)
-    return CheckedImage(media_type, out.getvalue())
+    return media_type, out.getvalue()
 
 
 def check_header(content: bytes) -> None:

@@ -126,26 +126,21 @@ def _no_server(identity: ClientIdentity, reason: str) -> UnavailableError:
     )
 
 
+@dataclass(eq=False)
 class SuperNodeRunner:
     """Runs a SuperNode, again and again after a lost connection, and reports what happens."""
 
-    def __init__(
-        self,
-        identity: ClientIdentity,
-        folder: Path,
-        environment: dict[str, str],
-        wait: float | None,
-        log: Log,
-    ) -> None:
-        self.identity = identity
-        self.folder = folder
-        self.environment = environment
-        self.wait = wait
-        self.log = log
-        self.node_file = folder / "node_id"
-        self.executor: ForkedProcess | None = None
-        self.finished = False  # whether the server has announced the end
-        self.over = False
+    identity: ClientIdentity
+    folder: Path
+    environment: dict[str, str]
+    wait: float | None
+    log: Log
+    executor: ForkedProcess | None = None
+    finished: bool = False  # whether the server has announced the end
+    over: bool = False
+
+    def __post_init__(self) -> None:
+        self.node_file = self.folder / "node_id"
 
     def run(self) -> None:
         """Run a SuperNode until it ends; returns if the federation is over, or to be tried again."""

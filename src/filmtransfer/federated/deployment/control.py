@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 import httpx
 from flwr.common.constant import Status, SubStatus
@@ -51,12 +50,8 @@ class ControlClient:
             ],
         )
 
-    def __enter__(self) -> ControlClient:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Close the connection."""
         self.client.close()
 
     def ready(self) -> bool:

@@ -41,12 +41,8 @@ def patch(module: ModuleType, **attributes: object) -> None:
 
 def flower_environment(home: Path, host: str, poll: float) -> dict[str, str]:
     """Return the environment of Flower's processes: a home folder, no telemetry, no proxy to the own machine."""
-    direct = ",".join(
-        filter(
-            None,
-            (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), LOOPBACK, "localhost", "::1", host),
-        )
-    )
+    existing = os.environ.get("NO_PROXY") or os.environ.get("no_proxy")
+    direct = ",".join(filter(None, (existing, LOOPBACK, "localhost", "::1", host)))
     home.mkdir(parents=True, exist_ok=True)
     return os.environ | {
         "FLWR_HOME": str(home.resolve()),

@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -139,10 +140,11 @@ class SuperLinkRunner:
         self.endpoint, self.folder, self.log = endpoint, folder, log
         self.children: list[ChildProcess | ForkedProcess] = []
         self.keys: dict[str, bytes] = {}  # of the registered clients
-        self.readers = (
-            JsonLinesReader(folder / LOG_FILE, lambda line: log(str(line["message"]))),
-            JsonLinesReader(folder / ROUNDS_FILE, lambda line: on_round(cast(RoundRecord, line))),
-        )
+        self.followed: dict[Path, Callable[[JsonObject], None]] = {
+            folder / LOG_FILE: lambda line: log(str(line["message"])),
+            folder / ROUNDS_FILE: lambda line: on_round(cast(RoundRecord, line)),
+        }
+        self.lines = {path: len(read_json_lines(path)) for path in self.followed}  # reported
 
     def run(self, config: Mapping[str, str], environment: Mapping[str, str]) -> None:
         """Start the processes and follow the run until it is finished."""
@@ -154,7 +156,7 @@ class SuperLinkRunner:
             f"{__package__}.superlink", self._superlink_arguments(), folder / "superlink.log", environment
         )
         self.children.append(superlink)
-        with ControlClient(endpoint.address, secret, endpoint.authority) as control:
+        with closing(ControlClient(endpoint.address, secret, endpoint.authority)) as control:
             self._wait_until_ready(control, superlink)
             self._register_clients(control)
             control.stop_all()
@@ -247,24 +249,12 @@ class SuperLinkRunner:
             time.sleep(POLL_SECONDS)
 
     def _read_files(self) -> None:
-        for reader in self.readers:
-            reader.read()
-
-
-class JsonLinesReader:
-    """Calls ``on_line`` for each line that was appended to a file of JSON lines."""
-
-    def __init__(self, path: Path, on_line: Callable[[JsonObject], None]) -> None:
-        self.path = path
-        self.on_line = on_line
-        self.count = len(read_json_lines(path))
-
-    def read(self) -> None:
-        """Handle the lines since the last call."""
-        lines = read_json_lines(self.path)
-        for line in lines[self.count :]:
-            self.on_line(line)
-        self.count = max(self.count, len(lines))
+        """Report the lines that were appended to the files."""
+        for path, on_line in self.followed.items():
+            new = read_json_lines(path)[self.lines[path] :]
+            for line in new:
+                on_line(line)
+            self.lines[path] += len(new)
 
 
 def read_json_lines(path: Path) -> list[JsonObject]:

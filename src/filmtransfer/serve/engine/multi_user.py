@@ -53,7 +53,7 @@ class Member:
         predictor = replace(
             predictor,
             head=_shared_head(update.head, tuple(sorted(update.head_options.items()))),
-            state=map_state(own_memory, predictor.state),
+            state=map_state(lambda tensor: tensor.detach().clone(), predictor.state),  # not the file's memory
             classes=[sys.intern(name) if isinstance(name, str) else name for name in update.classes],
             ood=ood,
             support=None,
@@ -176,11 +176,6 @@ def _shared_head(name: str, options: tuple[tuple[str, object], ...]) -> Head:
 def _shared_spec(spec: PixelSpec) -> PixelSpec:
     """Return one object for equal specs."""
     return spec
-
-
-def own_memory(tensor: Tensor) -> Tensor:
-    """Copy a tensor out of the storage of a whole file."""
-    return tensor.detach().clone()
 
 
 def _tensors(value: object) -> Iterator[Tensor]:

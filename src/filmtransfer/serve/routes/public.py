@@ -20,10 +20,6 @@ MEDIA_TYPES = {
     "js": "text/javascript; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "svg": "image/svg+xml",
-    "png": "image/png",
-    "ico": "image/x-icon",
-    "woff2": "font/woff2",
-    "webmanifest": "application/manifest+json",
 }
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TEXT: Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}

@@ -9,11 +9,11 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, 
 from sqlalchemy.exc import IntegrityError
 
 from .database import Database
-from .errors import ConflictError, not_found
+from .errors import ConflictError
 from .objects import ObjectStore
 from .records import ImageClass
 from .tables import DatabaseRow, classes, photos
-from .users import find_user, lock_user, refuse_over, usage
+from .users import find_row, find_user, lock_user, refuse_over, usage
 from .values import check_id, clean_name, new_id
 
 
@@ -64,10 +64,7 @@ class ClassRepository:
 def find_class(connection: Connection, user: str, id: str) -> DatabaseRow:
     """Return the row of a user's class."""
     condition = (classes.c.id == check_id("class", id)) & (classes.c.user_id == user)
-    row = connection.execute(select(classes).where(condition)).first()
-    if row is None:
-        raise not_found("class")
-    return row
+    return find_row(connection, "class", classes, condition)
 
 
 @contextmanager

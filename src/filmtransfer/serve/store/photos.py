@@ -10,11 +10,11 @@ from sqlalchemy.exc import IntegrityError
 from ...errors import InputError
 from .classes import find_class
 from .database import Database
-from .errors import ConflictError, StoreDamagedError, not_found
+from .errors import ConflictError, StoreDamagedError
 from .objects import ObjectStore
 from .records import Photo
 from .tables import DatabaseRow, photos
-from .users import find_user, lock_user, refuse_over, usage
+from .users import find_row, find_user, lock_user, refuse_over, usage
 from .values import check_id, new_id, now
 
 
@@ -121,10 +121,7 @@ def check_digest(content: bytes, digest: str) -> None:
 
 def _find(connection: Connection, user: str, id: str) -> DatabaseRow:
     condition = (photos.c.id == check_id("photo", id)) & (photos.c.user_id == check_id("user", user))
-    row = connection.execute(select(photos).where(condition)).first()
-    if row is None:
-        raise not_found("photo")
-    return row
+    return find_row(connection, "photo", photos, condition)
 
 
 def _existing_or_allowed(

@@ -17,7 +17,7 @@ from .database import Database
 from .errors import ConflictError, not_found
 from .records import Event, JsonObject, Training, TrainingState
 from .tables import DatabaseRow, events, trainings
-from .users import find_user, lock_user
+from .users import find_row, find_user, lock_user
 from .values import check_id, new_id, now, storable, to_json
 
 MAX_CLAIMS = 3  # workers that may die during one training before it counts as failed
@@ -160,11 +160,7 @@ def _update_claimed(connection: Connection, id: str, owner: str, **values: objec
 
 def _find(connection: Connection, user: str, id: str, lock: bool = False) -> DatabaseRow:
     condition = (trainings.c.id == check_id("training", id)) & (trainings.c.user_id == check_id("user", user))
-    query = select(trainings).where(condition)
-    row = connection.execute(query.with_for_update() if lock else query).first()
-    if row is None:
-        raise not_found("training")
-    return row
+    return find_row(connection, "training", trainings, condition, lock)
 
 
 def _delete_old(connection: Connection, user: str) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import secrets
 from dataclasses import asdict
 
-from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
 from ...errors import InputError
 from .database import Database
@@ -99,13 +99,20 @@ class UserRepository:
             return _user(find_user(connection, user))
 
 
-def find_user(connection: Connection, user: str, lock: bool = False) -> DatabaseRow:
-    """Return the row of a user."""
-    query = select(users).where(users.c.id == check_id("user", user))
+def find_row(
+    connection: Connection, kind: str, table: Table, condition: ColumnElement[bool], lock: bool = False
+) -> DatabaseRow:
+    """Return the row of a table; with ``lock`` nobody else changes it until the transaction ends."""
+    query = select(table).where(condition)
     row = connection.execute(query.with_for_update() if lock else query).first()
     if row is None:
-        raise not_found("user")
+        raise not_found(kind)
     return row
+
+
+def find_user(connection: Connection, user: str, lock: bool = False) -> DatabaseRow:
+    """Return the row of a user."""
+    return find_row(connection, "user", users, users.c.id == check_id("user", user), lock)
 
 
 def lock_user(connection: Connection, user: str) -> DatabaseRow:

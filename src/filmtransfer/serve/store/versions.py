@@ -13,13 +13,13 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from ...errors import invalid_choice
 from .database import Database
-from .errors import ConflictError, StoreDamagedError, not_found
+from .errors import ConflictError, StoreDamagedError
 from .objects import ObjectStore
 from .photos import check_digest
 from .records import JsonObject, Source, Version
 from .tables import DatabaseRow, users, versions
 from .trainings import lock_running
-from .users import find_user, lock_user, refuse_over, usage
+from .users import find_row, find_user, lock_user, refuse_over, usage
 from .values import check_number, now, to_json
 
 
@@ -138,10 +138,7 @@ class VersionRepository:
 
 def _find(connection: Connection, user: str, number: int) -> DatabaseRow:
     condition = (versions.c.user_id == user) & (versions.c.number == check_number(number))
-    row = connection.execute(select(versions).where(condition)).first()
-    if row is None:
-        raise not_found("version")
-    return row
+    return find_row(connection, "version", versions, condition)
 
 
 def _version(row: DatabaseRow, current: int | None) -> Version:
