@@ -18,6 +18,7 @@ from .statistics import Statistics
 
 Divisor = Literal["n-1", "n"]
 Side = Literal["auto", "rows", "columns"]
+SIDES = ("auto", "rows", "columns")
 Start = Sequence[float] | Literal["paper"]
 Count = TypeVar("Count", int, Tensor)
 
@@ -37,7 +38,8 @@ class GaussianHead(Head):
         self.weights = PositiveWeights(self.weight_names, values)  # type: ignore[arg-type]
         check_choice("The covariance divisor", divisor, ("n-1", "n"))
         self.divisor: Divisor = divisor
-        self.side: Side = checked_side(side)
+        check_choice("The side", side, SIDES)
+        self.side: Side = side
 
     @abstractmethod
     def build_from(self, statistics: Statistics) -> State:
@@ -66,12 +68,6 @@ class GaussianHead(Head):
         squared = (squared_distances(q, t) - scale * squared_distances(inner_q, inner_t)) / ridge
         distances: Tensor = squared.clamp(min=0).sqrt()
         return distances
-
-
-def checked_side(side: Side) -> Side:
-    """Return the side to compute on if there is such a one."""
-    check_choice("The side", side, ("auto", "rows", "columns"))
-    return side
 
 
 def divide_by(count: Count, divisor: Divisor) -> Count:

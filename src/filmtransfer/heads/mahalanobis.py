@@ -17,7 +17,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .gaussian import Side, checked_side, divide_by
+from ..errors import check_choice
+from .gaussian import SIDES, Side, divide_by
 from .head import State, memberships
 from .quadratic import Factors, QuadraticHead
 from .scores import QuadraticScores, Scores
@@ -41,7 +42,8 @@ class Mahalanobis(QuadraticHead):
 
     def __init__(self, *, side: Side = "auto") -> None:
         super().__init__()
-        self.side: Side = checked_side(side)
+        check_choice("The side", side, SIDES)
+        self.side: Side = side
 
     def build_factors(self, mean: Tensor, centred: Tensor, labels: Tensor) -> Factors:
         """Compute the Cholesky factors of Q_c in float64."""

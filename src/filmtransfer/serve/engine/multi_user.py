@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -20,11 +20,15 @@ from ...backbones import Backbone
 from ...data.pixels import PixelSpec, decode, normalise, to_square
 from ...errors import InputError, UpdateFileError, UsageError
 from ...film import FilmTable
-from ...heads import Head, make_head, map_state
+from ...heads import make_head, map_state
 from ...model import Label, Predictor, Update
 from ...model.body import share_weights
 
 TENSOR_OVERHEAD = 500  # bytes that torch and Python need around the numbers of a tensor
+
+# Members with equal heads or pixel specs share one object; a head of these has no state of its own.
+_shared_head = cache(make_head)
+_shared: Callable[[PixelSpec], PixelSpec] = cache(lambda spec: spec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +56,21 @@ class Member:
         ood = predictor.ood if predictor.ood is not None and predictor.ood.usable else None
         predictor = replace(
             predictor,
-            head=_shared_head(update.head, tuple(sorted(update.head_options.items()))),
+            head=_shared_head(update.head, **update.head_options),
             state=map_state(lambda tensor: tensor.detach().clone(), predictor.state),  # not the file's memory
             classes=[sys.intern(name) if isinstance(name, str) else name for name in update.classes],
             ood=ood,
             support=None,
         )
         threshold = 0.0 if ood is None else ood.threshold()
-        return cls(table.pack(update.parameters, sites), predictor, _shared_spec(update.pixels), threshold)
+        return cls(table.pack(update.parameters, sites), predictor, _shared(update.pixels), threshold)
 
     @property
     def nbytes(self) -> int:
         """The memory that this member takes."""
         predictor = self.predictor
-        tensors = list(_tensors([self.film, predictor.state, predictor.log_prior, predictor.ood]))
+        tensors = [self.film, *predictor.state, predictor.log_prior]
+        tensors += predictor.ood.tensors().values() if predictor.ood is not None else []
         blocks = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
         names = sum(map(sys.getsizeof, predictor.classes))
         return sum(blocks.values()) + TENSOR_OVERHEAD * len(tensors) + names
@@ -164,26 +169,3 @@ def _answers(members: Sequence[Member], features: Tensor) -> list[Answer]:
             score = float(predictor.ood_scores(prediction)[0])
             answers.append(Answer(classes, score < member.threshold, score))
     return answers
-
-
-@cache
-def _shared_head(name: str, options: tuple[tuple[str, object], ...]) -> Head:
-    """Return one head for all members with these options; it has no state of its own."""
-    return make_head(name, **dict(options))
-
-
-@cache
-def _shared_spec(spec: PixelSpec) -> PixelSpec:
-    """Return one object for equal specs."""
-    return spec
-
-
-def _tensors(value: object) -> Iterator[Tensor]:
-    """Yield the tensors in nested tuples, lists and dataclasses."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _tensors(part)
-    elif is_dataclass(value):
-        yield from _tensors([getattr(value, field.name) for field in fields(value)])
