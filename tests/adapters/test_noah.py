@@ -25,6 +25,7 @@ def make_generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subnet", SUBNETS.values(), ids=SUBNETS.keys())
 @torch.no_grad()
 def test_a_supernet_set_to_a_subnet_is_that_subnet(subnet):

@@ -58,6 +58,7 @@ def logits_of(name: str, *, spec: PixelSpec | None = None, architecture: str = "
     return dict(zip(photographs(), logits.numpy(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"])
 def test_the_published_weights_classify_real_photographs(name):
     computed = logits_of(name)

@@ -18,6 +18,8 @@ from tests.bench.federated_rows import BYTES, complete_rows, make_row
 from tests.bench.test_figures import seen
 from tests.bench.test_html_page import Reader
 
+pytestmark = pytest.mark.slow  # Drawing costs seconds.
+
 COMPRESSED = [make_row(0.5 + i / 50, seed=s, compression=k) for i, k in enumerate(BYTES) for s in (0, 1)]
 
 

@@ -17,6 +17,8 @@ from filmtransfer.bench.figures import draw_figure
 from filmtransfer.errors import MissingExtraError
 from tests.bench.tiny import row
 
+pytestmark = pytest.mark.slow  # Drawing costs seconds.
+
 FILM = {f"blocks.{i}.{part}": [0, 0.1, 0.2, 0.3, 0.4 + i] for i in range(17) for part in ("gamma", "beta")}
 
 

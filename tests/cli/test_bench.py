@@ -176,6 +176,7 @@ def test_only_failures(arguments, here, capsys, tmp_path):
     assert "has no results of tiny" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["cut", "text", "keys"])
 def test_a_damaged_archive_does_not_stop_the_others(arguments, here, root, capsys, damage):
     make_set(root, "broken")
@@ -201,6 +202,7 @@ def test_fewer_images_than_shots(arguments, here, capsys):
     assert here
 
 
+@pytest.mark.slow
 def test_results_of_another_version_are_kept(arguments, here, capsys, tmp_path):
     old = '{"version": 0, "key": "abc", "accuracy": 12}\n' * 2 + "what is this\n"
     (tmp_path / "out").mkdir()

@@ -130,6 +130,7 @@ def test_two_photos_are_enough_for_a_page(head):
     read(page(report_data(three, features(three), head=head)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [50, 345])
 def test_many_classes_make_a_bounded_page(classes):
     labels = torch.arange(classes).repeat_interleave(6)
