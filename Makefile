@@ -1,6 +1,6 @@
 # make demo    train and try a classifier on the sample that comes with the package
 # make quick   lint and unit tests: about a minute
-# make test    all tests: about ten minutes
+# make test    all tests: about six minutes
 # make check   lint, types and import rules
 # Each sets up what it needs in .venv. PYTHON names the interpreter to build it with. See docs/development.md.
 PYTHON ?= python3

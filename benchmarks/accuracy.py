@@ -179,13 +179,13 @@ def table(runs: list[dict[str, Any]]) -> str:
     took = [r["lda"] for r in runs]
     safe = sum(r["lda"] >= r["lda_at"]["0.0"] for r in runs)
     highest = [r["lda_at"][max(r["lda_scores"], key=r["lda_scores"].get)] for r in runs]
-    means = {f"always {s}": _mean(r["lda_at"][str(s)] for r in runs) for s in ALPHAS}
-    means |= {"highest score": _mean(highest), "as chosen": _mean(took), "best by test": _mean(best)}
+    by_rule = {f"always {s}": _mean(r["lda_at"][str(s)] for r in runs) for s in ALPHAS}
+    by_rule |= {"highest score": _mean(highest), "as chosen": _mean(took), "best by test": _mean(best)}
     lines += [
         "",
-        f"How far to go (FiT-LDA, {len(runs)} runs): the best point was chosen in "
+        f"Interpolation factor (FiT-LDA, {len(runs)} runs): the best point was chosen in "
         f"{sum(t == b for t, b in zip(took, best, strict=True))}, and in {safe} the result was at least the frozen "
-        "one. Mean accuracy: " + ", ".join(f"{k} {100 * v:.1f}" for k, v in means.items()) + ".",
+        "one. Mean accuracy: " + ", ".join(f"{k} {100 * v:.1f}" for k, v in by_rule.items()) + ".",
         "",
         "Seconds to train (mean): "
         + ", ".join(

@@ -14,11 +14,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 
 
-def page(document: dict) -> str:
+def page(document: dict[str, Any]) -> str:
     """Return the table of the document that ``fit bench cnaps train --json`` printed."""
     settings = document["settings"]
     lines = [

@@ -20,8 +20,9 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.nn import functional as F
@@ -171,7 +172,7 @@ def head_work(name: str, *sizes: int) -> Callable[[], tuple[float, torch.Tensor]
         support.grad = query.grad = None
         loss = F.cross_entropy(head.evaluate(head.build(support, labels), query), truth)
         loss.backward()
-        return float(loss.detach()), torch.cat([support.grad, query.grad])
+        return float(loss.detach()), torch.cat(cast(list[torch.Tensor], [support.grad, query.grad]))
 
     return work
 
@@ -184,7 +185,7 @@ def dense_work(name: str, *sizes: int) -> Callable[[], tuple[float, torch.Tensor
         support.grad = query.grad = e.grad = None
         loss = F.cross_entropy(dense_head(name, e, support, labels, query), truth)
         loss.backward()
-        return float(loss.detach()), torch.cat([support.grad, query.grad])
+        return float(loss.detach()), torch.cat(cast(list[torch.Tensor], [support.grad, query.grad]))
 
     return work
 
@@ -303,8 +304,8 @@ def savings() -> dict[str, Any]:
     """Measure a step of the plain loop, then with one optimization after the other; BiT keeps the plain layout."""
     results: dict[str, Any] = {}
     for title, backbone in (("BiT-R50x1", "bit_m_r50x1"), ("efficientnet_lite0", "efficientnet_lite0")):
-        work = {"backbone": backbone, "head": "lda", "classes": 10, "steps": 4}
-        without = {"layout": False, "fold": False, "keep": False, "cache": False}
+        work: dict[str, Any] = {"backbone": backbone, "head": "lda", "classes": 10, "steps": 4}
+        without: dict[str, Any] = {"layout": False, "fold": False, "keep": False, "cache": False}
         plain = json.loads(FILE.read_text())["steps"][f"{title}, 10 classes, LDA"]["plain"]
         results[title] = {"the plain loop": plain["seconds"]}
         for name, saving in {
@@ -325,7 +326,7 @@ def savings() -> dict[str, Any]:
 
 
 def memory() -> dict[str, Any]:
-    work = {"backbone": "efficientnet_lite0", "head": "lda", "classes": 10, "steps": 2}
+    work: dict[str, Any] = {"backbone": "efficientnet_lite0", "head": "lda", "classes": 10, "steps": 2}
     return {
         str(images): {"ours": child(do="ours", images=images, **work)["peak_mb"]}
         | ({"plain": child(None, do="plain", images=images, **work)["peak_mb"]} if images == 200 else {})
@@ -350,9 +351,7 @@ def run_cuts(size: int) -> dict[str, float]:
         model = AdaptedModel(backbone, make_head("lda"), size, body=Body(film_from=stage))
         embed = Activations(model, pixels, 4096)
         episode = episode_of(100, 10, 50, 0)
-        times[str(stage)] = seconds(
-            lambda e=embed, m=model, t=episode: accumulate(e, m.head, t, MICRO_BATCH), 4
-        )
+        times[str(stage)] = seconds(partial(accumulate, embed, model.head, episode, MICRO_BATCH), 4)
     return times
 
 

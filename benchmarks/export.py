@@ -27,7 +27,15 @@ import torch
 from export_page import jpegs
 from few_shot_tasks import task
 from filmtransfer import FewShotClassifier
-from filmtransfer.backbones import CATALOGUE, Backbone, assemble, build, listing, load_backbone, record_for
+from filmtransfer.backbones import (
+    CATALOGUE,
+    Backbone,
+    assemble,
+    build,
+    list_backbones,
+    load_backbone,
+    record_for,
+)
 from filmtransfer.backbones.catalogue import pixel_spec
 from filmtransfer.data import read_squares
 from filmtransfer.data.pixels import normalise
@@ -99,7 +107,7 @@ def parity(name: str) -> dict[str, Any]:
 
 def network(name: str) -> tuple[Backbone, str]:
     record = record_for(name)
-    if listing(name).usable:
+    if any(row.usable for row in list_backbones() if row.record == record):
         return load_backbone(name), "real"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from PIL import Image
@@ -40,7 +40,7 @@ def jpegs(data: Path, name: str, size: int, count: int = 60, enlarged: int = 160
     """Measure the levels (0–255) by which the pixels differ, and the change of the probabilities."""
     few = task(data, name, 10, 0, count)
     clf = FewShotClassifier(steps=0, image_size=size).fit_images(few.learn)
-    contents = [Path(source).read_bytes() for source in few.held_out.sources]
+    contents = [Path(cast(str | Path, source)).read_bytes() for source in few.held_out.sources]
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         write_web(clf, folder)

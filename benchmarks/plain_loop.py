@@ -7,6 +7,8 @@ of them.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -19,7 +21,7 @@ from filmtransfer.episodes import Episode
 class PlainFiLM(nn.Module):
     """The norm, then γ ⊙ x + β, then the activation that timm fuses with the norm."""
 
-    def __init__(self, norm: nn.Module) -> None:
+    def __init__(self, norm: nn.BatchNorm2d | nn.GroupNorm) -> None:
         super().__init__()
         self.norm = norm
         self.gamma = nn.Parameter(torch.ones_like(norm.weight))
@@ -34,7 +36,10 @@ class PlainFiLM(nn.Module):
         else:
             x = F.group_norm(x, norm.num_groups, norm.weight, norm.bias, norm.eps)
         x = self.gamma[None, :, None, None] * x + self.beta[None, :, None, None]
-        return norm.act(norm.drop(x)) if hasattr(norm, "act") else x
+        if hasattr(norm, "act"):
+            fused: Any = norm
+            x = fused.act(fused.drop(x))
+        return x
 
 
 class PlainModel(nn.Module):
@@ -43,7 +48,7 @@ class PlainModel(nn.Module):
     def __init__(self, backbone: Backbone, head: str) -> None:
         super().__init__()
         self.pixels = backbone.pixels
-        self.network = backbone.module.to(memory_format=torch.contiguous_format)
+        self.network = backbone.module.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         self.network.requires_grad_(False)
         for site in backbone.sites:
             parent, _, name = site.rpartition(".")
@@ -89,7 +94,7 @@ def dense_head(head: str, e: Tensor, support: Tensor, labels: Tensor, query: Ten
     offsets = (query[None] - means[:, None]).mT  # (C, D, Q)
     if head == "lda":
         cholesky = torch.linalg.cholesky(e[0] * task + e[1] * identity)
-        white = torch.linalg.solve_triangular(cholesky.expand(classes, -1, -1), offsets, upper=False)
+        white: Tensor = torch.linalg.solve_triangular(cholesky.expand(classes, -1, -1), offsets, upper=False)
         return -(white * white).sum(1).mT / 2
     own = torch.stack([covariance(support[labels == c]) for c in range(classes)])
     cholesky = torch.linalg.cholesky(e[0] * own + e[1] * task + e[2] * identity)

@@ -36,6 +36,7 @@ from torch import Tensor
 from filmtransfer import film
 from filmtransfer.backbones import Backbone, load_backbone
 from filmtransfer.backbones.frozen import fold_frozen_norms
+from filmtransfer.data.images import Label
 from filmtransfer.model import Update
 from filmtransfer.model.body import load_parameters, share_weights
 from filmtransfer.serve.engine.batcher import Batcher
@@ -247,7 +248,7 @@ def correctness(users: Users, images: list[bytes], _: float) -> dict[str, Any]:
         member = engine.member(store.versions.content(users.ids[user], 1))
         return replace(member, spec=engine.spec)  # small images, to save time
 
-    def ask(request: tuple[int, int]) -> list[tuple[str, float]]:
+    def ask(request: tuple[int, int]) -> list[tuple[Label, float]]:
         user, image = request
         member = cache.get((users.ids[user], 1), lambda: load_member(user))
         return batcher.submit(member, squares[image]).result().classes
@@ -259,7 +260,7 @@ def correctness(users: Users, images: list[bytes], _: float) -> dict[str, Any]:
     batcher.close()
     log("all requests sent; now with a single-user model")
     single, wrong, largest = SingleUserModel(backbone, store.versions.content(users.ids[0], 1), SMALL), 0, 0.0
-    by_user: dict[int, list[tuple[int, list[tuple[str, float]]]]] = {}
+    by_user: dict[int, list[tuple[int, list[tuple[Label, float]]]]] = {}
     for (user, image), answer in answers:
         by_user.setdefault(user, []).append((image, answer))
     for user, received in by_user.items():
@@ -267,10 +268,10 @@ def correctness(users: Users, images: list[bytes], _: float) -> dict[str, Any]:
             store.versions.content(users.ids[user], 1), squares[[image for image, _ in received]]
         )
         for (_, answer), truth in zip(received, expected, strict=True):
-            if dict(answer).keys() != truth.keys() or not answer[0][0].endswith(f" of {user}"):
+            if dict(answer).keys() != truth.keys() or not str(answer[0][0]).endswith(f" of {user}"):
                 wrong += 1
             else:
-                largest = max(largest, *(abs(p - truth[name]) for name, p in answer))
+                largest = max(largest, *(abs(p - truth[str(name)]) for name, p in answer))
     store.close()
     return {
         "requests": len(answers), "users": len(chosen), "threads": THREADS, "wrong": wrong,

@@ -13,13 +13,14 @@ import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import text
 
 from filmtransfer.serve.store import Quota, Store, StoreLocation
 
 FILE = Path(__file__).parent / "results" / "serving_store.json"
-SUMMARY = {
+SUMMARY: dict[str, Any] = {
     "stage": "tuned",
     "classes": {f"class {i}": 10 for i in range(10)},
     "accuracy": 0.9123,
@@ -53,7 +54,7 @@ def measure(store: Store, users: int, photos: int) -> dict[str, float]:
     """Add many of each, and return the growth of the database per record."""
     sizes: dict[str, float] = {}
 
-    def grow(kind: str, count: int, add: Callable[[], None]) -> None:
+    def grow(kind: str, count: int, add: Callable[[], object]) -> None:
         before = size(store)
         add()
         sizes[kind] = round((size(store) - before) / count, 1)
@@ -87,9 +88,7 @@ def measure(store: Store, users: int, photos: int) -> dict[str, float]:
     grow(
         "version",
         users * 5,
-        lambda: (
-            [store.versions.publish(id, b"x", "trained", SUMMARY) for id in chosen for _ in range(5)] and None
-        ),
+        lambda: [store.versions.publish(id, b"x", "trained", SUMMARY) for id in chosen for _ in range(5)],
     )
     grow("training", users, train)
     return sizes

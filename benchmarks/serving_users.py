@@ -11,6 +11,7 @@ from io import BytesIO
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import torch
 from PIL import Image
 
@@ -104,6 +105,7 @@ def photos(data: Path | None, count: int) -> list[bytes]:
         return [file.read_bytes() for file in files[:: max(len(files) // count, 1)][:count]]
     contents = []
     for drawing in sample_drawings(SHOTS, 0)[1].sources[:count]:
+        assert isinstance(drawing, np.ndarray)
         file = BytesIO()
         Image.fromarray(drawing).save(file, "PNG")
         contents.append(file.getvalue())

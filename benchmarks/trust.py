@@ -13,7 +13,7 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,9 @@ RESULTS = Path(__file__).parent / "results"
 FALSE_ALARM = 0.05
 
 
-def draw(data: Any, part: int, classes: Sequence[int], each: int, rng: np.random.Generator) -> Any:
+def draw(
+    data: Any, part: int, classes: Sequence[int] | np.ndarray, each: int, rng: np.random.Generator
+) -> Any:
     """Draw up to ``each`` images of each class, and return them with the indices of their classes."""
     images, labels = data[part]
     chosen = [i for c in classes for i in rng.permutation(np.flatnonzero(labels == c))[:each]]
@@ -65,6 +67,7 @@ def run(sets: dict[str, Any], name: str, head: str, seed: int) -> dict[str, Any]
     test_labels, update = torch.tensor(indices), clf.update_
     head_logits = [part.predictions.logits for part in (known, nearer, further)]
     before, after = (log_posterior(head_logits[0], temperature=t).exp() for t in (1.0, update.temperature))
+    assert update.ood is not None
     towards = torch.nn.functional.normalize(update.ood.directions.float(), dim=1)
     scores = {
         "both": [clf.predictor_.ood_scores(part.predictions) for part in (known, nearer, further)],
@@ -109,13 +112,14 @@ def _coverage(known: torch.Tensor, correct: torch.Tensor, ood: torch.Tensor) -> 
 def _edits(clf: FewShotClassifier, images: list[Any], labels: list[int], near: list[Any]) -> dict[str, float]:
     """Measure the milliseconds of each edit on a copy."""
     milliseconds = {}
-    for name, act in {
+    edits: dict[str, Callable[[FewShotClassifier], object]] = {
         "forget": lambda c: c.forget(images[:1]),
         "remove": lambda c: c.remove_class(labels[0]),
         "merge": lambda c: c.merge_classes([labels[0], labels[-1]], labels[0]),
         "rename": lambda c: c.rename_class(labels[0], "new"),
         "add": lambda c: c.add(near[:3], labels[0]),
-    }.items():
+    }
+    for name, act in edits.items():
         if name == "remove" and len(clf.update_.classes) < 3:
             continue
         update, head, prior = clf.update_, clf.model_.head, clf.prior

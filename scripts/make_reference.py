@@ -133,7 +133,11 @@ def insert_tables(page: Path) -> None:
     for name in re.findall(r"<!-- ([\w/]+) -->", text):
         result = ROOT / f"benchmarks/results/{name}.md"
         section = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.S)
-        text = section.sub(lambda m, r=result: m.group(1) + r.read_text() + m.group(2), text)
+
+        def insert(match: re.Match[str], result: Path = result) -> str:
+            return match[1] + result.read_text() + match[2]
+
+        text = section.sub(insert, text)
     page.write_text(text)
 
 

@@ -4,7 +4,7 @@
     →  probabilities (B, C) · logits (B, C) · features (B, D)
 
 The graph is traced by TorchScript. torch's newer exporter gives the same results and takes fifteen times as long
-(docs/log.md); only this module would change. Weights are inside the file. No time and no path is written: the same
+(docs/decisions.md); only this module would change. Weights are inside the file. No time and no path is written: the same
 model gives the same bytes.
 """
 

@@ -169,10 +169,10 @@ def run_federation(
 
 
 def _test_accuracy(classifier: FewShotClassifier, test: str) -> float | None:
-    """Return the accuracy on the test images of the federation's classes; None if there are none."""
+    """Return the accuracy on the test images of the federation's classes; None if none can be read."""
     images = of_classes(LabelledImages.from_path(test), [str(name) for name in classifier.classes_])
     if not images.sources:
         return None
     result = classifier.classify(images.sources)
     labels = np.array(images.labels)[result.readable]
-    return float((result.probabilities.argmax(1) == labels).mean())
+    return float((result.probabilities.argmax(1) == labels).mean()) if len(labels) else None

@@ -254,14 +254,8 @@ def share_secrets(
         raise ProtocolError("The list has keys twice, or of a wrong length.")
     binding = session.config.binding(keys)
     nodes = sorted(keys)
-    shares = [
-        a + b
-        for a, b in zip(
-            shamir.split(session.mask, threshold, len(nodes)),
-            shamir.split(session.seed, threshold, len(nodes)),
-            strict=True,
-        )
-    ]
+    of_key, of_seed = (shamir.split(s, threshold, len(nodes)) for s in (session.mask, session.seed))
+    shares = [a + b for a, b in zip(of_key, of_seed, strict=True)]
     encrypted = ConfigRecord()
     for peer, share in zip(nodes, shares, strict=True):
         if peer == node:
