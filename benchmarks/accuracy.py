@@ -14,8 +14,8 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from sklearn.linear_model import LogisticRegression
 from few_shot_tasks import Task, task
 from filmtransfer.backbones import load_backbone
 from filmtransfer.data import load, resize
+from filmtransfer.episodes import hold_out
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body
 from filmtransfer.seeding import make_generator
@@ -33,7 +34,7 @@ from filmtransfer.training.assess.evaluation import mean_interval
 from filmtransfer.training.baselines.batch import CosineSchedule, train_batches
 from filmtransfer.training.finetune.activations import Activations
 from filmtransfer.training.finetune.episodic import finetune
-from filmtransfer.training.finetune.interpolation import ALPHAS, choose_alpha, hold_out, interpolate, snapshot
+from filmtransfer.training.finetune.interpolation import ALPHAS, choose_alpha, interpolate, snapshot
 from filmtransfer.training.presets import preset
 from filmtransfer.training.torch_settings import keep_freed_memory
 
@@ -174,13 +175,13 @@ def table(runs: list[dict[str, Any]]) -> str:
             mean, half = mean_interval([100 * r[key] for r in runs if r["set"] == name])
             cells.append(f"{mean:.1f} ± {half:.1f}")
             means.append(mean)
-        lines.append(f"| {label} | " + " | ".join(cells) + f" | {sum(means) / len(means):.1f} |")
+        lines.append(f"| {label} | " + " | ".join(cells) + f" | {fmean(means):.1f} |")
     best = [max(r["lda_at"].values()) for r in runs]
     took = [r["lda"] for r in runs]
     safe = sum(r["lda"] >= r["lda_at"]["0.0"] for r in runs)
     highest = [r["lda_at"][max(r["lda_scores"], key=r["lda_scores"].get)] for r in runs]
-    by_rule = {f"always {s}": _mean(r["lda_at"][str(s)] for r in runs) for s in ALPHAS}
-    by_rule |= {"highest score": _mean(highest), "as chosen": _mean(took), "best by test": _mean(best)}
+    by_rule = {f"always {s}": fmean(r["lda_at"][str(s)] for r in runs) for s in ALPHAS}
+    by_rule |= {"highest score": fmean(highest), "as chosen": fmean(took), "best by test": fmean(best)}
     lines += [
         "",
         f"Interpolation factor (FiT-LDA, {len(runs)} runs): the best point was chosen in "
@@ -189,16 +190,11 @@ def table(runs: list[dict[str, Any]]) -> str:
         "",
         "Seconds to train (mean): "
         + ", ".join(
-            f"{k} {_mean(r['seconds'][k] for r in runs):.0f}" for k in ("protonets", "lda", "qda", "full")
+            f"{k} {fmean(r['seconds'][k] for r in runs):.0f}" for k in ("protonets", "lda", "qda", "full")
         )
         + ".",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _mean(values: Iterable[float]) -> float:
-    numbers = list(values)
-    return sum(numbers) / len(numbers)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 INK, OURS, OTHER, FAINT = "#1f2430", "#1b6ca8", "#d1495b", "#c9ced6"
@@ -30,7 +30,7 @@ def ratios(results: dict[str, Any]) -> list[tuple[str, float, float, float, floa
     for title, step in results.get("steps", {}).items():
         rows.append((f"step, {title}", step["plain"]["seconds"], step["ours"]["seconds"], step["target"]))
     if runs := results.get("accuracy"):
-        paper, fast = (_mean(r[k] for r in runs.values()) for k in ("paper_seconds", "fast_seconds"))
+        paper, fast = (fmean(r[k] for r in runs.values()) for k in ("paper_seconds", "fast_seconds"))
         rows.append(("time to the accuracy of the paper's protocol", paper, fast, 10))
     return [(title, plain, ours, plain / ours, target) for title, plain, ours, target in rows]
 
@@ -139,7 +139,7 @@ def accuracy(results: dict[str, Any]) -> list[str]:
             f"{run['paper_seconds']:.0f} s |"
         )
     fast, took, paper, paper_took = (
-        _mean(run[k] for run in runs.values()) for k in ("fast", "fast_seconds", "paper", "paper_seconds")
+        fmean(run[k] for run in runs.values()) for k in ("fast", "fast_seconds", "paper", "paper_seconds")
     )
     lines.append(f"| mean | {100 * fast:.1f} | {took:.0f} s | {100 * paper:.1f} | {paper_took:.0f} s |")
     return [*lines, ""]
@@ -210,11 +210,6 @@ def _time(seconds: float) -> str:
 
 def _ratio(value: float) -> str:
     return f"{value:.2f}×" if value < 10 else f"{value:.0f}×"
-
-
-def _mean(values: Iterable[float]) -> float:
-    numbers = list(values)
-    return sum(numbers) / len(numbers)
 
 
 if __name__ == "__main__":  # write the pages again from the stored results

@@ -6,7 +6,7 @@ Every backbone of the catalogue is exported, folded and shared, at a small image
 them, and elsewhere random such that the features of images differ (random_weights.py): parity does not depend on accuracy. Beside
 the differences the table has that between torch in float32 and in float64: no graph can be expected to be much closer. Speeds
 are ratios of medians within one run, one thread, batch of 8. int8 is measured on real images with efficientnet_lite0; its
-settings were chosen on images of eurosat, which is therefore not among the data sets. Stored results are not measured again.
+settings were chosen on images of eurosat, which is therefore not among the datasets. Stored results are not measured again.
 """
 
 from __future__ import annotations

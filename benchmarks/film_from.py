@@ -13,8 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from few_shot_tasks import Task, task
@@ -113,35 +114,29 @@ def table(rows: list[dict[str, Any]]) -> str:
     facts = backbone_facts(BACKBONE)
     base = {(r["seed"], r["set"]): r for r in rows if (r["size"], r["film_from"]) == (128, 0)}
     lines = [
-        "| fine-tuning | FiLM from | numbers | "
+        "| fine-tuning | FiLM from | parameters | "
         + " | ".join(SETS)
         + " | mean | against all stages | a step | training |",
         "|---|---|---|" + "---|" * (len(SETS) + 4),
         "| none (frozen) | | 0 | "
-        + " | ".join(f"{_mean(r['frozen'] for r in base.values() if r['set'] == s):.1f}" for s in SETS)
-        + f" | {_mean(r['frozen'] for r in base.values()):.1f} | | | |",
+        + " | ".join(f"{100 * fmean(r['frozen'] for r in base.values() if r['set'] == s):.1f}" for s in SETS)
+        + f" | {100 * fmean(r['frozen'] for r in base.values()):.1f} | | | |",
     ]
     for size, stage in CUTS:
         chosen = [r for r in rows if (r["size"], r["film_from"]) == (size, stage)]
         gaps = [100 * (r["accuracy"] - base[r["seed"], r["set"]]["accuracy"]) for r in chosen]
         gap, half = mean_interval(gaps)
         steps, total = (
-            sum(base[r["seed"], r["set"]][k] / r[k] for r in chosen) / len(chosen)
-            for k in ("step_seconds", "seconds")
+            fmean(base[r["seed"], r["set"]][k] / r[k] for r in chosen) for k in ("step_seconds", "seconds")
         )
         lines.append(
             f"| {size} px | {stage} {facts.stages[stage].name} | {facts.film_parameters_from(stage):,} | "
-            + " | ".join(f"{_mean(r['accuracy'] for r in chosen if r['set'] == s):.1f}" for s in SETS)
-            + f" | {_mean(r['accuracy'] for r in chosen):.1f} | "
+            + " | ".join(f"{100 * fmean(r['accuracy'] for r in chosen if r['set'] == s):.1f}" for s in SETS)
+            + f" | {100 * fmean(r['accuracy'] for r in chosen):.1f} | "
             + ("" if (size, stage) == (128, 0) else f"{gap:+.1f} ± {half:.1f}")
             + f" | {steps:.1f}× | {total:.1f}× |"
         )
     return "\n".join(lines) + "\n"
-
-
-def _mean(values: Iterable[float]) -> float:
-    numbers = list(values)
-    return 100 * sum(numbers) / len(numbers)
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def main() -> None:
             load_before = os.getloadavg()[0]
             result = run_in_process(PARTS[part], users, images, args.seconds)
             save(part, result | {"machine load": round(load_before, 1)}, args)
-    write_page(FILE)
+    write_page(FILE, PARTS)
 
 
 def run_in_process(run: Part, *arguments: Any) -> dict[str, Any]:

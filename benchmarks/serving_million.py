@@ -17,9 +17,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from filmtransfer.serve.store.trainings import MAX_TRAININGS
+
 RESULTS = Path(__file__).parent / "results"
 DAY, MONTH = 86_400, 30 * 86_400
-MAX_TRAININGS = 20  # of a user in the store
 
 
 @dataclass(frozen=True)

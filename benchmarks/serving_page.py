@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 
-def write_page(file: Path) -> None:
+def write_page(file: Path, parts: Collection[str]) -> None:
     """Write the page, if all parts have been measured."""
     results = json.loads(file.read_text())
-    if all(part in results for part in PARTS):
-        file.with_suffix(".md").write_text(page(results))
+    if all(part in results for part in parts):
+        file.with_suffix(".md").write_text(page(results, parts))
 
 
 # The keys of results/serving.json and their names on the page.
@@ -27,10 +28,9 @@ NAMES = {
     "right": "correctness",
     "http": "HTTP",
 }
-PARTS = ("throughput", "memory", "right", "http", "loading")
 
 
-def page(results: dict[str, Any]) -> str:
+def page(results: dict[str, Any], parts: Collection[str]) -> str:
     """Return the page in Markdown."""
     speed, memory, correctness = results["throughput"], results["memory"], results["right"]
     latency, load, loading = results["http"]["latency"], results["http"]["load"], results["loading"]
@@ -55,7 +55,7 @@ def page(results: dict[str, Any]) -> str:
     lines = [
         f"{results['users']:,} users with one update each, in SQLite and a folder, {results['backbone']}, {speed['size']} pixels. "
         f"{results['machine']['cores']} cores, one thread, on a machine with other work (load average: "
-        + ", ".join(f"{NAMES.get(part, part)} {results[part]['machine load']:.0f}" for part in PARTS)
+        + ", ".join(f"{NAMES.get(part, part)} {results[part]['machine load']:.0f}" for part in parts)
         + "); "
         + f"made by `{results['command']}`.",
         "",

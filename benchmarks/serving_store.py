@@ -77,7 +77,7 @@ def measure(store: Store, users: int, photos: int) -> dict[str, float]:
     def train() -> None:
         for id in chosen:
             training = store.trainings.request(id, {"steps": 50})
-            store.trainings.claim("a worker")
+            store.trainings.claim("a worker", lease=60)
             for step in range(20):
                 progress = {"step": step, "steps": 50, "loss": 0.1234, "accuracy": 0.9, "seconds_left": 12.3}
                 store.trainings.add_event(training.id, "a worker", "progress", progress)

@@ -2,8 +2,8 @@
 
     python benchmarks/trust.py --data ../shared/data
 
-For each data set and seed up to 16 classes are drawn; 70% of them are trained on with 10 images each, the others are
-near-OOD images, and images of all other data sets are far-OOD images. Every run is a line of results/trust.jsonl (runs in
+For each dataset and seed up to 16 classes are drawn; 70% of them are trained on with 10 images each, the others are
+near-OOD images, and images of all other datasets are far-OOD images. Every run is a line of results/trust.jsonl (runs in
 that file are not repeated), the tables are results/trust.md.
 """
 
@@ -24,7 +24,7 @@ from sklearn.metrics import roc_auc_score
 from few_shot_tasks import read_dataset
 from filmtransfer import FewShotClassifier
 from filmtransfer.model import log_posterior
-from filmtransfer.model.ood import largest_cosine
+from filmtransfer.model.ood import FALSE_ALARM, largest_cosine
 from filmtransfer.training.assess.calibration import calibration_error, log_loss
 from filmtransfer.training.assess.evaluation import mean_interval
 from filmtransfer.training.torch_settings import configure_process
@@ -32,7 +32,6 @@ from filmtransfer.training.torch_settings import configure_process
 SETS = ("cifar10", "eurosat", "oxford_pets", "dtd10", "flowers102", "svhn", "fashion_mnist", "quickdraw")
 CLASSES, TRAINED, SHOTS = 16, 0.7, 10
 RESULTS = Path(__file__).parent / "results"
-FALSE_ALARM = 0.05
 
 
 def draw(
@@ -141,8 +140,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         "both": "direction and density (ours)",
     }
 
-    def mean(values: list[float], scale: float = 100) -> str:
-        middle, spread = mean_interval([scale * v for v in values])
+    def mean(values: list[float]) -> str:
+        middle, spread = mean_interval([100 * v for v in values])
         return f"{middle:.1f} ± {spread:.1f}"
 
     lines = [
@@ -175,10 +174,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     for head in heads:
         these = [row for row in rows if row["head"] == head]
         heat = sorted(row["temperature"] for row in these)
-        figures = [mean([row["ece"][i] for row in these]) for i in (0, 1)] + [
-            mean([row["log_loss"][i] for row in these], 1).replace(" ± nan", "") for i in (0, 1)
-        ]
-        figures[2:] = [f"{np.mean([row['log_loss'][i] for row in these]):.3f}" for i in (0, 1)]
+        figures = [mean([row["ece"][i] for row in these]) for i in (0, 1)]
+        figures += [f"{np.mean([row['log_loss'][i] for row in these]):.3f}" for i in (0, 1)]
         lines.append(f"| {head} | " + " | ".join(figures) + f" | {heat[0]:.2f} to {heat[-1]:.2f} |")
     lines += [
         "",

@@ -15,9 +15,9 @@ TARGET = ROOT / "docs/architecture.md"
 
 
 def first_sentence(module: Path) -> str:
-    """Return the first sentence of a module's docstring."""
+    """Return the first sentence of a module's docstring; "et al. (2017)" does not end one."""
     text = ast.get_docstring(ast.parse(module.read_text("utf-8"))) or ""
-    sentence = re.split(r"(?<=\.)\s", " ".join(text.split("\n\n")[0].split()))[0]
+    sentence = re.split(r"(?<=\.)\s(?=[A-Z`])", " ".join(text.split("\n\n")[0].split()))[0]
     return sentence.rstrip(".")
 
 

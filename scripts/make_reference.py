@@ -103,20 +103,17 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def _describe(item: Any) -> str:
     lines = [f"```python\n{item.__name__}{_signature(item)}\n```" if not issubclass(item, Exception) else ""]
     lines.append(f"```text\n{inspect.cleandoc(item.__doc__ or '')}\n```")
-    for name, member in vars(item).items():
-        function = getattr(member, "__func__", member)
-        if name.startswith("_") or not inspect.isfunction(function) or not function.__doc__:
+    seen: set[str] = set()
+    for base in item.__mro__:
+        if not base.__module__.startswith("filmtransfer"):
             continue
-        lines.append(f"- `{name}{_signature(function)}`: {function.__doc__.strip().splitlines()[0]}")
-    for base in [base for base in item.__mro__[1:] if base.__module__.startswith("filmtransfer")]:
-        lines += [
-            f"- `{name}{_signature(member)}`: {member.__doc__.strip().splitlines()[0]}"
-            for name, member in vars(base).items()
-            if inspect.isfunction(member)
-            and member.__doc__
-            and not name.startswith("_")
-            and name not in vars(item)
-        ]
+        for name, member in vars(base).items():
+            function = getattr(member, "__func__", member)
+            if name.startswith("_") or name in seen or not inspect.isfunction(function):
+                continue
+            seen.add(name)
+            if about := inspect.getdoc(getattr(item, name)):  # or that of the method it overrides
+                lines.append(f"- `{name}{_signature(function)}`: {about.splitlines()[0]}")
     return "\n".join(line for line in lines if line)
 
 

@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from filmtransfer.heads import HEADS
+
 PACKAGE = Path(__file__).parents[1] / "src" / "filmtransfer"
 MAX_FUNCTION_LINES = 60
 MAX_FILE_LINES = 400
@@ -19,7 +21,6 @@ MAX_ARGUMENTS = 8
 MAX_ANY_LINES = 150
 # Entry points with an explicit signature: scikit-learn's conventions, and the options of a command.
 MANY_ARGUMENTS = {"estimator.py:__init__"}
-HEAD_NAMES = ("lda", "qda", "protonets", "linear", "cosine", "mahalanobis")
 # The glossary: words of our own, for which the field has a term.
 GLOSSARY = {
     r"strangers?": "out-of-distribution (OOD) images",
@@ -33,7 +34,13 @@ GLOSSARY = {
     r"surroundings": "environment",
     r"anew": "again",
     r"hardly": "barely, seldom",
-    r"told apart": "distinguished",
+    r"told": "reported, distinguished",
+    r"(?<!_)gone": "deleted",
+    r"news": "events",
+    r"doors?": "entry points",
+    r"talk(s|ed|ing)?": "transport",
+    r"watch(es|ed|ing)?": "callback, observer",
+    r"mend(s|ed|ing)?": "repair, correct",
     r"honest(ly)?": "unbiased",
     r"stream(?=: torch\.Generator)": "generator",
     r"moving": "trainable",
@@ -103,12 +110,17 @@ def undocumented_functions(paths: list[Path]) -> list[str]:
             for member in members:
                 if not isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                     continue
-                stub = len(member.body) == 1 and isinstance(member.body[0], ast.Expr)
-                if not member.name.startswith("_") and not stub and not ast.get_docstring(member):
+                if not member.name.startswith("_") and not is_stub(member) and not ast.get_docstring(member):
                     if isinstance(node, ast.ClassDef) and node.name.startswith("_"):
                         continue
                     found.append(f"{name_of(path)}:{member.lineno} {member.name} has no docstring")
     return found
+
+
+def is_stub(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    """Tell whether the body is ``...`` and no more, as of a method of a protocol."""
+    only = node.body[0].value if len(node.body) == 1 and isinstance(node.body[0], ast.Expr) else None
+    return isinstance(only, ast.Constant) and only.value is ...
 
 
 def any_lines(paths: list[Path]) -> list[str]:
@@ -121,28 +133,43 @@ def any_lines(paths: list[Path]) -> list[str]:
 
 
 def head_names(paths: list[Path]) -> list[str]:
-    """List comparisons with a head's name and dictionary keys of head names outside ``heads/``."""
-    names = "|".join(HEAD_NAMES)
-    pattern = re.compile(rf"[=!]= ?[\"']({names})[\"']|[\"']({names})[\"']: ")
+    """List comparisons with a head's name, and dictionaries and cases by head names, outside ``heads/``."""
     found = []
     for path in paths:
-        if not name_of(path).startswith("heads/"):
-            for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
-                if pattern.search(line):
-                    found.append(f"{name_of(path)}:{number} {line.strip()}")
+        if name_of(path).startswith("heads/"):
+            continue
+        text = path.read_text("utf-8")
+        lines = {
+            value.lineno
+            for node in ast.walk(ast.parse(text))
+            for value in compared_values(node)
+            if isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value in HEADS
+        }
+        found += [f"{name_of(path)}:{n} {text.splitlines()[n - 1].strip()}" for n in sorted(lines)]
     return found
+
+
+def compared_values(node: ast.AST) -> list[ast.expr]:
+    """Return the expressions with which a node compares: operands and their elements, keys, the value of a case."""
+    if isinstance(node, ast.Compare):
+        operands = [node.left, *node.comparators]
+        elements = [o.elts if isinstance(o, ast.Tuple | ast.List | ast.Set) else [o] for o in operands]
+        return [value for values in elements for value in values]
+    if isinstance(node, ast.Dict):
+        return [key for key in node.keys if key is not None]
+    return [node.value] if isinstance(node, ast.MatchValue) else []
 
 
 def glossary(paths: list[Path]) -> list[str]:
     """List words of comments, docstrings, names and messages for which the field has a term.
 
-    A line that says "former" may name a public option or key that is still read under its former name. The name of a
+    A line that says "former" (as a word) may name a public option or key that is still read under its former name. The name of a
     random generator is part of the seed, and stays.
     """
     found = []
     for path in paths:
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
-            if "former" in line or "make_generator(" in line:
+            if re.search(r"\bformer\b", line) or "make_generator(" in line:
                 continue
             for pattern, instead in GLOSSARY.items():
                 for word in re.finditer(rf"(?<![a-z])({pattern})(?![a-z])", line, re.IGNORECASE):

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from scripts.make_architecture import PACKAGE, ROOT, TARGET, page
+from scripts.make_architecture import PACKAGE, ROOT, TARGET, first_sentence, page
 
 WALKS = re.findall(r"^### (`.*?`)\n\n((?:\d+\. .*\n)+)", TARGET.read_text("utf-8"), re.M)
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
@@ -41,6 +41,21 @@ def test_a_walk_goes_downwards_and_visits_each_function_once(name, lines):
 
 def test_the_map_is_up_to_date():
     assert TARGET.read_text("utf-8") == page(), "run 'make docs'"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("Privacy (McMahan et al. 2018). More of it.", "Privacy (McMahan et al. 2018)"),
+        ("One thing. `two` is another.", "One thing"),
+        ("One paragraph\n\nAnother.", "One paragraph"),
+        ("Files (.safetensors). They end here.", "Files (.safetensors)"),
+    ],
+)
+def test_the_first_sentence_ends_before_a_capital_letter_or_a_name(tmp_path, text, sentence):
+    module = tmp_path / "module.py"
+    module.write_text(f'"""{text}"""')
+    assert first_sentence(module) == sentence
 
 
 def test_every_module_says_what_it_is():

@@ -95,6 +95,21 @@ def test_the_reference_is_the_codes_own():
     assert TARGET.read_text() == reference(), "run 'make docs'"
 
 
+def test_the_reference_lists_each_method_once():
+    from scripts.make_reference import reference
+
+    for part in re.split(r"^### ", reference(), flags=re.M):
+        methods = re.findall(r"^- `(\w+)\(", part, re.M)
+        assert len(methods) == len(set(methods)), part.splitlines()[0]
+
+
+def test_a_method_without_a_docstring_has_that_of_the_method_it_overrides():
+    from scripts.make_reference import reference
+
+    part = reference().partition("### filmtransfer.heads.LDA\n")[2].partition("\n### ")[0]
+    assert "\n- `updateable(cls, classes: 'int', features: 'int') -> 'int'`: " in part
+
+
 @pytest.mark.parametrize(
     ("page", "name"),
     [

@@ -13,6 +13,7 @@ from filmtransfer import FewShotClassifier, InputError, Update, UsageError
 from filmtransfer.backbones import load_backbone
 from filmtransfer.heads import HEADS, make_head
 from filmtransfer.model.support import digest_of
+from filmtransfer.training.edit import _without_name
 from tests.conftest import picture
 
 NAMES = ("disc", "bars", "plain")
@@ -105,6 +106,27 @@ def test_removing_and_merging_and_renaming(clf, tmp_path, backbone):
     assert "new" not in json.dumps(clf.update_.edits), "its name goes with it"
 
 
+def test_a_removed_class_loses_all_the_names_it_had():
+    edits = [
+        {"what": "rename", "class": "flat", "to": "other"},  # another class that had the name once
+        {"what": "add", "class": "add", "photos": 3},
+        {"what": "rename", "class": "add", "to": "3"},
+        {"what": "merge", "classes": ["3", "bars"], "into": "flat"},
+        {"what": "forget", "classes": ["disc", "flat"], "photos": 3},
+    ]
+    lines = _without_name(edits, "flat")
+    assert lines == [
+        {"what": "rename", "class": "flat", "to": "other"},
+        {"what": "add", "class": "(removed)", "photos": 3},
+        {"what": "rename", "class": "(removed)", "to": "(removed)"},
+        {"what": "merge", "classes": ["(removed)", "(removed)"], "into": "(removed)"},
+        {"what": "forget", "classes": ["disc", "(removed)"], "photos": 3},
+    ]
+    assert _without_name([{"what": "add", "class": 3, "photos": 3}], 3) == [
+        {"what": "add", "class": "(removed)", "photos": 3}
+    ]
+
+
 def test_forgetting_leaves_no_trace(clf, tmp_path, backbone):
     gone = 7
     secret = digest_of(IMAGES[gone])
@@ -162,7 +184,7 @@ def wrong(clf, error, words, act):
     assert clf.update_.to_bytes() == before, "nothing changed"
 
 
-def test_what_cannot_be_is_said_and_changes_nothing(files, backbone):
+def test_impossible_edits_are_errors_and_change_nothing(files, backbone):
     clf = FewShotClassifier.load(files / "lda.safetensors", backbone=backbone)
     wrong(clf, InputError, "no class cat", lambda c: c.remove_class("cat"))
     wrong(clf, InputError, "no class cat", lambda c: c.rename_class("cat", "dog"))
@@ -178,7 +200,7 @@ def test_what_cannot_be_is_said_and_changes_nothing(files, backbone):
     wrong(clf, InputError, "at least two classes", lambda c: c.remove_class("bars"))
 
 
-def test_a_file_without_statistics_says_how_to_keep_them(files, backbone):
+def test_a_file_without_statistics_explains_how_to_keep_them(files, backbone):
     clf = FewShotClassifier.load(files / "bare.safetensors", backbone=backbone)
     for act in (
         lambda c: c.add(MORE, "bars"),
@@ -191,7 +213,7 @@ def test_a_file_without_statistics_says_how_to_keep_them(files, backbone):
     assert clf.rename_class("bars", "stripes").classes_.tolist() == ["stripes", "disc", "plain"]
 
 
-def test_strangers_are_rejected_and_friends_are_not(files, backbone):
+def test_ood_images_are_rejected_and_others_are_not(files, backbone):
     clf = FewShotClassifier.load(files / "lda.safetensors", backbone=backbone)
     noise = [np.random.default_rng(i).integers(0, 255, (48, 48, 3), dtype=np.uint8) for i in range(5)]
     said = clf.predict([*NEW, *noise], reject=True, false_alarm=0.01)
@@ -208,7 +230,7 @@ def test_without_a_second_photo_nothing_can_be_rejected():
         clf = FewShotClassifier(steps=0, image_size=48).fit(IMAGES[::5], NAMES)
     assert clf.update_.ood is None
     assert "estimate" not in clf.update_.results
-    with pytest.raises(InputError, match="second photo"):
+    with pytest.raises(InputError, match="leave-one-out scores"):
         clf.predict(NEW, reject=True)
 
 

@@ -87,6 +87,15 @@ def test_feature_classifiers_pass_scikit_learns_checks(head):
     check_estimator(FeatureClassifier(head), on_skip=None)
 
 
+def test_log_probabilities_stay_finite_where_probabilities_are_zero():
+    features, labels = np.array([[0.0], [1.0], [1000.0], [1001.0]]), [0, 0, 1, 1]
+    clf = FeatureClassifier("protonets").fit(features, labels)
+    logs = clf.predict_log_proba(features)
+    assert clf.predict_proba(features).min() == 0
+    assert np.isfinite(logs).all()
+    assert logs.min() < -1e5
+
+
 def test_one_seed_one_update_bit_for_bit():
     first, second, other = (quick(seed=s).fit(IMAGES, LABELS).update_.to_bytes() for s in (5, 5, 6))
     assert first == second
@@ -104,7 +113,7 @@ def test_training_leaves_the_backbone_alone_and_moves_film():
 
 
 @pytest.mark.slow
-def test_two_classifiers_on_one_backbone_keep_their_own_numbers(tmp_path):
+def test_two_classifiers_on_one_backbone_keep_their_own_parameters(tmp_path):
     backbone = load_backbone("efficientnet_lite0")
     files = [tmp_path / "a.safetensors", tmp_path / "b.safetensors"]
     for seed, file in enumerate(files):
@@ -121,7 +130,7 @@ def test_two_classifiers_on_one_backbone_keep_their_own_numbers(tmp_path):
     assert len(tensors & shared) > 50, "the weights themselves are in memory once"
 
 
-def test_what_is_not_a_list_of_images_is_said():
+def test_what_is_not_a_list_of_images_is_an_error():
     clf = quick(steps=0).fit(IMAGES, LABELS)
     with pytest.raises(InputError, match="as a list"):
         clf.predict("new.jpg")
@@ -157,7 +166,7 @@ def test_the_time_limit_is_kept():
     assert clf.history_.steps >= 1
 
 
-def test_a_learning_rate_that_explodes_keeps_the_last_good_numbers():
+def test_a_diverging_learning_rate_keeps_the_last_finite_parameters():
     clf = FewShotClassifier(steps=6, learning_rate=1e6, **SMALL).fit(IMAGES, LABELS)
     assert all(bool(torch.isfinite(v).all()) for v in clf.update_.film.values())
 
@@ -224,13 +233,13 @@ def test_unreadable_images_are_skipped_or_refused(tmp_path):
         ("prior", "flat", "The prior"),
     ],
 )
-def test_unknown_values_are_said(option, value, says):
+def test_unknown_values_are_errors(option, value, says):
     with pytest.raises(UsageError, match=says) as error:
         quick(**{option: value}).fit(IMAGES, LABELS)
     assert error.value.exit_code == 2
 
 
-def test_film_from_a_stage_saves_only_those_numbers(tmp_path):
+def test_film_from_a_stage_saves_only_those_parameters(tmp_path):
     clf = quick(film_from=6).fit(IMAGES, LABELS)
     clf.save(tmp_path / "a.safetensors")
     sites = {name.rpartition(".")[0] for name in clf.update_.film}
@@ -251,7 +260,7 @@ def test_film_from_a_stage_saves_only_those_numbers(tmp_path):
             clf.update_.apply(load_backbone("efficientnet_lite0"))
 
 
-def test_an_image_whose_features_are_not_numbers_is_named(monkeypatch, tmp_path):
+def test_an_image_whose_features_are_not_finite_is_named(monkeypatch, tmp_path):
     from filmtransfer.model import AdaptedModel
 
     files = []
@@ -280,7 +289,7 @@ def test_an_image_whose_features_are_not_numbers_is_named(monkeypatch, tmp_path)
 
 
 @pytest.mark.slow
-def test_bit_through_the_front_door(tmp_path):
+def test_bit_through_the_estimator(tmp_path):
     """head="linear", train="all", preset="bit" is BiT: its rule, a copy of every weight, a file of their size."""
     clf = quick(head="linear", train="all", preset="bit", batch=8, steps=5).fit(IMAGES, LABELS)
     settings = clf.update_.settings
@@ -318,14 +327,14 @@ def test_bit_stopped_at_once_still_has_a_head():
     assert clf.score(NEW, LABELS[:9]) == 1.0
 
 
-def test_bit_film_is_bits_rule_with_films_numbers():
+def test_bit_film_is_the_hyperrule_with_film_parameters():
     clf = quick(head="linear", train="adapter", preset="bit", batch=8).fit(IMAGES, LABELS)
     assert clf.update_.settings["rule"] == "hyperrule"
     assert set(clf.update_.film) == set(clf.model_.backbone_parameters())
     assert sum(v.numel() for v in clf.update_.film.values()) == 20_544
 
 
-def test_another_adapter_through_the_front_door(tmp_path):
+def test_another_adapter_through_the_estimator(tmp_path):
     clf = quick(adapter="lora", adapter_options={"rank": 2}, steps=3).fit(IMAGES, LABELS)
     assert not clf.update_.film
     assert all("lora" in name for name in clf.update_.parameters)
@@ -388,6 +397,8 @@ def test_a_temperature_travels_in_the_update(tmp_path):
     clf.save(tmp_path / "warm.safetensors")
     loaded = FewShotClassifier.load(tmp_path / "warm.safetensors")
     assert np.array_equal(loaded.predict_proba(NEW), clf.predict_proba(NEW))
+    assert loaded.head_options == {"temperature": 400.0}, "a second fit trains the same kind of classifier"
+    assert loaded.film_from == clf.update_.body().film_from
     cold = quick(head="protonets", steps=0).fit(IMAGES, LABELS)
-    assert np.array_equal(cold.predict(NEW), clf.predict(NEW)), "it changes how sure it is, not what it says"
+    assert np.array_equal(cold.predict(NEW), clf.predict(NEW)), "it changes the confidence, not the class"
     assert clf.predict_proba(NEW).max(1).mean() < cold.predict_proba(NEW).max(1).mean()

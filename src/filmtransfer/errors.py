@@ -65,10 +65,15 @@ def check_choice(what: str, value: object, allowed: Collection[object]) -> None:
         raise invalid_choice(what, value, allowed)
 
 
-def check_count(name: str, value: object) -> None:
-    """Raise an error for a value that is not a whole number of at least 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UsageError(f"{name} cannot be {value!r}.", "It is a whole number of at least 1.")
+def check_count(name: str, value: object, minimum: int = 1) -> None:
+    """Raise an error for a value that is not a whole number of at least ``minimum``."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+        raise UsageError(f"{name} cannot be {value!r}.", f"It is a whole number of at least {minimum}.")
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error message, shortened."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
 
 
 def invalid_choice(what: str, value: object, allowed: Iterable[object]) -> UsageError:

@@ -313,6 +313,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         clf.prior = update.prior
         body = update.body()
         clf.train, clf.adapter, clf.adapter_options = body.train, body.adapter, dict(body.options)
+        clf.film_from, clf.head_options = body.film_from, dict(update.head_options)
         backbone = backbone or load_backbone(update.backbone, weights, fold=body.folds)
         clf.assessment_ = None
         clf._take(update, update.apply(backbone, hardware))
@@ -320,10 +321,10 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_hub(
-        cls, place: str | Path, *, weights: str | None = None, device: str = "auto"
+        cls, location: str | Path, *, weights: str | None = None, device: str = "auto"
     ) -> FewShotClassifier:
         """Return the classifier of a folder in the hub's layout (``fit export --hub``) or of ``hf://owner/name``."""
-        return cls.load(find_update(place), weights=weights, device=device)
+        return cls.load(find_update(location), weights=weights, device=device)
 
     # State
 

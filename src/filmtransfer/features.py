@@ -34,20 +34,20 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.head_ = make_head(self.head).to(features.dtype).configure(features, torch.from_numpy(labels))
         return self
 
-    def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Return p(y=c | z) (N, C)."""
+    def _log_posterior(self, X: ArrayLike) -> torch.Tensor:
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         features = torch.from_numpy(np.array(X)).to(self.head_.configured()[0])
-        probabilities: np.ndarray = (
-            Predictor.of(self.head_, prior=self.prior).predict(features).probabilities.numpy()
-        )
-        return probabilities
+        predictor = Predictor.of(self.head_, prior=self.prior)
+        return predictor.log_posterior(predictor.predict(features).logits)
+
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+        """Return p(y=c | z) (N, C)."""
+        return np.asarray(self._log_posterior(X).exp())
 
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Return log p(y=c | z) (N, C)."""
-        log_probabilities: np.ndarray = np.log(self.predict_proba(X))
-        return log_probabilities
+        return np.asarray(self._log_posterior(X))
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the most probable class of each row."""

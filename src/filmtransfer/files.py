@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,8 +18,9 @@ def write_atomically(path: str | Path, content: bytes, *, private: bool = False)
     With ``private`` only the owner can read the file.
     """
     target = Path(path)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
     except OSError as error:
         raise _unwritable(target, error) from None
     try:
@@ -26,15 +28,14 @@ def write_atomically(path: str | Path, content: bytes, *, private: bool = False)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if not private:  # mkstemp creates files that only their owner can read
-            os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, target)
+        os.replace(temporary, target)
     except BaseException as error:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise _unwritable(target, error) from None
         raise
-    _sync_folder(target.parent)
+    with suppress(OSError):  # not every system supports it
+        sync_folder(target.parent)
 
 
 def check_writable(path: str | Path) -> None:
@@ -54,11 +55,11 @@ def check_writable(path: str | Path) -> None:
     os.unlink(name)
 
 
-def make_folder(folder: str | Path) -> Path:
-    """Create the folder if necessary; its parent must exist, so that a mistyped path creates no tree."""
+def make_folder(folder: str | Path, *, parents: bool = False, mode: int = 0o777) -> Path:
+    """Create the folder if necessary; unless ``parents``, its parent must exist: a mistyped path creates no tree."""
     path = Path(folder)
     try:
-        path.mkdir(exist_ok=True)
+        path.mkdir(mode, parents=parents, exist_ok=True)
     except FileNotFoundError:
         raise InputError(
             f"There is no folder {path.parent}.", "Create it first, or write elsewhere."
@@ -78,20 +79,13 @@ def _unwritable(target: Path, error: OSError) -> InputError:
     )
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _sync_folder(folder: Path) -> None:
-    """Flush the folder, so that the rename survives a power failure, where the system supports it."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def sync_folder(folder: Path) -> None:
+    """Flush the folder to disk, so that a file renamed in it survives a power failure."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -100,4 +94,4 @@ def reading(path: str | Path, hint: str = "", error: type[FitError] = InputError
     try:
         yield
     except OSError as cause:
-        raise error(f"{path} cannot be read ({cause.strerror}).", hint) from None
+        raise error(f"{path} cannot be read ({cause.strerror or cause}).", hint) from None

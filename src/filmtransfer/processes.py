@@ -6,6 +6,7 @@ the pipe; the child reads end-of-file and ends too, so that no training continue
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import multiprocessing
 import os
@@ -24,12 +25,6 @@ from typing import IO, ClassVar
 
 from .errors import InputError, UnavailableError
 
-try:
-    import fcntl
-except ImportError:
-    raise UnavailableError("Windows cannot run a server or a client.", "Use Linux there (WSL).") from None
-
-FORK = multiprocessing.get_context("fork")
 GRACE_SECONDS = 8.0  # between SIGTERM and SIGKILL
 RELEASE_SECONDS = 10.0  # within which the children of a killed process release its locks and ports
 LOOPBACK = "127.0.0.1"
@@ -111,7 +106,8 @@ class ForkedProcess(LoggedProcess):
     ) -> None:
         super().__init__(log)
         log.touch()
-        self.process = FORK.Process(target=_run_forked, args=(target, arguments, log, dict(environment)))
+        fork = multiprocessing.get_context("fork")
+        self.process = fork.Process(target=_run_forked, args=(target, arguments, log, dict(environment)))
         self.process.start()
 
     def alive(self) -> bool:
@@ -162,7 +158,7 @@ def terminate_with_parent() -> None:
 
 
 def exit_with_parent() -> None:
-    """End this fork immediately when its parent has ended."""
+    """End this process of ``multiprocessing`` immediately when its parent has ended."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -194,6 +190,10 @@ def interruptible() -> Iterator[None]:
 @contextmanager
 def exclusive_folder(folder: Path, what: str) -> Iterator[None]:
     """Lock a folder for this process and its forks; the system releases it when the last of them ends."""
+    try:
+        import fcntl
+    except ImportError:
+        raise UnavailableError("Windows cannot run a server or a client.", "Use Linux there (WSL).") from None
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file: IO[bytes] = (folder / "lock").open("ab")
@@ -244,9 +244,14 @@ def wait_for_port(host: str, port: int) -> None:
                 probe.bind((host, port))
                 return
             except OSError as error:
-                if time.monotonic() > deadline or error.errno not in (98, 48):  # in use: Linux, macOS
-                    raise UnavailableError(
-                        f"Port {port} of {host} is not available ({error.strerror}).",
-                        "Choose another one with --port, or stop the program that uses it.",
-                    ) from None
+                if time.monotonic() > deadline or error.errno != errno.EADDRINUSE:
+                    raise unavailable_port(host, port, error) from None
         time.sleep(0.2)
+
+
+def unavailable_port(host: str, port: int, error: OSError) -> UnavailableError:
+    """Return the error for a port on which this process cannot listen."""
+    return UnavailableError(
+        f"Port {port} of {host} is not available ({error.strerror}).",
+        "Choose another one with --port, or stop the program that uses it.",
+    )

@@ -49,6 +49,10 @@ class Reader(HTMLParser):
         if tag not in EMPTY:
             self.open.append(tag)
 
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in EMPTY, f"<{tag}/> is not closed in HTML"
+        self.handle_starttag(tag, attrs)
+
     def handle_endtag(self, tag: str) -> None:
         assert self.open, f"</{tag}> closes nothing"
         assert self.open.pop() == tag
@@ -131,6 +135,22 @@ def test_cells_of_every_kind():
     assert [a["class"] for a in read.all("span")] == ["outside", "inside", ""]
     assert "nan" not in read.text.lower()
     assert "None" not in read.text
+
+
+def test_columns_have_headings_and_alignment():
+    read = Reader(made_page(ROWS, parse_recipe(RECIPE, "tiny.toml")))
+    rows = [a for a in read.all("th") if a["scope"] == "row"]
+    assert len(rows) == 2 * 4 * 2, "two tables with four rows and two headings each"
+    assert all("class" not in a for a in rows)
+    assert all(a["class"] == "right" for a in read.all("td"))
+
+
+def test_the_columns_of_every_run():
+    sent = {"numbers": 1, "parameters": 2, "test_images": 3}
+    text = Reader(made_page([row(0.5, result=sent)])).text
+    assert " test images parameters " in text
+    assert " parameters sent " in text
+    assert "numbers" not in text.partition("Every run")[2]
 
 
 def test_minus_signs():

@@ -13,10 +13,10 @@ import torch
 
 from filmtransfer import FewShotClassifier
 from filmtransfer.backbones import backbone_facts
-from filmtransfer.bench.learning_curve import accuracy_curve
 from filmtransfer.bench.methods import METHODS
 from filmtransfer.bench.recipe import ESTIMATOR_KEYS
 from filmtransfer.bench.run import compute_result, draw_task
+from filmtransfer.bench.training_curve import accuracy_curve
 from filmtransfer.cli.show import counts_table
 from filmtransfer.errors import InputError, UnavailableError, UsageError
 from filmtransfer.model.body import Body

@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 import torch
+import typer
 
 from filmtransfer import FewShotClassifier
 from filmtransfer.cli import main
+from filmtransfer.cli.app import app
 from tests.cli.running import SMALL, run
 from tests.conftest import picture
 
@@ -64,8 +67,8 @@ def mistakes(photos: Path, update: Path, tmp: Path) -> dict[str, tuple[list[str]
         "unknown verb": (["trane"], 2, "No such command"),
         "offline backbone": (["train", str(photos), *out, "--backbone", "bit_m_r50x1"], 5, "--weights FILE"),
         "missing update": (["predict", str(tmp / "no.safetensors"), str(photos)], 4, "cannot be read"),
-        "cut update": (["predict", str(cut), str(photos)], 4, "not a whole update file"),
-        "image as update": (["show", str(photos / "disc" / "0.png")], 4, "not a whole update file"),
+        "cut update": (["predict", str(cut), str(photos)], 4, "not a complete update file"),
+        "image as update": (["show", str(photos / "disc" / "0.png")], 4, "not a complete update file"),
         "unknown class": (
             ["evaluate", str(update), str(tmp / "strange")],
             3,
@@ -144,6 +147,18 @@ def test_an_unexpected_error_is_called_a_bug(capsys, monkeypatch, trained):
     assert "ZeroDivisionError" in err
     assert "--debug" in err
     assert "Traceback" not in err
+
+
+def test_help_pages_have_no_stray_backslashes():
+    """Typer escapes the brackets of "[default: 0]" for rich, which does not print these pages."""
+    pages, open_groups = {}, {"fit": typer.main.get_command(app)}
+    while open_groups:
+        name, command = open_groups.popitem()
+        open_groups |= {f"{name} {word}": one for word, one in getattr(command, "commands", {}).items()}
+        pages[name] = command.get_help(click.Context(command, info_name=name))
+    assert [name for name, page in pages.items() if "\\[" in page] == []
+    assert "[default: 1;" in pages["fit predict"]
+    assert len(pages) > 20
 
 
 @pytest.mark.process

@@ -115,7 +115,7 @@ def test_own_videos(tmp_path, capsys, here):
         (["orbit", "--data-root", "{root}", "--set", "steps=-1"], 2, "steps cannot be -1"),
         (["orbit", "--data-root", "{root}", "--set", "clip_length=0"], 2, "clip_length cannot be 0"),
         (["orbit", "--data-root", "{root}", "--users", "0"], 2, "users cannot be 0"),
-        (["orbit", "--data-root", "{root}", "--mode", "holiday"], 2, "no part 'holiday'"),
+        (["orbit", "--data-root", "{root}", "--mode", "holiday"], 2, "The part of ORBIT cannot be 'holiday'"),
         (["orbit", "--data-root", "{root}", "--backbone", "efficientnet_b0"], 5, "efficientnet_b0"),
         (["cnaps", "train", "--out", "{tmp}/c"], 3, "nothing to meta-train on"),
         (["cnaps", "train", "--out", "{tmp}/no/c"], 3, "There is no folder"),

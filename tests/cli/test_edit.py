@@ -55,7 +55,7 @@ def test_all_edits_one_after_the_other(editable, kept, capsys):
         (["add", "kept", "disc", "photos/bars"], 3, "in it already"),
         (["add", "kept", "disc", "nothing.png"], 3, "no such file"),
         (["rename", "kept", "disc", "bars"], 3, "already"),
-        (["rename", "noise.png", "disc", "bars"], 4, "not a whole update file"),
+        (["rename", "noise.png", "disc", "bars"], 4, "not a complete update file"),
     ],
 )
 def test_a_mistake_prints_one_line_and_changes_nothing(editable, capsys, monkeypatch, arguments, code, line):

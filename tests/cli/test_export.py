@@ -69,7 +69,7 @@ def test_a_hub_folder_loads_as_the_same_classifier(saved, capsys, tmp_path):
     text = (hub / "README.md").read_text()
     assert text.startswith("---\nlibrary_name: filmtransfer\n")
     assert "| keys | 4 |" in text
-    with pytest.raises(UpdateFileError, match=r"holds no update\.safetensors"):
+    with pytest.raises(UpdateFileError, match=r"contains no update\.safetensors"):
         FewShotClassifier.from_hub(tmp_path)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from filmtransfer.cli import main
+from filmtransfer.cli.federate_deploy import describe_round
 from filmtransfer.estimator import FewShotClassifier
 from tests.bench.tiny import wait_until
 
@@ -85,6 +86,24 @@ def test_every_error_has_a_message_and_an_exit_code(arguments, code, message, tm
     output = capsys.readouterr().err
     assert message in output
     assert "Traceback" not in output
+
+
+def test_a_file_as_output_folder_is_one_clear_error(tmp_path, capsys):
+    (tmp_path / "taken").write_text("a file")
+    assert main([*SMALL, "--out", str(tmp_path / "taken")]) == 3
+    assert capsys.readouterr().err.splitlines() == [
+        f"fit: {tmp_path / 'taken'} is a file, not a folder.",
+        "     Choose another name.",
+    ]
+
+
+def test_a_round_as_a_line_of_text():
+    record = {
+        "round": 2, "clients": ["a", "b", "c", "d"], "missing": {"c": "it is off."}, "refused": {}, "loss": 0.5,
+        "outliers": ["d"],
+    }  # fmt: skip
+    assert describe_round(record, 4) == "Round 2 of 4: 3 clients, missing: c, outliers: d, loss 0.500."
+    assert describe_round({"round": 0}, 4) == "Round 0 of 4: started."
 
 
 def test_a_folder_of_another_federation_is_refused(tmp_path, capsys):

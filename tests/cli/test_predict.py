@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 
 from filmtransfer import FewShotClassifier
+from filmtransfer.cli.predict import predict
+from filmtransfer.model.ood import FALSE_ALARM
 from tests.cli.running import document, run
 from tests.data.test_pixels import broken
 
@@ -71,3 +74,7 @@ def test_predict_rejects_and_explains(editable, kept, capsys):
     assert run(capsys, "predict", kept, editable / "noise.png", "--reject", "--false-alarm", "1")[0] == 2
     code, _, err = run(capsys, "predict", editable / "bare.safetensors", editable / "noise.png", "--why")
     assert (code, "--keep-statistics" in err) == (3, True)
+
+
+def test_the_default_false_alarm_is_the_librarys():
+    assert inspect.signature(predict).parameters["false_alarm"].default == FALSE_ALARM

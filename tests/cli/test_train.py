@@ -45,6 +45,31 @@ def test_train_predict_evaluate_show(trained, capsys, tmp_path):
     assert width(tmp_path / "film.png") > 600
 
 
+def test_options_of_the_head(trained, capsys, tmp_path):
+    photos, _ = trained
+    arguments = [
+        "train",
+        str(photos),
+        "--out",
+        str(tmp_path / "a.safetensors"),
+        "--head",
+        "qda",
+        "--steps",
+        "0",
+        *SMALL,
+    ]
+    document(capsys, *arguments, "--head-options", '{start = "paper"}')
+    weights = document(capsys, "show", str(tmp_path / "a.safetensors"))["covariance_weights"]
+    assert weights == pytest.approx([0.5, 0.5, 1.0])
+    for options, message in (
+        ("{start = [0.5, 1.0]}", "start cannot be"),
+        ("3", "is not a table"),
+        ("{x = 1}", "no option"),
+    ):
+        code, _, err = run(capsys, *arguments, "--head-options", options)
+        assert (code, message in err) == (2, True), err
+
+
 @pytest.mark.slow
 def test_the_profile_lists_phases_and_operations(trained, capsys, tmp_path):
     photos, _ = trained

@@ -73,7 +73,7 @@ def test_deletion_asks_for_confirmation(capsys, tmp_path, monkeypatch):
         (["show", "../../etc"], 3, "no such user"),
         (["add", ""], 3, "empty"),
         (["add", "a\nb"], 3, "cannot be displayed"),
-        (["add", "x", "--versions", "0"], 3, "is not possible"),
+        (["add", "x", "--versions", "0"], 2, "0 is not in the range x>=1"),
         (["add", "x", "--photos", "-1"], 2, "range"),
         (["quota", "0000000000000000"], 2, "Nothing to change"),
     ],

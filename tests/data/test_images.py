@@ -111,8 +111,13 @@ def test_the_same_image_in_two_classes_is_reported(photo_folder):
 
 
 def test_class_names_that_differ_only_in_spelling_are_reported(photo_folder):
-    images = LabelledImages.from_folder(photo_folder(classes=("Cat", "cat", "dog")))
-    assert any("Cat and cat" in w for w in images.warnings)
+    images = LabelledImages.from_folder(
+        photo_folder(classes=("Cat", "cat", "sea lion", "sea  lion", "sealion"))
+    )
+    assert [w.partition(" differ")[0] for w in images.warnings] == [
+        "Classes Cat and cat",
+        "Classes sea  lion and sea lion",
+    ]
 
 
 def test_decoding_threads_do_not_change_the_warning_filters(photo_folder):

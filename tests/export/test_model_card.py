@@ -9,6 +9,7 @@ from tests.export.small_classifiers import classifier, lite0
 def test_the_model_card_contains_what_is_known():
     update = classifier(lite0()).update_
     assert "has not been measured" in model_card(update, "hub")
+    assert "pixels, the complete image scaled to a square, " in model_card(update, "hub")
     update.results = {"estimate": {"accuracy": 0.875}}
     text = model_card(update, "web", notes=["a note."])
     assert "87.5% accuracy, estimated" in text

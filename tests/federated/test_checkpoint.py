@@ -47,6 +47,14 @@ def test_a_folder_of_another_plan_is_refused(tmp_path):
     assert Checkpoint.load(tmp_path, replace(PLAN, rounds=9, timeout=1.0)) is not None
 
 
+def test_outliers_of_an_earlier_version_are_read_by_their_new_name(tmp_path):
+    record = {"round": 1, "outvoted": ["anna"]}
+    Checkpoint(np.zeros(3), ["a", "b"], [record]).save(tmp_path, PLAN)
+    loaded = Checkpoint.load(tmp_path, PLAN)
+    assert loaded is not None
+    assert loaded.rounds == [{"round": 1, "outliers": ["anna"]}]
+
+
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04 half a file"])
 def test_a_damaged_checkpoint_is_refused(content, tmp_path):
     (tmp_path / "checkpoint.npz").write_bytes(content)

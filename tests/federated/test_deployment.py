@@ -25,7 +25,7 @@ from filmtransfer import FewShotClassifier
 from filmtransfer.cli import main
 from filmtransfer.errors import InputError
 from filmtransfer.federated.certificates import make_server_certificate
-from filmtransfer.federated.deployment.environment import SECRET_HEADER
+from filmtransfer.federated.deployment.environment import SECRET_HEADER, flower_environment
 from filmtransfer.federated.deployment.executor import check_fab
 from filmtransfer.federated.deployment.fab import build_fab
 from filmtransfer.federated.deployment.superlink import AccessControl
@@ -288,6 +288,14 @@ def run_client(capsys, keys: Path, data: Path, port: int, *arguments: str) -> tu
     captured = capsys.readouterr()
     assert "Traceback" not in captured.err
     return code, captured.err
+
+
+def test_flower_gets_the_users_own_settings(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "1")
+    environment = flower_environment(tmp_path / "home", "127.0.0.1", 1.0)
+    assert environment["FLWR_TELEMETRY_ENABLED"] == "1"
+    assert environment["FLWR_DISABLE_UPDATE_CHECK"] == "1"  # the default
+    assert environment["FLWR_HOME"] == str(tmp_path / "home")
 
 
 def test_a_wrong_authority_is_refused(keys, tmp_path, photo_folder, capsys):

@@ -8,14 +8,22 @@ import numpy as np
 import pytest
 import torch
 
-from filmtransfer.errors import InputError
 from filmtransfer.federated.client import Client, Examples
 from filmtransfer.federated.client_manager import FederationError
 from filmtransfer.federated.client_population import ClientPopulation
 from filmtransfer.federated.parameters import get_parameters, set_parameters
 from filmtransfer.seeding import make_generator, permutation
 from filmtransfer.training.finetune.episodic import finetune
-from tests.federated.tiny import ALL, CONFIG, PLAN, make_server, population, read_images, unequal
+from tests.federated.tiny import (
+    ALL,
+    CONFIG,
+    PLAN,
+    make_server,
+    population,
+    read_images,
+    unequal,
+    with_failing_clients,
+)
 
 
 class FaultyClient(Client):
@@ -135,13 +143,7 @@ def test_an_implausible_reply_is_refused_and_its_sender_named(change, reason):
 
 def test_a_round_continues_without_a_failing_client():
     clients = population(ALL)
-
-    def client(i: int) -> Client:
-        faulty = clients.client(i)
-        if i == 1:
-            faulty.train = lambda *_: (_ for _ in ()).throw(InputError("its disk is full."))
-        return faulty
-
+    client = with_failing_clients(clients, {1}, "its disk is full.")
     (record,) = make_server(clients, client=client).run().rounds
     assert record["refused"] == {"client-1": "its disk is full."}
 
@@ -149,14 +151,8 @@ def test_a_round_continues_without_a_failing_client():
 @pytest.mark.slow
 def test_a_round_with_too_few_replies_is_repeated_and_then_stopped(tmp_path):
     clients = population(replace(ALL, min_clients=4, rounds=2))
-    tries = []
-
-    def client(i: int) -> Client:
-        faulty = clients.client(i)
-        if i == 3:
-            faulty.train = lambda *_: tries.append(1) or (_ for _ in ()).throw(InputError("not today."))
-        return faulty
-
+    tries: list[int] = []
+    client = with_failing_clients(clients, {3}, "not today.", lambda: tries.append(1))
     with pytest.raises(
         FederationError, match=r"fewer than 4 usable replies 3 times.*client-3: not today"
     ) as caught:

@@ -8,11 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from filmtransfer.errors import InputError
-from filmtransfer.federated.client import Client
 from filmtransfer.federated.client_manager import FederationError
 from filmtransfer.federated.plan import Privacy
-from tests.federated.tiny import PLAN, make_server, population
+from tests.federated.tiny import PLAN, make_server, population, with_failing_clients
 
 SECURE = replace(PLAN, secure=True, clients_per_round=4, rounds=1)
 
@@ -29,13 +27,7 @@ def test_the_secure_sum_is_the_plain_mean():
 
 def test_a_client_that_drops_out_is_named_and_not_counted():
     clients = population(SECURE)
-
-    def client(i: int) -> Client:
-        faulty = clients.client(i)
-        if i == 1:
-            faulty.train = lambda *_: (_ for _ in ()).throw(InputError("its battery is empty."))
-        return faulty
-
+    client = with_failing_clients(clients, {1}, "its battery is empty.")
     (record,) = make_server(clients, client=client).run().rounds
     assert record["examples"] == 3 * 9
     assert "battery" in record["missing"]["client-1"]
@@ -43,13 +35,7 @@ def test_a_client_that_drops_out_is_named_and_not_counted():
 
 def test_too_few_clients_for_a_secure_sum_stop_the_federation():
     clients = population(replace(SECURE, min_clients=4))
-
-    def client(i: int) -> Client:
-        faulty = clients.client(i)
-        if i:
-            faulty.train = lambda *_: (_ for _ in ()).throw(InputError("not today."))
-        return faulty
-
+    client = with_failing_clients(clients, {1, 2, 3}, "not today.")
     with pytest.raises(FederationError, match="not today"):
         make_server(clients, client=client).run()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +12,7 @@ import numpy as np
 
 from filmtransfer.data import LabelledImages
 from filmtransfer.data.sample import sample_drawings
+from filmtransfer.errors import InputError
 from filmtransfer.federated.client import Client
 from filmtransfer.federated.client_population import ClientPopulation, SimulationConfig
 from filmtransfer.federated.grid import InProcessGrid
@@ -48,6 +49,24 @@ def unequal(clients: ClientPopulation) -> ClientPopulation:
         parts.append(keep[: len(keep) - (1 if index == 0 else 0)])
     clients.partition.clients[:] = parts
     return clients
+
+
+def with_failing_clients(
+    clients: ClientPopulation, indices: Collection[int], reason: str, on_try: Callable[[], object] = int
+) -> Callable[[int], Client]:
+    """Return the clients by index; those of ``indices`` cannot train, for this reason."""
+
+    def train(*_: object) -> None:
+        on_try()
+        raise InputError(reason)
+
+    def client(i: int) -> Client:
+        instance = clients.client(i)
+        if i in indices:
+            instance.train = train
+        return instance
+
+    return client
 
 
 def make_server(

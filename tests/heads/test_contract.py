@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from filmtransfer import heads
 from filmtransfer.errors import UsageError
-from filmtransfer.heads import HEADS, Statistics, make_head, map_state
+from filmtransfer.heads import HEADS, Statistics, class_means, make_head, map_state
+from filmtransfer.heads.head import options_of
+from filmtransfer.heads.quadratic import precise
 
 TALL, WIDE = (30, 6), (12, 20)  # N > D and N ≤ D
+# A value that is not the default, for every option that changes the result (the weights ``start`` are stored apart).
+OTHER = {"covariance": "pooled", "divisor": "n", "temperature": 3.0, "penalty": 0.5, "max_iterations": 7}
 
 
 def problem(shape, dtype=torch.float64, seed=0):
@@ -100,8 +108,41 @@ def test_a_head_describes_itself(name):
     assert all(weight in words for weight in HEADS[name].weight_names or ["none"])
     z, y, _ = problem(WIDE)
     stored = sum(t.numel() for t in head.double().configure(z, y).tensors().values())
-    assert HEADS[name].updateable(3, 20) > 0
     assert stored >= 3 * 20
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_papers_count_is_that_of_the_tensors_stored_where_examples_are_many(name):
+    z, y, _ = problem(TALL)
+    stored = sum(t.numel() for t in make_head(name).double().configure(z, y).tensors().values())
+    assert HEADS[name].updateable(3, TALL[1]) == stored + len(HEADS[name].weight_names)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_options_make_a_head_like_this_one(name):
+    taken = [option for option in options_of(HEADS[name]) if option not in ("start", "side")]
+    for option in taken:
+        head = make_head(name, **{option: OTHER[option]})
+        assert head.options()[option] == OTHER[option]
+        assert vars(make_head(name, **head.options()))[option] == OTHER[option]
+    defaults = {"lda": {"covariance": "task", "divisor": "n-1"}, "qda": {"divisor": "n-1"}}
+    assert make_head(name).options() == defaults.get(name, {})  # stored in every update file
+
+
+def test_class_means_are_the_means_of_the_rows_of_each_class():
+    z, y, _ = problem(TALL)
+    torch.testing.assert_close(class_means(z, y), torch.stack([z[y == c].mean(0) for c in range(3)]))
+
+
+def test_float64_is_used_only_where_the_device_has_it():
+    """Apple's GPUs have no float64: features go through ``precise``, exported tensors to the CPU first."""
+    on_mps = SimpleNamespace(device=SimpleNamespace(type="mps"))
+    assert precise(on_mps) is on_mps
+    assert precise(torch.zeros(1)).dtype == torch.float64
+    for path in Path(heads.__file__).parent.glob("*.py"):
+        for line in path.read_text("utf-8").splitlines():
+            if re.search(r"(?<!\.cpu\(\))\.double\(\)", line):
+                assert 'x.device.type == "mps"' in line or "one_hot(labels" in line, f"{path.name}: {line}"
 
 
 @pytest.mark.parametrize("name", HEADS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -10,11 +12,20 @@ from hypothesis import strategies as st
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from filmtransfer.errors import InputError, UsageError
-from filmtransfer.heads import LDA, QDA, Linear, ProtoNets, Statistics, make_head
+from filmtransfer.heads import HEADS, LDA, QDA, Linear, Mahalanobis, ProtoNets, Statistics, make_head
+from filmtransfer.heads.gaussian import Divisor, Side
 from filmtransfer.model import log_posterior
 from tests.reference import gaussian as oracle
 
-SIDES = ("auto", "rows", "columns")
+SIDES = get_args(Side)
+DIVISORS = get_args(Divisor)
+# Options that change how a head is built: each is one more variant of it.
+VARIANTS = {name: (name, {}) for name in HEADS} | {
+    "pooled": ("lda", {"covariance": "pooled"}),
+    "qda-columns": ("qda", {"side": "columns"}),
+    "mahalanobis-columns": ("mahalanobis", {"side": "columns"}),
+}
+SUMMED = [name for name, (head, _) in VARIANTS.items() if HEADS[head].scatter is not None]
 
 
 @st.composite
@@ -35,13 +46,18 @@ def tensors(*arrays, dtype=torch.float64):
     return [torch.as_tensor(a, dtype=dtype if a.dtype.kind == "f" else torch.int64) for a in arrays]
 
 
+def new(variant):
+    name, options = VARIANTS[variant]
+    return make_head(name, **options)
+
+
 def relative(logits):
     """Logits are defined up to one constant per image."""
     return logits - logits.mean(1, keepdims=True)
 
 
 @settings(max_examples=60, deadline=None)
-@given(problems(), st.sampled_from(SIDES), st.sampled_from(["n-1", "n"]))
+@given(problems(), st.sampled_from(SIDES), st.sampled_from(DIVISORS))
 def test_lda_is_the_gaussian_density(problem, side, divisor):
     features, labels, query = problem
     head = LDA((0.7, 1.3), side=side, divisor=divisor).double()
@@ -55,7 +71,7 @@ def test_lda_is_the_gaussian_density(problem, side, divisor):
 
 
 @settings(max_examples=60, deadline=None)
-@given(problems(), st.sampled_from(SIDES), st.sampled_from(["n-1", "n"]))
+@given(problems(), st.sampled_from(SIDES), st.sampled_from(DIVISORS))
 def test_qda_is_the_gaussian_density(problem, side, divisor):
     features, labels, query = problem
     z, y, q = tensors(*problem)
@@ -110,7 +126,7 @@ def test_pooled_lda_is_scikit_learns_as_the_ridge_vanishes(rng):
     np.testing.assert_allclose(ours.detach().numpy(), theirs.predict_proba(query), atol=1e-5)
 
 
-@pytest.mark.parametrize("head", [LDA(), LDA(covariance="pooled"), QDA()])
+@pytest.mark.parametrize("head", [LDA(), LDA(covariance="pooled"), QDA(), Mahalanobis()])
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 2e-3), (torch.float64, 1e-9)])
 def test_rows_and_columns_agree_at_the_size_of_real_features(head, dtype, atol, rng):
     labels = np.repeat(np.arange(5), 8)
@@ -177,13 +193,46 @@ def test_linear_is_scikit_learns_logistic_regression(rng):
     np.testing.assert_allclose(ours, theirs.predict_proba(query), atol=1e-5)
 
 
+def test_options_of_the_linear_head_are_checked_and_stop_the_solver(rng):
+    for wrong in (-1, 0, 2.5, True, "many", None):
+        with pytest.raises(UsageError, match="max_iterations"):
+            Linear(max_iterations=wrong)
+    z, y, q = tensors(rng.normal(0, 1, (9, 4)), np.arange(9) % 3, rng.normal(0, 1, (2, 4)))
+    stopped = Linear(max_iterations=1)
+    again = make_head("linear", **stopped.options())
+    assert torch.equal(again.configure(z, y).logits(q), stopped.configure(z, y).logits(q))
+    assert not torch.allclose(again.logits(q), Linear().configure(z, y).logits(q), atol=1e-3)
+
+
 @settings(max_examples=30, deadline=None)
-@given(problems(), st.sampled_from(["lda", "pooled", "qda", "protonets"]))
-def test_a_head_is_rebuilt_from_summed_statistics(problem, name):
+@given(
+    problems(),
+    st.sampled_from(DIVISORS),
+    st.sampled_from([("lda", (0.7, 1.3)), ("qda", (0.4, 0.7, 1.3)), ("mahalanobis", (1.0, 1.0))]),
+)
+def test_distances_are_those_of_the_task_covariance(problem, divisor, head_and_weights):
+    features, _, query = problem
+    name, weights = head_and_weights
+    if HEADS[name].weight_names:
+        head = make_head(name, start=weights, divisor=divisor).double()
+    else:
+        head, divisor = make_head(name), "n-1"
+    z, _, q = tensors(*problem)
+    sigma = weights[-2] * oracle.task_covariance(features, divisor) + weights[-1] * np.eye(features.shape[1])
+    inverse = np.linalg.inv(sigma)
+    offsets = query[:, None] - features[None]
+    want = np.sqrt(np.einsum("qnd,de,qne->qn", offsets, inverse, offsets))
+    with torch.no_grad():
+        np.testing.assert_allclose(head.distances(z, q, z).numpy(), want, atol=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(problems(), st.sampled_from(SUMMED))
+def test_a_head_is_rebuilt_from_summed_statistics(problem, variant):
     z, y, q = tensors(*problem)
     classes = int(y.max()) + 1
-    head = LDA(covariance="pooled").double() if name == "pooled" else make_head(name).double()
-    scatter = {"qda": "class", "protonets": "none"}.get(name, "task")
+    head = new(variant).double()
+    scatter = type(head).scatter
     cut = len(z) // 2
     parts = [
         Statistics.of(z[:cut], y[:cut], classes, scatter),
@@ -198,16 +247,12 @@ def test_a_head_is_rebuilt_from_summed_statistics(problem, name):
 
 
 @settings(max_examples=25, deadline=None)
-@given(problems(), st.sampled_from(["lda", "qda", "qda-columns", "protonets", "linear"]))
-def test_compact_form_gives_the_same_head_bit_for_bit(problem, name):
+@given(problems(), st.sampled_from(list(VARIANTS)))
+def test_compact_form_gives_the_same_head_bit_for_bit(problem, variant):
     z, y, q = tensors(*problem, dtype=torch.float32)
-
-    def new():
-        return QDA(side="columns") if name == "qda-columns" else make_head(name)
-
     with torch.no_grad():
-        head = new().configure(z, y)
-        again = new().restore(head.tensors(), head.counts)
+        head = new(variant).configure(z, y)
+        again = new(variant).restore(head.tensors(), head.counts)
         assert torch.equal(head.logits(q), again.logits(q))
 
 
@@ -241,15 +286,15 @@ def test_covariance_weights_start_where_asked_and_stay_positive():
 
 
 @settings(max_examples=40, deadline=None)
-@given(problems(), st.sampled_from(["lda", "qda", "protonets", "linear"]), st.data())
-def test_labels_may_have_gaps(problem, name, data):
+@given(problems(), st.sampled_from(list(VARIANTS)), st.data())
+def test_labels_may_have_gaps(problem, variant, data):
     z, y, q = tensors(*problem)
     classes = int(y.max()) + 1
     names = sorted(data.draw(st.sets(st.integers(-9, 99), min_size=classes, max_size=classes)))
     gapped = torch.tensor(names)[y]
     with torch.no_grad():
-        want = make_head(name).double().configure(z, y)
-        got = make_head(name).double().configure(z, gapped)
+        want = new(variant).double().configure(z, y)
+        got = new(variant).double().configure(z, gapped)
     assert got.classes.tolist() == names
     assert torch.equal(got.logits(q), want.logits(q))
     assert torch.equal(got.counts, want.counts)
@@ -276,5 +321,5 @@ def test_bad_support_is_named():
         LDA().configure(torch.zeros(0, 3), torch.zeros(0, dtype=torch.long))
     with pytest.raises(InputError, match="configure"):
         LDA().logits(torch.zeros(1, 3))
-    with pytest.raises(UsageError, match="lda, qda, protonets, linear"):
+    with pytest.raises(UsageError, match=", ".join(HEADS)):
         make_head("svm")

@@ -110,7 +110,7 @@ def test_wrong_words(words, said):
         Body.of(*words)
 
 
-def test_numbers_of_another_body_are_refused():
+def test_parameters_of_another_body_are_refused():
     model = moved_model(load_backbone("efficientnet_lite0"), Body())
     good = {k: p.detach().clone() for k, p in model.backbone_parameters().items()}
     first = next(iter(good))
@@ -132,7 +132,7 @@ def test_a_file_that_names_an_unknown_adapter_is_a_bad_file():
 @pytest.mark.parametrize(
     ("train", "head", "counted"), [("all", "linear", "full"), ("adapter", "lda", "body")]
 )
-def test_updateable_numbers_by_the_papers_count(train, head, counted):
+def test_updateable_parameters_by_the_papers_count(train, head, counted):
     from filmtransfer.backbones import backbone_facts
 
     backbone = load_backbone("efficientnet_lite0", fold=train != "all")

@@ -67,7 +67,7 @@ def test_false_alarms_come_at_the_stated_rate(count, rate):
 
 def test_a_threshold_needs_images_and_a_possible_rate():
     few = OODDetector(torch.zeros(2, 4, dtype=torch.int8), pairs(torch.tensor([0.5, 0.6])))
-    with pytest.raises(InputError, match="too few photos"):
+    with pytest.raises(InputError, match="too few"):
         few.threshold(0.05)
     enough = OODDetector(torch.zeros(2, 4, dtype=torch.int8), pairs(torch.linspace(0, 1, 30)))
     for wrong in (0.0, -1.0, 0.5, 2.0, float("nan")):

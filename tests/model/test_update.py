@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import sys
 
 import numpy as np
 import pytest
@@ -140,7 +141,7 @@ def test_a_wrong_file_is_refused_with_a_reason(case, lda, tmp_path):
 def test_a_truncated_file_is_refused(keep, lda, tmp_path):
     file = tmp_path / "cut.safetensors"
     file.write_bytes(lda.update_.to_bytes()[:keep])
-    with pytest.raises(UpdateFileError, match="not a whole update file"):
+    with pytest.raises(UpdateFileError, match="not a complete update file"):
         Update.load(file)
 
 
@@ -149,7 +150,7 @@ def test_other_files_are_refused(tmp_path):
         Update.load(tmp_path / "none.safetensors")
     with pytest.raises(UpdateFileError, match="not an update"):
         Update.from_bytes(serialise({"x": torch.zeros(1)}))
-    with pytest.raises(UpdateFileError, match="not a whole update file"):
+    with pytest.raises(UpdateFileError, match="not a complete update file"):
         Update.from_bytes(b"hello, this is no safetensors file at all")
 
 
@@ -178,7 +179,7 @@ def test_a_head_with_options_comes_back_with_them(tmp_path):
     assert torch.equal(again.logits(pixels), model.logits(pixels))
 
 
-def test_numbers_that_are_not_finite_never_replace_a_good_file(lda, tmp_path):
+def test_non_finite_parameters_never_replace_a_valid_file(lda, tmp_path):
     import copy
 
     file = tmp_path / "x.safetensors"
@@ -198,7 +199,7 @@ def test_names_of_any_bytes_are_kept(tmp_path):
     assert set(FewShotClassifier.load(tmp_path / "x.safetensors").classes_) == set(labels)
 
 
-def test_labels_that_json_cannot_hold_are_said(lda):
+def test_labels_that_json_cannot_store_are_an_error(lda):
     import dataclasses
 
     strange = dataclasses.replace(lda.update_, classes=[1 + 2j, 2, 3])
@@ -206,7 +207,7 @@ def test_labels_that_json_cannot_hold_are_said(lda):
         strange.to_bytes()
 
 
-def test_writing_is_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_files_are_written_completely_or_not_at_all(tmp_path, monkeypatch):
     file = tmp_path / "x.bin"
     write_atomically(file, b"first")
 
@@ -220,7 +221,19 @@ def test_writing_is_whole_or_not_at_all(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [file], "no temporary file is left behind"
 
 
-def test_unwritable_places_are_found_early(tmp_path):
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of files")
+@pytest.mark.parametrize(("private", "mode"), [(False, 0o640), (True, 0o600)])
+def test_the_mode_of_a_file_follows_the_umask(tmp_path, private, mode):
+    before = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "x", b"", private=private)
+        assert os.umask(0o027) == 0o027, "other threads write files too"
+    finally:
+        os.umask(before)
+    assert (tmp_path / "x").stat().st_mode & 0o777 == mode
+
+
+def test_unwritable_paths_are_detected_early(tmp_path):
     with pytest.raises(InputError, match="is a folder"):
         check_writable(tmp_path)
     with pytest.raises(InputError, match="no folder"):
@@ -229,7 +242,7 @@ def test_unwritable_places_are_found_early(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_read_only_folder_is_found_early(tmp_path, monkeypatch):
+def test_a_read_only_folder_is_detected_early(tmp_path, monkeypatch):
     def refuse(**_):
         raise PermissionError(13, "Permission denied")
 

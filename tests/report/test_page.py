@@ -13,7 +13,7 @@ from PIL import Image
 
 from filmtransfer.errors import InputError
 from filmtransfer.report import page, write_report
-from filmtransfer.report.markup import Markup, tag, text
+from filmtransfer.report.markup import Markup, document, table, tag, text
 from filmtransfer.report.pictures import (
     MAX_PICTURES,
     EmbeddedPictures,
@@ -112,6 +112,23 @@ def test_names_are_escaped():
     assert not [a for _, a in tags if "onload" in a]
     assert "&lt;script&gt;" in made
     assert "\x00" not in made
+
+
+def test_a_document_has_the_style_sheet_of_its_package():
+    for package in ("filmtransfer.report", "filmtransfer.bench"):
+        made = document("<a>", package, tag("main", "b"))
+        assert read(made)
+        assert made.startswith('<!doctype html>\n<html lang="en">')
+        assert "<title>&lt;a&gt;</title><style>" in made
+        assert "prefers-color-scheme: dark" in made
+        assert made.endswith("<body><main>b</main></body></html>\n")
+
+
+def test_a_table_has_headings_and_right_columns():
+    made = table(["a", "b", "c"], [["1", "2", "3"]], "t", right={2}, row_heads=2)
+    assert '<th scope="row">1</th><th scope="row">2</th><td class="right">3</td>' in made
+    assert '<th class="right" scope="col">c</th>' in made
+    assert '<th scope="row">1</th><td>2</td>' in table(["a", "b"], [["1", "2"]], "t")
 
 
 def test_markup_escapes_all_but_itself():

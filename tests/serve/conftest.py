@@ -69,6 +69,8 @@ class UvicornThread:
 
     def __init__(self, app: Any, listen: ListenAddress | None = None) -> None:
         self.socket = socket.socket()
+        # Without a fixed size the kernel lets it grow to 32 MB, which would count as sent in test_limits.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1_000_000)
         self.socket.bind(("127.0.0.1", 0))
         self.server = uvicorn.Server(uvicorn_config(app, listen or ListenAddress()))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]})

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from filmtransfer.serve.settings import LEASE
+
 JSON = dict[str, Any]
 
 
@@ -19,7 +21,7 @@ def training(service, request):
     service.add_user(name)
     client = service.client(name)
     made = client.post("/api/trainings", json={}).json()["id"]
-    assert service.store.trainings.claim(name).id == made
+    assert service.store.trainings.claim(name, LEASE).id == made
     return name, client, made
 
 

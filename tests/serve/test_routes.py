@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from io import BytesIO
 
 import numpy as np
@@ -12,6 +14,8 @@ from PIL import Image
 
 from filmtransfer import FewShotClassifier
 from filmtransfer.cli import main
+from filmtransfer.serve.settings import LEASE
+from filmtransfer.serve.store.tables import photos
 from tests.serve.conftest import CLASSES, encoded
 
 JPEG = {"Content-Type": "image/jpeg"}
@@ -117,6 +121,28 @@ def test_classes(anna):
     for row in (cup, keys):
         assert anna.delete(f"/api/classes/{row}").status_code == 204
     assert anna.get("/api/classes").json() == {"classes": []}
+
+
+def test_a_photo_of_a_clock_that_was_ahead_is_there_already(service, anna):
+    """Whether a photo is new is known by the store; times do not tell."""
+    cup = anna.post("/api/classes", json={"name": "later"}).json()["id"]
+    send = partial(anna.post, f"/api/classes/{cup}/photos", content=encoded(0, 7), headers=JPEG)
+    photo = send().json()
+    with service.store.database.write() as connection:
+        ahead = datetime.now(UTC) + timedelta(days=1)
+        connection.execute(photos.update().where(photos.c.id == photo["id"]).values(created=ahead))
+    again = send()
+    assert (again.status_code, again.json()["id"]) == (200, photo["id"])
+    anna.delete(f"/api/classes/{cup}").raise_for_status()
+
+
+def test_a_quota_has_room_for_a_version(admin):
+    """The store needs one; the description of the API says so."""
+    described = admin.get("/openapi.json").json()["components"]["schemas"]["QuotaUpdate"]["properties"]
+    assert described["versions"]["anyOf"][0]["minimum"] == 1
+    made = admin.post("/api/users", json={"name": "Eve", "quota": {"versions": 0}})
+    assert made.status_code == 422
+    assert "versions" in made.json()["error"]["message"]
 
 
 def test_photos(anna):
@@ -241,7 +267,7 @@ def test_a_training_and_its_assessment(service):
     training = asked.json()
     assert training["state"] == "waiting"
     assert client.get("/api/me").json()["training"] == training
-    taken = service.store.trainings.claim("a worker")
+    taken = service.store.trainings.claim("a worker", LEASE)
     assert (taken.id, taken.options) == (training["id"], {"steps": 0})
     photos = [{"id": "0123456789abcdef", "index": 0, "truth": "disc", "said": "bars", "p": 0.75}]
     made = service.store.versions.publish(

@@ -12,12 +12,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from filmtransfer.cli import main
 from filmtransfer.processes import free_port
+from filmtransfer.serve.server import ServerConfig
 from filmtransfer.serve.store import Store, StoreLocation
 from tests.serve.conftest import bearer, encoded
 
@@ -134,6 +136,36 @@ def test_acknowledged_photos_survive_a_kill_and_a_worker_trains(serve):
     assert token not in (second.folder / "folder" / "serve.log").read_text()
     for secret in ("admin-token", "me-token", "fit.db"):
         assert (second.folder / "folder" / secret).stat().st_mode & 0o077 == 0
+
+
+@pytest.fixture
+def started(monkeypatch) -> list[ServerConfig]:
+    """Replace the service, on Ray or not, by one that ends when it is ready; return the configurations."""
+    configs: list[ServerConfig] = []
+
+    def serve(config: ServerConfig, *arguments: Any) -> None:
+        configs.append(config)
+        arguments[-1](config.describe("http://127.0.0.1:1/", "secret"))
+
+    monkeypatch.setattr("filmtransfer.serve.server.serve", serve)
+    monkeypatch.setattr("filmtransfer.serve.ray.serve_on_ray", serve)
+    return configs
+
+
+def test_the_page_is_opened_with_and_without_ray(started, tmp_path, monkeypatch):
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert main(["serve", str(tmp_path)]) == 0
+    assert opened == []
+    for more in ([], ["--ray", "local"]):
+        assert main(["serve", str(tmp_path), "--open", *more]) == 0
+    assert opened == ["http://127.0.0.1:1/#token=secret"] * 2
+    assert len(started) == 3
+
+
+def test_the_defaults_of_the_command_are_those_of_the_server(started, tmp_path):
+    assert main(["serve", str(tmp_path)]) == 0
+    assert started == [ServerConfig(tmp_path)]
 
 
 def refused(capsys, *arguments: str) -> tuple[int, str]:

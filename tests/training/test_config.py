@@ -15,6 +15,7 @@ from filmtransfer.adapters import ADAPTERS
 from filmtransfer.cli.app import app
 from filmtransfer.data.pixels import MAX_SIZE
 from filmtransfer.episodes import SPLITS
+from filmtransfer.episodes.sample import MAX_QUERY
 from filmtransfer.errors import UsageError
 from filmtransfer.model.body import TRAIN
 from filmtransfer.training.config import TrainingConfig, names, settings
@@ -36,6 +37,7 @@ def test_choices_are_those_of_their_owners():
     assert choices["adapter"] == tuple(ADAPTERS)
     assert choices["train"] == TRAIN
     assert next(s for s in settings() if s.name == "image_size").maximum == MAX_SIZE
+    assert TrainingConfig().max_query == MAX_QUERY
 
 
 @pytest.mark.parametrize(

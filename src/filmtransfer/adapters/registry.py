@@ -17,7 +17,7 @@ from torch import nn
 
 from .. import film
 from ..backbones import film_sites
-from ..errors import UsageError, invalid_choice
+from ..errors import UsageError, check_choice
 from . import adaptformer, convpass, houlsby, lora, noah, vpt
 from .adapter import Adapter, BottleneckOptions
 
@@ -57,8 +57,7 @@ def attach(
 
 def complete_options(name: str, options: Mapping[str, object] | None = None) -> dict[str, object]:
     """Return all options of an adapter, checked and with defaults for those not given, as JSON values."""
-    if name not in ADAPTERS:
-        raise invalid_choice("adapter", name, ADAPTERS)
+    check_choice("adapter", name, ADAPTERS)
     given = dict(options or {})
     known = {field.name: field for field in fields(ADAPTERS[name].options)}
     if unknown := sorted(given.keys() - known.keys()):

@@ -1,7 +1,8 @@
 """NOAH's search space: the sizes of Adapter and LoRA and the number of prompts of each block; 0 is none.
 
-A module is in the first blocks, down to one of a few depths, with one of a few sizes in each. The published space has the sizes 5, 10, 50, 100 and the depths 3, 6, 9, 12 of 12 (ZhangYuanhan-AI/NOAH:
-experiments/NOAH/supernet/supernet-B_prompt.yaml).
+A module is in the first blocks, down to one of a few depths, with one of a few sizes in each. The published space has
+the sizes 5, 10, 50, 100 and the depths 3, 6, 9, 12 of 12 (ZhangYuanhan-AI/NOAH: experiments/NOAH/supernet/
+supernet-B_prompt.yaml).
 """
 
 from __future__ import annotations

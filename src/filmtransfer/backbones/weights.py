@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.pixels import PixelSpec
-from ..errors import UnavailableError, UpdateFileError, UsageError
+from ..errors import UnavailableError, UpdateFileError, UsageError, first_line
 from .catalogue import CATALOGUE, BackboneRecord, build, feature_size, pixel_spec, record_for
 from .frozen import fold_frozen_layers
 from .sites import family_of, film_sites
@@ -211,7 +211,7 @@ def _load_hub(model: nn.Module, record: BackboneRecord) -> None:
     if hub_id is None:
         raise UnavailableError(f"timm has no hub weights for {record.name}.", hint)
     if not cached_on_disk(record):
-        offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON")
+        offline = hub_is_offline()
         if offline or not hub_reachable():
             reason = "HF_HUB_OFFLINE is set" if offline else "the hub cannot be reached"
             raise UnavailableError(f"{record.name} is not on this machine and {reason}.", hint)
@@ -229,6 +229,11 @@ def _hub_id(record: BackboneRecord) -> str | None:
     config = timm.get_pretrained_cfg(record.timm_name)
     hub_id = config.hf_hub_id if config is not None else None
     return str(hub_id) if hub_id else None
+
+
+def hub_is_offline() -> bool:
+    """Return whether the user has switched the hub off."""
+    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON")
 
 
 def hub_reachable(seconds: float = 3.0) -> bool:
@@ -253,7 +258,7 @@ def _read_torch(path: Path) -> Mapping[str, object]:
             "Save its state_dict() as .safetensors and use that.",
         ) from None
     except (RuntimeError, EOFError, OSError, zipfile.BadZipFile, ValueError) as error:
-        raise UpdateFileError(f"{path} cannot be read ({str(error).splitlines()[0]}).") from None
+        raise UpdateFileError(f"{path} cannot be read ({first_line(error)}).") from None
     for inner in ("state_dict_ema", "state_dict", "model_ema", "model"):
         if isinstance(state, Mapping) and isinstance(state.get(inner), Mapping):
             state = state[inner]

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..report.figures import INK, MUTED
 from .federated_settings import bound_of, is_federated
 from .federated_tables import METRICS, Variant, group_by_task, list_variants, select_bound, select_variant
-from .plotting import COLOURS, INK, MUTED, finish_figure, make_grid, select_rows, series_style, setting_values
+from .plotting import COLOURS, finish_figure, make_grid, select_rows, series_style, setting_values
 from .rows import Row, RunResult, RunSettings
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ compressions of a sweep.
 
 from __future__ import annotations
 
-from ..errors import UsageError, invalid_choice
+from ..errors import UsageError, check_choice, check_count
 from ..federated.plan import Plan
 from .rows import RunSettings
 
@@ -72,14 +72,9 @@ def validate_settings(settings: RunSettings, other_keys: set[str]) -> None:
         raise UsageError(f"{name} is a setting of federated runs.", 'Add protocol = "federated".')
     if not federated:
         return
-    if bound_of(settings) not in BOUNDS:
-        raise invalid_choice("bound", settings["bound"], BOUNDS)
+    check_choice("bound", bound_of(settings), BOUNDS)
     for name in ("clients", "ways", "shots"):
-        value = settings.get(name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise UsageError(
-                f"{name} of a federated run cannot be {value!r}.", "It is an integer of at least 1."
-            )
+        check_count(f"{name} of a federated run", settings.get(name))
 
 
 def describe_run(settings: RunSettings) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ..report.figures import FILM_COLOURS, INK
 from . import plotting
 from .federated_figures import communication, has_clients, has_curve, spread
 from .federated_settings import is_federated
@@ -100,7 +101,7 @@ def film(rows: Sequence[Row]) -> bytes:
     for row, name in zip(axes, datasets, strict=True):
         quantiles = _with_film(rows, name)[0]["result"]["film"]
         for axis, part, label, colour in zip(
-            row, ("gamma", "beta"), ("|γ − 1|", "|β|"), ("#2f6f9f", "#b5651d"), strict=True
+            row, ("gamma", "beta"), ("|γ − 1|", "|β|"), FILM_COLOURS, strict=True
         ):
             boxes = [
                 {"label": "", "whislo": q[1], "q1": q[1], "med": q[2], "q3": q[3], "whishi": q[3]}
@@ -111,8 +112,8 @@ def film(rows: Sequence[Row]) -> bytes:
             for box in drawn["boxes"]:
                 box.set(facecolor=colour, alpha=0.45, edgecolor=colour)
             for line in drawn["medians"]:
-                line.set(color=plotting.INK)
-            axis.set_title(f"{name}: {label}", loc="left", fontsize=11, color=plotting.INK)
+                line.set(color=INK)
+            axis.set_title(f"{name}: {label}", loc="left", fontsize=11, color=INK)
             axis.set_xticks(range(1, len(boxes) + 1), [str(i) for i in range(1, len(boxes) + 1)], fontsize=8)
             axis.set_ylim(bottom=0)
     figure.supxlabel("FiLM layer, from the image to the head (box: quartiles, line: median)", fontsize=10)
@@ -159,10 +160,10 @@ def splits(rows: Sequence[Row]) -> bytes:
                 intervals = [plotting.accuracy_interval(same) for same in groups.values()]
                 axis.bar(
                     xs, [m for m, _ in intervals], 0.72 / len(splits), yerr=[h for _, h in intervals], color=plotting.COLOURS[i],
-                    alpha=0.8, ecolor=plotting.INK, error_kw={"elinewidth": 0.8}, capsize=2, label=SPLITS[split],
+                    alpha=0.8, ecolor=INK, error_kw={"elinewidth": 0.8}, capsize=2, label=SPLITS[split],
                 )  # fmt: skip
             axis.set_xticks(range(len(steps)), [str(s) for s in steps])
-            axis.set_title(f"{method} on {name}", loc="left", fontsize=11, color=plotting.INK)
+            axis.set_title(f"{method} on {name}", loc="left", fontsize=11, color=INK)
             low = min(
                 (100 * r["result"]["accuracy"] for r in plotting.select_rows(rows, dataset=name)), default=0
             )
@@ -200,7 +201,7 @@ def _dataset_panels(
     datasets = plotting.setting_values(rows, "dataset")
     figure, axes = plotting.make_panels(len(datasets))
     for axis, name in zip(axes, datasets, strict=True):
-        axis.set_title(name, loc="left", fontsize=11, color=plotting.INK)
+        axis.set_title(name, loc="left", fontsize=11, color=INK)
         axis.set_xlabel(xlabel)
     axes[0].set_ylabel(ylabel)
     return figure, list(zip(axes, datasets, strict=True))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from html import escape
 
+from ..report.markup import Child, Markup, document, join, paragraph, table, tag
 from .recipe import Recipe
 from .result_table import EMPTY_CELL, Cell, Count, ResultTable, format_tenths
 from .sweep import SweepResult
@@ -23,26 +23,15 @@ FIGURE_TITLES = {
     "communication": "Accuracy against communication cost, between the bounds",
     "spread": "Accuracy of single clients",
 }
-STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --soft: #f3f4f6; --line: #d8dce2; --muted: #5b6470;
-  --good: #146c43; --bad: #b02a1b; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8eaed; --paper: #14171b; --soft: #1e2329; --line: #343b44;
-  --muted: #a3acb8; --good: #5fd39a; --bad: #ff9d90; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 72rem; padding: 1.2rem; background: var(--paper); color: var(--ink);
-  font: 1rem/1.55 system-ui, sans-serif; }
-h1 { font-size: 1.6rem; line-height: 1.2; margin: .4rem 0 .6rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
-p { max-width: 46rem; } .muted { color: var(--muted); }
-pre { background: var(--soft); padding: .8rem; border-radius: .5rem; overflow-x: auto; font-size: .85rem; }
-.wide { overflow-x: auto; border: 1px solid var(--line); border-radius: .5rem; }
-table { border-collapse: collapse; width: 100%; font-size: .88rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .38rem .7rem; text-align: right; white-space: nowrap; border-top: 1px solid var(--line); }
-th { font-weight: 600; background: var(--soft); } th.row, td.row { text-align: left; }
-td small { color: var(--muted); display: block; } .inside { color: var(--good); } .outside { color: var(--bad); }
-figure { margin: .6rem 0; overflow-x: auto; } figure img { width: 100%; min-width: 36rem; height: auto; background: #fff;
-  border-radius: .5rem; padding: .4rem; }
-ul { padding-left: 1.2rem; } summary { cursor: pointer; }
-"""
+SETTINGS = (
+    "dataset", "clients", "shots", "method", "split", "bound", "algorithm", "compression", "seed",
+)  # fmt: skip
+# The key of each measurement in a result, and its column.
+MEASUREMENTS = {
+    "accuracy": "accuracy", "personalized": "personalized", "images": "images", "test_images": "test images",
+    "numbers": "parameters", "bytes": "bytes", "updateable": "updateable parameters", "parameters": "parameters sent",
+    "bytes_up": "bytes up", "bytes_down": "bytes down", "steps": "steps", "seconds": "seconds",
+}  # fmt: skip
 
 
 def render_page(
@@ -51,100 +40,75 @@ def render_page(
     """Return the HTML of the page."""
     total = len(recipe.runs())
     seconds = sum(row["result"].get("seconds_in_all", row["result"].get("seconds", 0)) for row in result.rows)
-    status = f"{len(result.rows)} of {total} runs, {seconds / 3600:.1f} hours of computing."
-    parts = [
-        f"<h1>{escape(recipe.title)}</h1>",
-        f'<p class="muted">{escape(status)}</p>',
-        *(_html_table(table, i > 0 or table.title != recipe.title) for i, table in enumerate(tables)),
+    main = tag(
+        "main",
+        tag("h1", recipe.title),
+        paragraph(
+            f"{len(result.rows)} of {total} runs, {seconds / 3600:.1f} hours of computing.", class_="muted"
+        ),
+        *(_result_table(part, i > 0 or part.title != recipe.title) for i, part in enumerate(tables)),
         *(_figure(name, png) for name, png in figures.items()),
         _failures(result),
-        f"<h2>The recipe</h2><pre>{escape(recipe.about)}</pre>" if recipe.about else "",
+        join(tag("h2", "The recipe"), tag("pre", recipe.about)) if recipe.about else None,
         _runs(result),
-    ]
-    body = "\n".join(part for part in parts if part)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(recipe.title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
-        "</body>\n</html>\n"
     )
+    return document(recipe.title, "filmtransfer.bench", main)
 
 
-def _html_table(table: ResultTable, heading: bool) -> str:
+def _result_table(part: ResultTable, heading: bool) -> Markup:
     """Render a table, with its title unless that is the title of the page."""
-    heads = "".join(f'<th scope="col" class="row">{escape(name)}</th>' for name in table.row_names)
-    heads += "".join(f'<th scope="col">{escape(name)}</th>' for name in table.column_heads)
-    rows = []
-    for head, cells in zip(table.row_heads, table.cells, strict=True):
-        first = "".join(f'<th scope="row" class="row">{escape(text)}</th>' for text in head)
-        rows.append(f"<tr>{first}{''.join(_html_cell(cell) for cell in cells)}</tr>")
-    notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
-    title = escape(table.title)
-    return (
-        (f"<h2>{title}</h2>" if heading else "")
-        + f'<p class="muted">{escape(table.caption.removeprefix(table.title + ".").strip())}</p>'
-        f'<div class="wide" role="region" aria-label="{title}" tabindex="0"><table>'
-        f"<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-        + (f"<ul>{notes}</ul>" if notes else "")
+    heads = [*part.row_names, *part.column_heads]
+    rows = [[*head, *map(_cell, cells)] for head, cells in zip(part.row_heads, part.cells, strict=True)]
+    row_heads = len(part.row_names)
+    return join(
+        tag("h2", part.title) if heading else None,
+        paragraph(part.caption.removeprefix(part.title + ".").strip(), class_="muted"),
+        table(heads, rows, part.title, range(row_heads, len(heads)), row_heads=row_heads),
+        tag("ul", *(tag("li", note) for note in part.notes)) if part.notes else None,
     )
 
 
-def _html_cell(cell: Cell | Count | None) -> str:
+def _cell(cell: Cell | Count | None) -> str:
     if cell is None:
-        return f"<td>{EMPTY_CELL}</td>"
+        return EMPTY_CELL
     if isinstance(cell, Count):
-        digits = f"{cell.value:,.{cell.digits}f}"
-        published = f"<small>paper {escape(cell.published.printed)}</small>" if cell.published else ""
-        return f"<td>{digits}{published}</td>"
+        published = tag("small", f"paper {cell.published.printed}") if cell.published else None
+        return join(f"{cell.value:,.{cell.digits}f}", published)
     if cell.published is None:
-        return f"<td>{cell.ours}</td>"
-    mark = {True: ("inside", "✓"), False: ("outside", "✗"), None: ("", "")}[cell.within_intervals]
-    difference = format_tenths(cell.difference or 0.0, "+")
-    return (
-        f'<td>{cell.ours}<small>paper {escape(str(cell.published))}; <span class="{mark[0]}">'
-        f"{difference} {mark[1]}</span></small></td>"
-    )
+        return cell.ours
+    name, sign = {True: ("inside", "✓"), False: ("outside", "✗"), None: ("", "")}[cell.within_intervals]
+    difference = tag("span", f"{format_tenths(cell.difference or 0.0, '+')} {sign}", class_=name)
+    return join(cell.ours, tag("small", f"paper {cell.published}; ", difference))
 
 
-def _figure(name: str, png: bytes) -> str:
-    data = base64.b64encode(png).decode()
-    title = escape(FIGURE_TITLES[name])
-    return (
-        f'<h2>{title}</h2><figure role="region" aria-label="{title}" tabindex="0"><img alt="{title}. The numbers are in the table." '
-        f'src="data:image/png;base64,{data}"></figure>'
-    )
+def _figure(name: str, png: bytes) -> Markup:
+    title = FIGURE_TITLES[name]
+    source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    picture = tag("img", alt=f"{title}. The numbers are in the table.", src=source)
+    return join(tag("h2", title), tag("figure", picture, role="region", aria_label=title, tabindex=0))
 
 
-def _failures(result: SweepResult) -> str:
+def _failures(result: SweepResult) -> Markup | None:
     if not result.failures:
-        return ""
-    lines = "".join(f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in result.failures.items())
-    return f"<h2>Runs that failed</h2><ul>{lines}</ul>"
+        return None
+    lines = [tag("li", f"{name}: {reason}") for name, reason in result.failures.items()]
+    return join(tag("h2", "Runs that failed"), tag("ul", *lines))
 
 
-def _runs(result: SweepResult) -> str:
+def _runs(result: SweepResult) -> Markup:
     """Render a table of all runs."""
-    settings = (
-        "dataset", "clients", "shots", "method", "split", "bound", "algorithm", "compression", "seed",
-    )  # fmt: skip
-    measurements = (
-        "accuracy", "personalized", "images", "test_images", "numbers", "bytes", "updateable", "parameters",
-        "bytes_up", "bytes_down", "steps", "seconds",
-    )  # fmt: skip
-    shown = [name for name in settings if any(name in row["settings"] for row in result.rows)]
-    measured = [name for name in measurements if any(name in row["result"] for row in result.rows)]
-    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in (*shown, *measured))
-    rows = "".join(
-        "<tr>"
-        + "".join(f"<td>{escape(_text(row['settings'].get(name)))}</td>" for name in shown)
-        + "".join(f"<td>{escape(_text(row['result'].get(name)))}</td>" for name in measured)
-        + "</tr>"
+    settings = [name for name in SETTINGS if any(name in row["settings"] for row in result.rows)]
+    measured = [name for name in MEASUREMENTS if any(name in row["result"] for row in result.rows)]
+    heads = [*settings, *(MEASUREMENTS[name] for name in measured)]
+    rows: list[list[Child]] = [
+        [
+            *(_text(row["settings"].get(name)) for name in settings),
+            *(_text(row["result"].get(name)) for name in measured),
+        ]
         for row in result.rows
-    )
-    return (
-        f"<h2>Every run</h2><details><summary>{len(result.rows)} runs</summary>"
-        f'<div class="wide" role="region" aria-label="Every run" tabindex="0"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>'
-    )
+    ]
+    runs = table(heads, rows, "Every run", range(len(heads)), row_heads=0)
+    return join(tag("h2", "Every run"), tag("details", tag("summary", f"{len(result.rows)} runs"), runs))
 
 
 def _text(value: object) -> str:

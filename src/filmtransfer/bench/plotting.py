@@ -6,12 +6,11 @@ import io
 import math
 import textwrap
 from collections.abc import Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import MissingExtraError
+from ..report.figures import MUTED, load_pyplot, style_axis
 from ..training.assess.evaluation import mean_interval
 from .methods import METHODS
 from .rows import Row
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 # Methods are distinguished by marker as well as by colour.
 COLOURS = ("#0b6e99", "#c2410c", "#15803d", "#7c3aed", "#a16207", "#be185d", "#475569", "#0f766e")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-GRID, INK, MUTED = "#e5e7eb", "#1b1f24", "#6b7280"
 
 
 def setting_values(rows: Sequence[Row], name: str) -> list[Any]:
@@ -60,18 +58,6 @@ def series_style(series: Sequence[object], one: object) -> tuple[str, str]:
     return COLOURS[index], MARKERS[index]
 
 
-def load_pyplot() -> ModuleType:
-    """Import pyplot with a backend that needs no display."""
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        raise MissingExtraError("A figure", "report") from None
-    return pyplot
-
-
 def make_panels(count: int) -> tuple[Figure, list[Axes]]:
     """Create a figure with panels side by side."""
     figure, axes = make_grid(1, count, (4.4 * count if count > 1 else 6.4, 3.9))
@@ -86,9 +72,7 @@ def make_grid(
         rows, columns, figsize=inches, squeeze=False, layout="constrained", **shared
     )
     for axis in axes.flat:
-        axis.grid(axis="y", color=GRID)
-        axis.set_axisbelow(True)
-        axis.spines[["top", "right"]].set_visible(False)
+        style_axis(axis)
     return figure, axes
 
 

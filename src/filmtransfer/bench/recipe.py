@@ -24,11 +24,6 @@ from . import federated_settings
 from .methods import METHODS
 from .rows import RunSettings
 
-TABLES = (
-    "few_shot", "vtab", "splits", "bodies", "released", "adapters",
-    "federated", "federated_algorithms", "federated_methods",
-)  # fmt: skip
-FIGURES = ("size", "shots", "curves", "film", "bodies", "splits", "communication", "spread")
 EXPERIMENT_KEYS = {"name", "title", "table", "figures", "protocol"}
 # The settings of a run: the data, the method, and the parameters of the estimator.
 DATA_KEYS = {"dataset", "shots", "seed", "test_images", "data_split", "protocol", "curve"}
@@ -165,6 +160,9 @@ def load_recipe(name: str) -> Recipe:
 
 def parse_recipe(text: str, source: str) -> Recipe:
     """Parse the text of a recipe; an unknown key is an error."""
+    from .figures import FIGURES
+    from .tables import TABLES
+
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -192,11 +190,10 @@ def parse_recipe(text: str, source: str) -> Recipe:
             "A recipe has [experiment] name and, in [sweep] or [settings], dataset, method and seed.",
         )
     _check_methods(sweep, settings, methods, f"{source}: the method")
-    if (table := experiment.get("table", "few_shot")) not in TABLES:
-        raise invalid_choice(f"{source}: the table", table, TABLES)
+    check_choice(f"{source}: the table", table := experiment.get("table", "few_shot"), [*TABLES])
     figures = tuple(experiment.get("figures", ()))
     for figure in figures:
-        check_choice(f"{source}: the figure", figure, FIGURES)
+        check_choice(f"{source}: the figure", figure, [*FIGURES])
     about = "\n".join(
         line.removeprefix("#").strip()
         for line in itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())

@@ -1,4 +1,4 @@
-"""The types of a row of the results file."""
+"""The types of a row of the results file, and the grouping of rows or other items."""
 
 from __future__ import annotations
 

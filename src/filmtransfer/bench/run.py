@@ -24,9 +24,9 @@ from ..seeding import make_generator, permutation
 from .datasets import Dataset, load_dataset, load_vtab
 from .datasets.dataset import ImageSources
 from .federated_settings import is_federated
-from .learning_curve import accuracy_curve
 from .recipe import ESTIMATOR_KEYS, Run, is_orbit
 from .rows import RunResult, RunSettings
+from .training_curve import accuracy_curve
 
 PROTOCOLS = ("few-shot", "vtab", "federated")
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
-import os
-import socket
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
-from ..errors import MissingExtraError, UnavailableError, UsageError, check_count
+from ..errors import UsageError, check_count
+from ..processes import exit_with_parent
+from ..ray_cluster import connect
 from .recipe import Run
 from .sweep import RunOutcome, attempt_run
 
@@ -59,55 +58,28 @@ class LocalWorkers:
 
     def _pool(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(
-            1, multiprocessing.get_context("spawn"), _initialize, (self.slots, self.threads, os.getpid())
+            1, multiprocessing.get_context("spawn"), _initialize, (self.slots, self.threads)
         )
 
 
-def _initialize(slots: int, threads: int | None, parent: int) -> None:
+def _initialize(slots: int, threads: int | None) -> None:
     """Prepare a new process: its share of the cores, and an end when its parent ends."""
     import signal
 
     from ..training.torch_settings import configure_process
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it and ends the workers
-    _exit_with(parent)
+    exit_with_parent()
     configure_process(threads, slots)
-
-
-def _exit_with(parent: int) -> None:
-    """Exit when the parent process was killed."""
-    import threading
-    import time
-
-    def poll() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=poll, daemon=True).start()
 
 
 class RayWorkers:
     """Runs as tasks of a Ray cluster; the data have the same path on each of its machines."""
 
     def __init__(self, address: str, root: Path, threads: int = 1) -> None:
-        try:
-            import ray
-        except ImportError:
-            raise MissingExtraError("--ray", "cluster") from None
         check_count("threads", threads)
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # suppresses a deprecation warning
-        try:
-            _check_reachable(address)
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except (OSError, OverflowError, RuntimeError, ValueError) as error:
-            raise UnavailableError(
-                f"There is no Ray cluster at {address} ({str(error).splitlines()[0]}).",
-                "Start one with 'ray start --head', or use --workers.",
-            ) from None
-        self.ray = ray
-        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+        self.ray = ray = connect(address, "cluster", "--workers")
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         self.slots = sum(int(node.get("CPU", 0)) // threads for node in nodes)
         if not self.slots:
             ray.shutdown()
@@ -141,13 +113,6 @@ class RayWorkers:
         for task in self.busy:
             self.ray.cancel(task, force=True)
         self.ray.shutdown()
-
-
-def _check_reachable(address: str) -> None:
-    """Raise OSError if nothing listens at the address; Ray itself would try for minutes."""
-    host, _, port = address.rpartition(":")
-    if port.isdigit() and "/" not in host:
-        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 def _attempt_on_ray(run: Run, root: Path, threads: int) -> RunOutcome:

@@ -33,6 +33,8 @@ from . import (
 )
 from .printing import Printer
 
+typer.core.HAS_RICH = False  # otherwise typer escapes the brackets of its plain help pages: \[default: 0]
+
 
 def _print_version(requested: bool) -> None:
     if requested:

@@ -57,8 +57,6 @@ def data(
             )
         for file in files:
             printer.say(f"{file}: {file_size(file.stat().st_size)}, as published.")
-    if not root.is_dir():
-        raise InputError(f"There is no data folder {root}.", "Name yours with --data-root.")
     rows = inventory(root)
     printer.table(
         ["set", "classes", "present", ""],
@@ -99,12 +97,12 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run an experiment; runs that already have a result are not repeated."""
-    from ..bench.plotting import load_pyplot
     from ..bench.recipe import load_recipe
     from ..bench.report import write_report
     from ..bench.run import check_backbones
     from ..bench.sweep import SweepWorkers, run_sweep
     from ..bench.workers import LocalWorkers, RayWorkers
+    from ..report.figures import load_pyplot
 
     printer = Printer(as_json)
     chosen = _choices(settings, dataset, method, seeds)

@@ -10,6 +10,7 @@ import typer
 
 from ..errors import InputError, UsageError, check_count
 from ..formatting import duration, file_size, percent
+from .bench import Root
 from .bench_orbit import Rate
 from .printing import Backbone, Json, Printer, Threads, command_group, progress_bar
 from .settings import training_options
@@ -27,7 +28,7 @@ def _cnaps() -> None:
 @training_options(*OPTIONS)
 def train(
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")],
-    root: Annotated[Path, typer.Option("--data-root", help="The folder with the datasets.")] = Path("data"),
+    root: Root = Path("data"),
     dataset: Annotated[list[str] | None, typer.Option(help="A dataset to train on. May be repeated.")] = None,
     orbit_root: Annotated[
         Path | None, typer.Option("--orbit", help="ORBIT's folder, for the users of its train part.")

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..errors import UsageError
+from ..errors import UsageError, check_choice
 from ..training.config import names
 from .bench import Set, print_sweep, sweep_progress
 from .printing import Backbone, Json, Printer, Threads
 from .settings import read_settings
 
 METHODS = "finetuner,protonets,fit-lda"
-# The settings of --set: the training settings that ORBIT uses, and those of its protocol.
-SETTINGS = {*names()} - {"train", "small_image_size", "train_size", "hold_out", "search_steps"} | {
-    "weights", "clip_length", "clips_per_video", "videos_per_object", "clean_to_learn", "present_only",
-}  # fmt: skip
+NOT_USED = {"train", "small_image_size", "train_size", "hold_out", "search_steps"}  # training settings
 
 Rate = Annotated[
     float | None, typer.Option(help="Frames per second to use of video files; by default all of them.")
@@ -58,19 +56,19 @@ def orbit(
     from ..bench.orbit.personalization import prepare_method
     from ..bench.orbit.runs import OrbitExperiment
     from ..bench.orbit.tables import write_orbit
+    from ..bench.orbit.tasks import OrbitProtocol
     from ..bench.sweep import run_sweep
     from ..bench.workers import LocalWorkers
 
     printer = Printer(as_json)
     chosen = read_settings(settings, "image_size=128")
-    if unknown := sorted(chosen.keys() - SETTINGS):
-        raise UsageError(
-            f"A setting cannot be {unknown[0]!r}.", f"Choose one of: {', '.join(sorted(SETTINGS))}."
-        )
-    names = [name.strip() for name in methods.split(",") if name.strip()]
-    if not names:
+    allowed = {*names()} - NOT_USED | {"weights", *(field.name for field in fields(OrbitProtocol))}
+    for name in chosen:
+        check_choice("A setting", name, sorted(allowed))
+    options = [option.strip() for option in methods.split(",") if option.strip()]
+    if not options:
         raise UsageError("No method was named.", f"Write --methods {METHODS}, for example.")
-    experiment = OrbitExperiment(names, backbone, users, tasks, mode, rate, seed, cnaps, chosen)
+    experiment = OrbitExperiment(options, backbone, users, tasks, mode, rate, seed, cnaps, chosen)
     runs, notes = experiment.runs(root)
     printer.note(*notes)
     for run in {run.settings["method"]: run for run in runs}.values():

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..errors import InputError
 from ..formatting import file_size, percent
 from .printing import Json, Printer, progress_bar
 
@@ -29,14 +28,11 @@ def demo(
 ) -> None:
     """Train a classifier on the drawings that ship with the package, and test it on others."""
     from ..data.sample import sample_drawings
-    from ..files import check_writable
+    from ..files import check_writable, make_folder
     from ..training.torch_settings import configure_process
 
     printer = Printer(as_json)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out} cannot be created ({error.strerror}).", "Choose another folder.") from None
+    make_folder(out, parents=True)
     file, picture = out / "drawings.safetensors", out / "predictions.png"
     check_writable(file)
     configure_process()
@@ -86,7 +82,7 @@ def _train_and_test(
         clf.fit_images(training, Callbacks(on_step=on_step))
     predicted = torch.from_numpy(clf.predict_proba(test.sources).argmax(1))
     result = evaluate(predicted, torch.tensor(test.labels), len(training.classes))
-    when = f"after {clf.history_.steps} steps of it" if clf.history_.steps else "before fine-tuning"
+    when = f"after {clf.history_.steps} steps of fine-tuning" if clf.history_.steps else "before fine-tuning"
     printer.say(
         f"accuracy {when}: {percent(result.accuracy)} "
         f"(95% interval {percent(result.low)} to {percent(result.high)})"

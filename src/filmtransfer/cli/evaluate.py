@@ -84,7 +84,7 @@ def evaluate(
             "images": result.images,
             "classes": classes,
             "confusion": result.confusion.tolist(),
-            "skipped": [{"image": s.name, "reason": s.reason} for s in classified.skipped],
+            "skipped": [s.to_dict() for s in classified.skipped],
         }
     )
 

@@ -97,8 +97,9 @@ def simulate(
     from ..federated.client_population import SimulationConfig
     from ..federated.global_classifier import global_update
     from ..federated.plan import named_plan
+    from ..federated.records import GLOBAL_UPDATE
     from ..federated.simulation import simulate as run_simulation
-    from ..files import write_atomically
+    from ..files import make_folder, write_atomically
     from ..training.torch_settings import configure_process
 
     printer = Printer(as_json)
@@ -117,7 +118,7 @@ def simulate(
         alpha=0.5 if dirichlet is None else dirichlet, classes=classes, test_images=test_images, seed=seed, weights=str(weights or ""),
     )  # fmt: skip
     configure_process(threads)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out, parents=True)
     simulation = run_simulation(
         config, plan, read_images, folder=out, engine=engine, log=printer.say,
         on_round=lambda record: printer.say(federate_deploy.describe_round(record, plan.rounds)),
@@ -131,7 +132,7 @@ def simulate(
     if engine == "inprocess" and plan.trained_by == "episodes":
         statistics = simulation.server.collect_statistics(state.psi)
         update = global_update(simulation.server.model, plan, state.psi, *statistics)
-        path = out / "global.safetensors"
+        path = out / GLOBAL_UPDATE
         summary["bytes"] = stored = update.save(path)
         sent = simulation.server.transport.traffic["statistics"]["bytes_up"]
         printer.say(

@@ -86,7 +86,9 @@ def server(
         str | None, typer.Option(help="Address to listen on; by default all addresses of this machine.")
     ] = None,
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 9092,
-    preset: Annotated[str, typer.Option(help="small, or one of the paper's: cifar100, quickdraw.")] = "small",
+    preset: Annotated[
+        str, typer.Option(help="small, or one of the paper's: cifar100, quickdraw, released.")
+    ] = "small",
     rounds: Annotated[int | None, typer.Option(help="Number of rounds.")] = None,
     clients_per_round: Annotated[int | None, typer.Option(help="Number of clients of each round.")] = None,
     min_clients: Annotated[
@@ -108,6 +110,7 @@ def server(
     from ..data import LabelledImages
     from ..federated.deployment.server import Endpoint, run_server
     from ..federated.plan import named_plan
+    from ..federated.records import GLOBAL_UPDATE
 
     printer = Printer(as_json)
     if (keys is None) != insecure:
@@ -130,7 +133,7 @@ def server(
         on_round=lambda record: printer.say(describe_round(record, plan.rounds)),
     )  # fmt: skip
     printer.say(
-        f"{result['rounds']} rounds, {len(result['classes'])} classes: {folder / 'global.safetensors'}"
+        f"{result['rounds']} rounds, {len(result['classes'])} classes: {folder / GLOBAL_UPDATE}"
         + (f", accuracy {percent(result['accuracy'])}." if "accuracy" in result else ".")
     )
     printer.document(result)
@@ -166,6 +169,7 @@ def client(
     """
     require_flower()
     from ..federated.deployment.client import ClientIdentity, run_client
+    from ..federated.records import PERSONAL_UPDATE
 
     printer = Printer(as_json)
     if keys is not None:
@@ -182,7 +186,7 @@ def client(
     run_client(
         data, identity, state, test=test, weights=weights, wait=wait, poll=_check_poll(poll), log=printer.say
     )
-    update = state / "personal.safetensors"
+    update = state / PERSONAL_UPDATE
     personal = str(update) if update.exists() else None
     printer.document({"name": name, "server": server, "state": str(state), "personal": personal})
 
@@ -195,7 +199,11 @@ def describe_round(record: RoundRecord, rounds: int) -> str:
         parts.append(f"{len(contributed)} clients")
         parts += [
             f"{what}: {', '.join(sorted(clients))}"
-            for what, clients in (("missing", record["missing"]), ("refused", record["refused"]))
+            for what, clients in (
+                ("missing", record["missing"]),
+                ("refused", record["refused"]),
+                ("outliers", record.get("outliers")),
+            )
             if clients
         ]
     if "loss" in record:

@@ -25,7 +25,7 @@ def predict(
     ] = False,
     false_alarm: Annotated[
         float, typer.Option(help="With --reject: the share of in-distribution images that may be rejected.")
-    ] = 0.05,
+    ] = 0.05,  # model.ood.FALSE_ALARM, whose import would need torch
     why: Annotated[
         bool,
         typer.Option(
@@ -80,12 +80,7 @@ def predict(
             "nearest": nearest,
         }
     printer.skipped(result.skipped)
-    printer.document(
-        {
-            "predictions": predictions,
-            "skipped": [{"image": s.name, "reason": s.reason} for s in result.skipped],
-        }
-    )
+    printer.document({"predictions": predictions, "skipped": [s.to_dict() for s in result.skipped]})
 
 
 def _cells(ranking: Ranking, rejected: bool, top: int) -> list[str]:

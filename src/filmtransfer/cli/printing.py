@@ -31,6 +31,7 @@ Threads = Annotated[
 Backbone = Annotated[str, typer.Option(help="Pretrained backbone; see 'fit backbones'.")]
 UpdateFile = Annotated[Path, typer.Argument(help="An update file.")]
 Weights = Annotated[str | None, typer.Option(help="Weights file, if the backbone needs one.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse unreadable images.")]
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import MissingExtraError, UsageError
-from .printing import Backbone, Json, Printer, Threads
+from ..processes import LOOPBACK
+from ..serve.settings import CACHE_MB, LEASE, PORT, ServiceSettings, read_rate
+from .printing import Backbone, Json, Printer, Threads, Weights
 
 if TYPE_CHECKING:
     from ..serve.store import JsonObject
@@ -19,8 +22,8 @@ REQUIRED = ("fastapi", "uvicorn", "sqlalchemy", "alembic", "fsspec", "prometheus
 
 def serve(
     folder: Annotated[Path, typer.Argument(help="The folder of the service.")] = Path("fit-serve"),
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.")] = 8000,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = LOOPBACK,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.")] = PORT,
     database: Annotated[
         str | None, typer.Option(help="URL of another database, as in postgresql://name:password@host/base.")
     ] = None,
@@ -29,17 +32,21 @@ def serve(
         typer.Option(help="Where photos and classifiers are stored, as in s3://bucket; else the database."),
     ] = None,
     backbone: Backbone = "efficientnet_lite0",
-    weights: Annotated[Path | None, typer.Option(help="Weights file of the backbone.")] = None,
+    weights: Weights = None,
     workers: Annotated[int, typer.Option(help="Worker processes, which train.", min=0, max=64)] = 1,
     lease: Annotated[
         float, typer.Option(help="Seconds after which a dead worker's training goes to another.", min=1)
-    ] = 60,
+    ] = LEASE,
     admin_token_file: Annotated[
         Path | None, typer.Option(help="File with the admin's token; else one is created in the folder.")
     ] = None,
-    max_photo_mb: Annotated[float, typer.Option(help="The largest photo, in MB.")] = 20,
-    rate: Annotated[str, typer.Option(help="Most requests of one user, as in 600/minute.")] = "3000/minute",
-    cache_mb: Annotated[int, typer.Option(help="Memory for cached classifiers, in MB.", min=1)] = 256,
+    max_photo_mb: Annotated[float, typer.Option(help="The largest photo, in MB.")] = (
+        ServiceSettings.max_photo_bytes // 1_000_000
+    ),
+    rate: Annotated[str, typer.Option(help="Most requests of one user, as in 600/minute.")] = (
+        f"{ServiceSettings.rate}/minute"
+    ),
+    cache_mb: Annotated[int, typer.Option(help="Memory for cached classifiers, in MB.", min=1)] = CACHE_MB,
     certificate: Annotated[Path | None, typer.Option(help="TLS certificate (PEM).")] = None,
     key: Annotated[Path | None, typer.Option(help="Key of the certificate (PEM).")] = None,
     insecure_http: Annotated[
@@ -57,7 +64,6 @@ def serve(
     if any(importlib.util.find_spec(name) is None for name in REQUIRED):
         raise MissingExtraError("The service", "serve")
     from ..serve import server
-    from ..serve.settings import ServiceSettings, read_rate
     from ..training.torch_settings import configure_process
 
     if not 0.001 <= max_photo_mb <= 1000:
@@ -69,13 +75,12 @@ def serve(
         database=database,
         objects=objects,
         backbone=backbone,
-        weights=weights,
+        weights=Path(weights) if weights else None,
         workers=workers,
         lease=lease,
         admin_token_file=admin_token_file,
         cache_mb=cache_mb,
         settings=ServiceSettings(max_photo_bytes=round(max_photo_mb * 1e6), rate=read_rate(rate)),
-        open_page=open_page,
     )
     configure_process(threads)
 
@@ -83,6 +88,8 @@ def serve(
         printer.say(f"The page is at {about['link']}")
         printer.say(f"All data is in {about['folder']}; Ctrl-C ends the service.")
         printer.document(about)
+        if open_page:
+            webbrowser.open(about["link"])
 
     if ray is None:
         server.serve(config, printer.say, on_ready)

@@ -22,11 +22,16 @@ def read_settings(pairs: Sequence[str] | None, example: str) -> dict[str, Any]:
         name, sign, value = pair.partition("=")
         if not sign:
             raise UsageError(f"--set {pair} has no value.", f"As in --set {example}.")
-        try:
-            chosen[name.strip()] = tomllib.loads(f"x = {value}")["x"]
-        except tomllib.TOMLDecodeError:
-            chosen[name.strip()] = value
+        chosen[name.strip()] = _read_value(value)
     return chosen
+
+
+def _read_value(text: str) -> object:
+    """Return a value in TOML, or the text itself if it is not TOML."""
+    try:
+        return tomllib.loads(f"x = {text}")["x"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def training_options(*chosen: str) -> Callable[[Command], Command]:
@@ -53,18 +58,19 @@ def _option(declared: Setting) -> inspect.Parameter:
     option = typer.Option(help=declared.help + values)
     kind: object = declared.kind
     if declared.kind is Mapping:
-        option, kind = typer.Option(help=declared.help, parser=_table, metavar="TOML"), str
+        option, kind = typer.Option(help=declared.help, parser=read_table, metavar="TOML"), str
     annotation = Annotated[kind | None, option]  # type: ignore[valid-type]
     return inspect.Parameter(
         declared.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
     )
 
 
-def _table(text: str) -> object:
-    try:
-        return tomllib.loads(f"x = {text}")["x"]
-    except tomllib.TOMLDecodeError:
-        raise UsageError(f"{text} is not a table.", "As in '{rank = 8}'.") from None
+def read_table(text: str) -> Mapping[str, Any]:
+    """Return the value of an option that is a TOML table."""
+    table = _read_value(text)
+    if not isinstance(table, dict):
+        raise UsageError(f"{text} is not a table.", "Write it as in '{rank = 8}'.")
+    return table
 
 
 def command_with_groups(app: typer.Typer, name: str) -> Callable[[Callable[..., None]], None]:

@@ -178,7 +178,7 @@ def _print_update(printer: Printer, update: Update, document: JsonTable) -> None
             ["updateable parameters", f"{updateable:,} by the paper's count, {trained:,} of them {kind}"],
             ["stored parameters", f"{document['stored_parameters']:,}"],
             ["relative update size", f"{updateable / full:.4f} of full fine-tuning's {full:,}"],
-            ["covariance weights e", HEADS[update.head].describe_weights(update.head_weights)],
+            ["head weights", HEADS[update.head].describe_weights(update.head_weights)],
             ["image size", f"{update.pixels.size} px"],
             ["keeps statistics", "yes" if update.support is not None else "no"],
             ["rejects OOD images", "yes" if update.ood is not None else "no"],

@@ -11,25 +11,11 @@ import typer
 from ..errors import UsageError
 from ..formatting import file_size, percent
 from .printing import Backbone, Device, Json, Printer, Strict, Threads, progress_bar
-from .settings import training_options
+from .settings import read_table, training_options
 
 if TYPE_CHECKING:
     from ..estimator import FewShotClassifier
     from ..training.profiler import Profiler
-
-# Why training ended, and the interpolation factor α, in words.
-STOPPED = {
-    "done": "",
-    "interrupted": " (interrupted; what was trained so far is kept)",
-    "time limit": " (time limit)",
-    "not finite": " (the loss was no longer finite; the last finite parameters are kept)",
-    "one-shot": " (one image per class: nothing to fine-tune on)",
-}
-INTERPOLATION = {
-    0.0: " None of the change is kept (α = 0): it was worse on held-out photos.",
-    0.5: " Half of the change is kept (α = 0.5), which is safest with few photos.",
-    1.0: " All of the change is kept (α = 1).",
-}
 
 
 @training_options()
@@ -41,6 +27,12 @@ def train(
     backbone: Backbone = "efficientnet_lite0",
     weights: Annotated[str | None, typer.Option(help="Weights file for the backbone.")] = None,
     head: Annotated[str, typer.Option(help="lda, qda, protonets, linear, cosine or mahalanobis.")] = "lda",
+    head_options: Annotated[
+        Any,
+        typer.Option(
+            help="Options of the head, as in '{start = \"paper\"}'.", parser=read_table, metavar="TOML"
+        ),
+    ] = None,
     preset: Annotated[
         str, typer.Option(help="fast, paper, or another of the paper's settings (docs/presets.md).")
     ] = "fast",
@@ -93,7 +85,7 @@ def train(
             raise UsageError("Report and update cannot be the same file.", "Give the report another name.")
     configure_process(threads, local_size())
     clf = FewShotClassifier(
-        backbone, head, seed=seed, preset=preset, prior=prior, weights=weights, strict=strict,
+        backbone, head, head_options=head_options, seed=seed, preset=preset, prior=prior, weights=weights, strict=strict,
         keep_statistics=keep_statistics, device=device, precision=precision, compile=compile,
         **{name: value for name, value in settings.items() if value is not None},
     )  # fmt: skip
@@ -120,13 +112,16 @@ def _print_result(
     printer: Printer, clf: FewShotClassifier, out: Path, written: int, profiler: Profiler, page: Path | None
 ) -> None:
     """Print what was trained, in words and as a document."""
+    from ..training.finetune.interpolation import INTERPOLATION
+    from ..training.finetune.loop import STOPPED
+
     history, update = clf.history_, clf.update_
     printer.say(
-        f"{len(update.classes)} classes, {sum(update.counts)} images, {update.head.upper()} on {update.backbone}."
+        f"{len(update.classes)} classes, {sum(update.counts)} images; head {update.head} on {update.backbone}."
     )
     printer.skipped(clf.skipped_)
     interpolated = history.steps and clf.model_.head.trained_by == "episodes"
-    factor = INTERPOLATION[update.results["share"]] if interpolated else ""
+    factor = f" {INTERPOLATION[update.results['share']]}" if interpolated else ""
     printer.say(
         f"Fine-tuned {history.steps} steps in {history.seconds:.0f} s{STOPPED[history.stopped]}.{factor}"
     )

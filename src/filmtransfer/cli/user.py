@@ -12,6 +12,7 @@ import typer
 
 from ..errors import UsageError
 from ..formatting import file_size
+from ..serve.settings import MIN_VERSIONS
 from .printing import Json, Printer, command_group
 from .settings import command_with_groups
 
@@ -56,7 +57,8 @@ class Limits:
             int | None, typer.Option(min=0, help="The size of photos and versions together.")
         ] = None,
         versions: Annotated[
-            int | None, typer.Option(min=0, help="How many versions; a new one replaces the oldest.")
+            int | None,
+            typer.Option(min=MIN_VERSIONS, help="How many versions; a new one replaces the oldest."),
         ] = None,
     ) -> None:
         size = None if megabytes is None else megabytes * 1_000_000

@@ -37,6 +37,10 @@ class SkippedImage:
     name: str
     reason: str
 
+    def to_dict(self) -> dict[str, str]:
+        """Return the image as it appears in JSON documents."""
+        return {"image": self.name, "reason": self.reason}
+
 
 @dataclass
 class LabelledImages:
@@ -256,11 +260,20 @@ def list_images(paths: Sequence[Path]) -> list[Path]:
     return images
 
 
+def spelling_key(name: str) -> str:
+    """Return what names have in common that differ only in case, in the encoding of accents or in spaces.
+
+    It is the Unicode standard's canonical caseless matching, with single spaces.
+    """
+    folded = unicodedata.normalize("NFD", unicodedata.normalize("NFD", name).casefold())
+    return " ".join(folded.split())
+
+
 def _similar_names(classes: Sequence[Label]) -> list[str]:
-    """Return a warning for classes whose names differ only in case or in the encoding of accents."""
+    """Return a warning for classes whose names differ only in spelling."""
     groups: dict[str, list[str]] = {}
     for name in map(str, classes):
-        groups.setdefault(unicodedata.normalize("NFC", name).casefold(), []).append(name)
+        groups.setdefault(spelling_key(name), []).append(name)
     return [
         f"Classes {' and '.join(same)} differ only in spelling; they are treated as different classes."
         for same in groups.values()

@@ -6,6 +6,8 @@ RGB. Normalisation (mean and standard deviation) belongs to the backbone and is 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -58,20 +60,30 @@ def decode(source: ImageSource, near: int = 0) -> Image.Image:
     The source is a path, the bytes of a file, a PIL image or a uint8 array (H, W), (H, W, 3) or (H, W, 4).
     ``near`` is the side that will be needed; JPEGs are then decoded at a fraction of their size.
     """
+    with open_image(source) as image:
+        if near and image.format == "JPEG" and not isinstance(source, Image.Image):
+            image.draft("RGB", (2 * near, 2 * near))
+        return to_rgb(_upright(image))
+
+
+@contextmanager
+def open_image(source: ImageSource, formats: list[str] | None = None) -> Iterator[Image.Image]:
+    """Open an image and check its size before a pixel is decoded; explain errors, also those of the block.
+
+    A file must have one of the ``formats`` of Pillow, by default any of them.
+    """
     try:
         if isinstance(source, Image.Image):
             _check_size(*source.size)
-            return to_rgb(_upright(source))
-        if isinstance(source, (np.ndarray, torch.Tensor)):
-            return to_rgb(_from_array(np.asarray(source)))
-        size = len(source) if isinstance(source, bytes) else Path(source).stat().st_size
-        if size == 0:
+            yield source
+        elif isinstance(source, (np.ndarray, torch.Tensor)):
+            yield _from_array(np.asarray(source))
+        elif (len(source) if isinstance(source, bytes) else Path(source).stat().st_size) == 0:
             raise InputError("the file is empty")
-        with Image.open(as_file(source)) as image:
-            _check_size(*image.size)
-            if near and image.format == "JPEG":
-                image.draft("RGB", (2 * near, 2 * near))
-            return to_rgb(_upright(image))
+        else:
+            with Image.open(as_file(source), formats=formats) as image:
+                _check_size(*image.size)
+                yield image
     except InputError:
         raise
     except FileNotFoundError:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ..seeding import integer, permutation
-from .split import Split
+from ..seeding import integer, make_generator, permutation
+from .split import Split, SplitName, no_split, split_halves
 
-MAX_QUERY = 2000
+MAX_QUERY = 2000  # images of a task (paper)
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,22 @@ class Episode:
     support_labels: Tensor
     query: Tensor
     query_labels: Tensor
+
+
+def episodes(
+    labels: Tensor, split: SplitName, support_size: int, seed: int, max_query: int = MAX_QUERY
+) -> Iterator[Episode]:
+    """Yield tasks without end, from one seed."""
+    split_generator = make_generator(seed, "split")
+    task_generator = make_generator(seed, "tasks")
+    parts = split_halves(labels, split_generator) if split == "split" else no_split(labels)
+    while True:
+        if split == "use_all":
+            yield use_all_task(labels)
+            continue
+        if split == "resplit":
+            parts = split_halves(labels, split_generator)
+        yield sample_task(labels, parts, support_size, task_generator, max_query)
 
 
 def sample_task(

@@ -12,10 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from .. import __version__
-from ..errors import InputError, UnavailableError
+from ..errors import InputError, UnavailableError, first_line
 from ..files import make_folder, write_atomically
 from ..model import Update
-from ..model.hub import CONFIG, SCHEME, UPDATE, check_online, first_line, repository
+from ..model.hub import CONFIG, SCHEME, UPDATE, check_online, repository
 from .model_card import model_card
 
 README = "README.md"

@@ -110,7 +110,7 @@ def _settings_table(update: Update) -> str:
     pixels, body = update.pixels, update.body()
     trained = sum(t.numel() for t in update.parameters.values())
     kind = "FiLM scales and shifts" if update.film else body.adapter if body.train == "adapter" else "weights"
-    fit = "the whole image squashed" if pixels.fit == "squash" else "its centre"
+    fit = "the complete image scaled to a square" if pixels.fit == "squash" else "its centre"
     timm_name = record_for(update.backbone).timm_name
     rows = {
         "backbone": f"`{update.backbone}` ({timm_name}), weights `{update.backbone_digest[:16]}…`",

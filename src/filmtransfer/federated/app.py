@@ -18,7 +18,7 @@ from flwr.serverapp import Grid, ServerApp
 from ..data import LabelledImages, read_squares
 from ..errors import FitError, InputError
 from ..estimator import FewShotClassifier
-from ..files import write_atomically
+from ..files import make_folder, write_atomically
 from ..model import AdaptedModel
 from ..training.finetune.activations import Activations
 from . import messages
@@ -28,12 +28,11 @@ from .masking import STAGES
 from .parameters import get_parameters, make_model
 from .partition import of_classes
 from .plan import Plan
-from .records import Log, RoundRecord
+from .records import GLOBAL_UPDATE, Log, RoundRecord
 from .server import FederatedServer
 
 LOG_FILE = "messages.jsonl"  # beside rounds.jsonl: the server's messages for people
 RESULT_FILE = "result.json"
-UPDATE_FILE = "global.safetensors"
 CACHE_MB = 512
 
 
@@ -95,20 +94,21 @@ def _open_client(name: str, data: str, test: str, state: str, weights: str, plan
     model = make_model(plan, weights=weights or None)
     examples = read_examples(LabelledImages.from_path(data), model)
     test_examples = None
-    if test:
-        test_examples = read_examples(of_classes(LabelledImages.from_path(test), examples.classes), model)
+    if test and (images := of_classes(LabelledImages.from_path(test), examples.classes)).sources:
+        test_examples = read_examples(images, model, every_class=False)
     return Client(name, model, examples, get_parameters(model), test_examples, Path(state) if state else None)
 
 
-def read_examples(images: LabelledImages, model: AdaptedModel) -> Examples:
-    """Read the images, without those that cannot be decoded; every class must keep at least one."""
+def read_examples(images: LabelledImages, model: AdaptedModel, *, every_class: bool = True) -> Examples:
+    """Read the images, without those that cannot be decoded; ``every_class``: each must keep at least one."""
     squares, skipped = read_squares(images.sources, model.pixels, images.names())
     kept = [i for i, square in enumerate(squares) if square is not None]
     if not kept:
         first = f" (the first: {skipped[0].name}: {skipped[0].reason})" if skipped else ""
         raise InputError(f"None of the images can be read{first}.", "Replace them.")
     labels = torch.tensor([images.labels[i] for i in kept])
-    if empty := [str(name) for c, name in enumerate(images.classes) if not bool((labels == c).any())]:
+    empty = [str(name) for c, name in enumerate(images.classes) if not bool((labels == c).any())]
+    if every_class and empty:
         raise InputError(f"No image of {', '.join(empty)} can be read.", "Replace them, or remove the class.")
     pixels = torch.stack([square for square in squares if square is not None])
     return Examples(Activations(model, pixels, CACHE_MB), labels, [str(name) for name in images.classes])
@@ -125,7 +125,7 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     plan, folder = Plan.from_json(str(config["plan"])), Path(str(config["folder"]))
     test, weights = str(config.get("test", "")), str(config.get("weights", ""))
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, parents=True)
     with (folder / LOG_FILE).open("a", encoding="utf-8") as file:
 
         def log(text: str) -> None:
@@ -154,14 +154,14 @@ def run_federation(
     )
     state = server.run()
     update = global_update(server.model, plan, state.psi, *server.collect_statistics(state.psi))
-    size = update.save(folder / UPDATE_FILE)
+    size = update.save(folder / GLOBAL_UPDATE)
     saved = server.finish(state.psi)
     result: DeploymentResult = {
         "rounds": state.done, "classes": [str(name) for name in update.classes], "bytes": size, "clients": sorted(saved),
         "traffic": server.transport.traffic,
     }  # fmt: skip
     if test:
-        classifier = FewShotClassifier.load(folder / UPDATE_FILE, backbone=server.model.backbone)
+        classifier = FewShotClassifier.load(folder / GLOBAL_UPDATE, backbone=server.model.backbone)
         accuracy = _test_accuracy(classifier, test)
         if accuracy is not None:
             result["accuracy"] = accuracy

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ..errors import FitError, InputError, MissingExtraError, UsageError
-from ..files import write_atomically
+from ..errors import FitError, MissingExtraError, UsageError
+from ..files import make_folder, reading, write_atomically
 
 try:  # installed with flwr
     from cryptography import x509
@@ -30,6 +30,7 @@ except ImportError:
     raise MissingExtraError("fit federate", "federated") from None
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")  # the server's own processes connect by these
+PRIVATE = 0o700  # the mode of folders that only their owner can read
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 365
 CLOCK_SKEW = timedelta(minutes=5)  # certificates are valid from a little before they are signed
@@ -66,7 +67,7 @@ class Certificate:
 
 def make_authority(folder: str | Path, days: int = AUTHORITY_DAYS) -> None:
     """Create the federation's certificate authority: a key and a self-signed certificate."""
-    path = make_folder(folder)
+    path = make_folder(folder, parents=True, mode=PRIVATE)
     if (path / "ca.key").exists() or (path / "ca.crt").exists():
         raise KeysError(
             f"{path} already has an authority.",
@@ -172,26 +173,10 @@ def alternative_name(host: str) -> x509.GeneralName:
     return x509.DNSName(host)
 
 
-def make_folder(path: str | Path) -> Path:
-    """Create a folder that only its owner can read."""
-    folder = Path(path)
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{folder} cannot be created ({error.strerror}).", "Choose another folder."
-        ) from None
-    return folder
-
-
 def read_file(path: Path) -> bytes:
     """Read a key or certificate file."""
-    try:
+    with reading(path, "Create keys with: fit federate keys FOLDER", KeysError):
         return path.read_bytes()
-    except OSError as error:
-        raise KeysError(
-            f"{path} cannot be read ({error.strerror}).", "Create keys with: fit federate keys FOLDER"
-        ) from None
 
 
 def load_certificate(path: Path) -> x509.Certificate:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import UpdateFileError, UsageError
-from ..files import write_atomically
+from ..files import make_folder, write_atomically
 from .plan import Plan
 from .records import RoundRecord
 
@@ -49,7 +49,7 @@ class Checkpoint:
         }
         buffer = io.BytesIO()
         np.savez(buffer, psi=self.psi, about=np.array(json.dumps(about, sort_keys=True)))
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, parents=True)
         write_atomically(folder / CHECKPOINT_FILE, buffer.getvalue())
         lines = [
             json.dumps(record, sort_keys=True) + "\n" for record in [self.initial, *self.rounds] if record
@@ -65,6 +65,9 @@ class Checkpoint:
         try:
             with np.load(io.BytesIO(path.read_bytes())) as stored:
                 about = json.loads(str(stored["about"]))
+                for record in about["rounds"]:
+                    if "outvoted" in record:  # the name in earlier versions
+                        record["outliers"] = record.pop("outvoted")
                 checkpoint = cls(
                     stored["psi"], about["classes"], about["rounds"], about["began"], about["spent"]
                 )

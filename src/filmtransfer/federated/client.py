@@ -18,7 +18,7 @@ from flwr.app import RecordDict
 from torch import Tensor
 
 from ..errors import FitError, InputError
-from ..files import write_atomically
+from ..files import make_folder, write_atomically
 from ..heads import Statistics
 from ..model import AdaptedModel, Predictor
 from ..seeding import make_generator
@@ -34,10 +34,10 @@ from .messages import ConfigValue
 from .parameters import get_parameters, parameter_layout, set_parameters
 from .plan import Plan
 from .privacy import clip
+from .records import PERSONAL_UPDATE
 from .statistics import to_arrays
 
 RESIDUALS_FILE = "owed.npz"
-UPDATE_FILE = "personal.safetensors"
 
 
 @dataclass
@@ -200,9 +200,9 @@ class Client:
         if self.state is None or plan.trained_by == "batches":
             return ""
         self.build_head()
-        self.state.mkdir(parents=True, exist_ok=True)
-        make_update(self.model, plan, self.examples.classes).save(self.state / UPDATE_FILE)
-        return UPDATE_FILE
+        make_folder(self.state, parents=True)
+        make_update(self.model, plan, self.examples.classes).save(self.state / PERSONAL_UPDATE)
+        return PERSONAL_UPDATE
 
     # Residuals of error feedback, by round: a round that is repeated starts from the same residual.
 
@@ -218,7 +218,7 @@ class Client:
         kept = {r: kept[r] for r in sorted(kept)[-1:]} | {server_round: residual}
         buffer = io.BytesIO()
         np.savez(buffer, **{str(r): values for r, values in kept.items()})  # type: ignore[arg-type]
-        self.state.mkdir(parents=True, exist_ok=True)
+        make_folder(self.state, parents=True)
         write_atomically(self.state / RESIDUALS_FILE, buffer.getvalue())
 
     def _residuals(self) -> dict[int, np.ndarray]:

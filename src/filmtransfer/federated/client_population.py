@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..data import LabelledImages, read_squares
 from ..data.pixels import ImageSource
-from ..errors import InputError, UsageError, invalid_choice
+from ..errors import InputError, UsageError, check_choice
 from ..heads import Statistics
 from ..model import AdaptedModel
 from ..seeding import make_generator, permutation
@@ -167,8 +167,7 @@ def evaluation(accuracy: float, personal: list[float]) -> RoundRecord:
 
 def _partition_images(config: SimulationConfig, read_images: ReadImages) -> PartitionedImages:
     """Read the training and the test images, and assign the training images to clients."""
-    if config.partition not in PARTITIONS:
-        raise invalid_choice("The partition", config.partition, PARTITIONS)
+    check_choice("The partition", config.partition, PARTITIONS)
     if config.partition == "folders":
         return _read_folders(Path(config.root))
     train, test = _select_images(config, *read_images(config.dataset, config.root))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import MissingExtraError, UsageError
-from ..files import write_atomically
+from ..files import make_folder, write_atomically
 
 try:  # installed with flwr
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -35,6 +35,7 @@ except ImportError:
     raise MissingExtraError("fit federate", "federated") from None
 
 from .certificates import (
+    PRIVATE,
     SERVER_DAYS,
     Certificate,
     KeysError,
@@ -42,7 +43,6 @@ from .certificates import (
     load_certificate,
     load_private_key,
     make_authority,
-    make_folder,
     make_server_certificate,
     read_certificate,
     read_file,
@@ -100,8 +100,8 @@ def make_client_key(folder: str | Path, name: str, *, force: bool = False) -> Pa
     path = Path(folder)
     _check_clients(path, [name], force)
     key = ec.generate_private_key(ec.SECP384R1())
-    client_folder = make_folder(make_folder(path / "clients") / name)
-    make_folder(path / "nodes")
+    client_folder = make_folder(make_folder(path / "clients", mode=PRIVATE) / name, mode=PRIVATE)
+    make_folder(path / "nodes", mode=PRIVATE)
     # flwr reads OpenSSH keys without a password.
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from ..data import LabelledImages, find_images
-from ..data.images import Label
-from ..errors import InputError, UsageError
+from ..data.images import Label, spelling_key
+from ..errors import InputError, UsageError, check_count
 from ..seeding import make_generator, permutation
 
 
@@ -80,7 +80,7 @@ def few_shot(
     """
     values = _check_labels(labels)
     for name, value in (("clients", clients), ("ways", ways), ("shots", shots)):
-        _check_positive(name, value)
+        check_count(name, value)
     present = np.unique(values)
     if ways > len(present):
         raise UsageError(
@@ -146,9 +146,8 @@ def dirichlet(
     ``least`` images gets more at random, each from the client that has the most at that time.
     """
     values = _check_labels(labels)
-    _check_positive("clients", clients)
-    if not isinstance(least, int) or isinstance(least, bool) or least < 0:
-        raise UsageError(f"least cannot be {least!r}.", "It is an integer of at least 0.")
+    check_count("clients", clients)
+    check_count("least", least, 0)
     if not 0 < alpha < math.inf:
         raise UsageError(f"alpha cannot be {alpha}.", "It is above 0: 0.1 is very uneven, 100 nearly even.")
     if clients * least > len(values):
@@ -232,12 +231,12 @@ def merge_class_names(names_by_client: Mapping[str, Sequence[str]]) -> list[str]
     Spelled differently, one class would be learned as two: differences in case, in the encoding of accents, and in
     leading, trailing or repeated spaces are treated as mistakes.
     """
-    first: dict[str, tuple[str, str]] = {}  # normalized name → its spelling and its client
+    first: dict[str, tuple[str, str]] = {}  # the key of a name → its spelling and its client
     for client, names in names_by_client.items():
         for name in names:
             if not isinstance(name, str) or not name.strip():
                 raise InputError(f"{client} has a class called {name!r}.", "Give every class a name.")
-            spelling, owner = first.setdefault(_normalized(name), (name, client))
+            spelling, owner = first.setdefault(spelling_key(name), (name, client))
             if spelling != name:
                 who = f"{client} has" if owner == client else f"{owner} and {client} have"
                 raise InputError(
@@ -245,12 +244,6 @@ def merge_class_names(names_by_client: Mapping[str, Sequence[str]]) -> list[str]
                     "Give them the same name if they are one class, clearly different names if not.",
                 )
     return sorted(spelling for spelling, _ in first.values())
-
-
-def _normalized(name: str) -> str:
-    """Return a name for the Unicode standard's canonical caseless matching, with single spaces."""
-    folded = unicodedata.normalize("NFD", unicodedata.normalize("NFD", name).casefold())
-    return " ".join(folded.split())
 
 
 def _spellings(one: str, other: str) -> str:
@@ -266,11 +259,6 @@ def _check_labels(labels: Sequence[int] | np.ndarray) -> np.ndarray:
     if values.ndim != 1 or len(values) == 0 or not np.issubdtype(values.dtype, np.integer):
         raise InputError("There are no labels to partition.", "Give one integer for each image.")
     return values.astype(np.int64)
-
-
-def _check_positive(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UsageError(f"{name} cannot be {value!r}.", "It is an integer of at least 1.")
 
 
 def _count(values: Sequence[int], one: str, more: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from ..errors import UsageError, invalid_choice
+from ..errors import UsageError, check_choice, check_count, invalid_choice
 from ..heads import HEADS, Scatter
 from ..heads.head import TrainedBy
 from ..training import config
@@ -117,16 +117,13 @@ class Plan:
             ("rounds", 0), ("clients_per_round", 1), ("decay_every", 0), ("malicious", 0),
             ("min_clients", 1), ("evaluate_every", 0),
         ):  # fmt: skip
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-                raise UsageError(f"{name} cannot be {value!r}.", f"It is an integer of at least {minimum}.")
+            check_count(name, getattr(self, name), minimum)
         for name, allowed in (
             ("algorithm", ALGORITHMS),
             ("compression", COMPRESSIONS),
             ("head", FEDERATED_HEADS),
         ):
-            if getattr(self, name) not in allowed:
-                raise invalid_choice(f"The {name}", getattr(self, name), allowed)
+            check_choice(f"The {name}", getattr(self, name), allowed)
         if not 0 < self.decay <= 1:
             raise UsageError(f"decay cannot be {self.decay}.", "It is above 0 and at most 1.")
         if not 0 < self.temperature < math.inf:

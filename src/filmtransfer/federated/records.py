@@ -1,9 +1,12 @@
-"""The record of a round, as ``rounds.jsonl`` and the checkpoint store it."""
+"""The record of a round, as ``rounds.jsonl`` and the checkpoint store it, and the names of the update files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypedDict
+
+GLOBAL_UPDATE = "global.safetensors"  # in the folder of the server
+PERSONAL_UPDATE = "personal.safetensors"  # in the folder of a client
 
 
 class RoundRecord(TypedDict, total=False):
@@ -17,7 +20,7 @@ class RoundRecord(TypedDict, total=False):
     # The aggregation; with secure aggregation or privacy less is known.
     examples: int
     loss: float
-    outvoted: list[str]
+    outliers: list[str]
     # The communication; down is to the clients, up from them.
     parameters_down: int
     parameters_up: int

@@ -167,7 +167,7 @@ class FederatedServer:
         return aggregated, {
             "examples": total_examples,
             "loss": sum(losses[name] * examples[name] for name in losses) / total_examples,
-            "outvoted": outliers(updates, aggregated),
+            "outliers": outliers(updates, aggregated),
         }
 
     def train_securely(

@@ -12,7 +12,7 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from ..errors import UsageError, invalid_choice
+from ..errors import UsageError, check_choice
 from .app import make_client_app
 from .checkpoint import Checkpoint
 from .client import Client
@@ -46,8 +46,7 @@ def simulate(
     on_round: OnRound = lambda _: None,
 ) -> SimulationResult:
     """Run all rounds; with a folder they are saved, and an interrupted federation is resumed."""
-    if engine not in ENGINES:
-        raise invalid_choice("The engine", engine, ENGINES)
+    check_choice("The engine", engine, ENGINES)
     population = ClientPopulation(config, plan, read_images, folder / "clients" if folder else None)
     if len(population) < plan.clients_per_round:
         raise UsageError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..errors import UsageError, check_choice
 from .cosine import Cosine
 from .gaussian import GaussianHead
-from .head import Head, State, map_state, memberships, options_of
+from .head import Head, State, class_means, map_state, options_of
 from .lda import LDA
 from .linear import Linear
 from .lowrank import SingularError
@@ -48,7 +48,7 @@ __all__ = [
     "SingularError",
     "State",
     "Statistics",
+    "class_means",
     "make_head",
     "map_state",
-    "memberships",
 ]

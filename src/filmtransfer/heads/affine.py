@@ -19,7 +19,7 @@ class Affine(NamedTuple):
 
 
 class AffineHead(Head):
-    """A head of C(D+1) numbers: logit_c = w_cᵀ z + b_c."""
+    """A head of C(D+1) parameters: logit_c = w_cᵀ z + b_c."""
 
     def evaluate(self, state: State, query: Tensor) -> Tensor:
         """Compute W z + b."""

@@ -1,6 +1,6 @@
-"""Cosine: the cosine similarity to the class means with a learned scale, logit_c = s · cos(z, μ_c).
+"""Cosine: the cosine similarity to the class means with a trainable scale, logit_c = s · cos(z, μ_c).
 
-The classifier of Gidaris and Komodakis (2018) and of the "Baseline++" of Chen et al. (2019), with class means in place of
+The classifier of Gidaris and Komodakis (2018) and of the "Baseline++" of Chen et al. (2019), with class means instead of
 trained weight vectors. Lengths of features do not count, so their scale cannot saturate the softmax.
 """
 
@@ -25,7 +25,7 @@ class CosineState(NamedTuple):
 
 
 class Cosine(MeansHead):
-    """Class means, C·D numbers, and the scale s."""
+    """C·D parameters, the class means, and the scale s."""
 
     name = "cosine"
     description = "cosine: similarity to the class mean"
@@ -52,7 +52,7 @@ class Cosine(MeansHead):
 
     def scores(self) -> Scores:
         """Return the scaled cosines; they share no part."""
-        means, scale = (tensor.detach().double() for tensor in self.configured())
+        means, scale = (tensor.detach().cpu().double() for tensor in self.configured())
         return CosineScores(scale * F.normalize(means, dim=1))
 
 

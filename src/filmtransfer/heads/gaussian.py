@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar, get_args
 
 from torch import Tensor
 
@@ -18,7 +18,6 @@ from .statistics import Statistics
 
 Divisor = Literal["n-1", "n"]
 Side = Literal["auto", "rows", "columns"]
-SIDES = ("auto", "rows", "columns")
 Start = Sequence[float] | Literal["paper"]
 Count = TypeVar("Count", int, Tensor)
 
@@ -36,9 +35,9 @@ class GaussianHead(Head):
         paper = isinstance(start, str) and start == "paper"
         values = [PAPER_START[name] for name in self.weight_names] if paper else start
         self.weights = PositiveWeights(self.weight_names, values)  # type: ignore[arg-type]
-        check_choice("The covariance divisor", divisor, ("n-1", "n"))
+        check_choice("The covariance divisor", divisor, get_args(Divisor))
         self.divisor: Divisor = divisor
-        check_choice("The side", side, SIDES)
+        check_choice("The side", side, get_args(Side))
         self.side: Side = side
 
     @abstractmethod
@@ -55,19 +54,26 @@ class GaussianHead(Head):
         return {"divisor": self.divisor}
 
     def distances(self, support: Tensor, queries: Tensor, targets: Tensor) -> Tensor:
-        """Compute Mahalanobis distances under e₂·Σ_task + e₃·I (Q, T), by Woodbury's identity.
+        """Compute Mahalanobis distances under e₂·Σ_task + e₃·I (Q, T)."""
+        return task_distances(support, queries, targets, self.weights.values().detach(), self.divisor)
 
-        Covariances of single classes are ignored, so that images of different classes can be compared.
-        """
-        mean = support.mean(0)
-        q, t, x = queries - mean, targets - mean, support - mean
-        *_, task_weight, ridge = self.weights.values().detach().to(x)  # e2, e3
-        scale = task_weight / divide_by(len(x), self.divisor)
-        cholesky = lowrank.factor(x @ x.mT, scale, ridge)
-        inner_q, inner_t = (lowrank.within(cholesky, x @ rows.mT)[0].mT for rows in (q, t))
-        squared = (squared_distances(q, t) - scale * squared_distances(inner_q, inner_t)) / ridge
-        distances: Tensor = squared.clamp(min=0).sqrt()
-        return distances
+
+def task_distances(
+    support: Tensor, queries: Tensor, targets: Tensor, weights: Tensor, divisor: Divisor
+) -> Tensor:
+    """Compute Mahalanobis distances under e₂·Σ_task + e₃·I (Q, T), by Woodbury's identity.
+
+    Covariances of single classes are ignored, so that images of different classes can be compared.
+    """
+    mean = support.mean(0)
+    q, t, x = queries - mean, targets - mean, support - mean
+    *_, task_weight, ridge = weights.to(x)  # e2, e3
+    scale = task_weight / divide_by(len(x), divisor)
+    cholesky = lowrank.factor(x @ x.mT, scale, ridge)
+    inner_q, inner_t = (lowrank.within(cholesky, x @ rows.mT)[0].mT for rows in (q, t))
+    squared = (squared_distances(q, t) - scale * squared_distances(inner_q, inner_t)) / ridge
+    distances: Tensor = squared.clamp(min=0).sqrt()
+    return distances
 
 
 def divide_by(count: Count, divisor: Divisor) -> Count:

@@ -61,7 +61,7 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """Return the configured head in as few numbers as its method allows: what an update stores."""
+        """Return the configured head in as few values as its method allows: what an update stores."""
 
     @abstractmethod
     def restore(self, tensors: Mapping[str, Tensor], counts: Tensor) -> Self:
@@ -70,12 +70,7 @@ class Head(nn.Module, ABC):
     @classmethod
     @abstractmethod
     def stored_shapes(cls, classes: int, features: int, examples: int) -> list[Shapes]:
-        """Return the possible shapes of ``tensors()``; those called ``labels`` are int64, the others float32."""
-
-    @classmethod
-    @abstractmethod
-    def updateable(cls, classes: int, features: int) -> int:
-        """Return the paper's count of updateable parameters, the head's own weights included."""
+        """Return the possible shapes of ``tensors()``, the paper's last; ``labels`` are int64, the others float32."""
 
     @abstractmethod
     def scores(self) -> Scores:
@@ -111,8 +106,14 @@ class Head(nn.Module, ABC):
 
     # What all heads share
 
+    @classmethod
+    def updateable(cls, classes: int, features: int) -> int:
+        """Return the paper's count of updateable parameters, the head's own weights included."""
+        shapes = cls.stored_shapes(classes, features, 0)[-1]
+        return sum(map(math.prod, shapes.values())) + len(cls.weight_names)
+
     def configure(self, features: Tensor, labels: Tensor) -> Self:
-        """Build the head from support features (N, D) and whole-number labels (N).
+        """Build the head from support features (N, D) and integer labels (N).
 
         Labels may have gaps: column c of the logits belongs to ``classes[c]``, in ascending order.
         """
@@ -128,7 +129,7 @@ class Head(nn.Module, ABC):
         return self.state
 
     def set_state(self, state: State, counts: Tensor) -> Self:
-        """Configure the head with a state for the classes 0 … C−1 and their numbers of examples."""
+        """Configure the head with a state for the classes 0 … C−1 and their counts of examples."""
         self.state, self.counts = state, counts
         self.classes = torch.arange(len(counts), device=counts.device)
         return self
@@ -167,7 +168,7 @@ class Head(nn.Module, ABC):
 
     @classmethod
     def describe_weights(cls, log_weights: Tensor | None) -> str:
-        """Return the head's own weights in words, such as "e2 = 1.000, e3 = 1.000"."""
+        """Return the head's own weights as text, such as "e2 = 1.000, e3 = 1.000"."""
         if log_weights is None:
             return "none"
         pairs = zip(cls.weight_names, log_weights.exp().tolist(), strict=True)
@@ -231,6 +232,11 @@ def memberships(labels: Tensor, classes: int, like: Tensor) -> Tensor:
     """Return S (N, C): column c is 1/N_c on the examples of class c, so μ_c = Xᵀ S[:, c]."""
     onehot = torch.nn.functional.one_hot(labels, classes).to(like)
     return onehot / onehot.sum(0)
+
+
+def class_means(features: Tensor, labels: Tensor) -> Tensor:
+    """Compute μ_c (C, D) from features (N, D) and labels 0 … C−1 (N)."""
+    return memberships(labels, int(labels.max()) + 1, features).mT @ features
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:

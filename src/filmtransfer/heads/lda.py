@@ -2,7 +2,7 @@
 
 The quadratic term is the same for every class, so the head is one matrix product (paper, Model
 Parameters): logit_c = w_cᵀ z + b_c with w_c = Σ⁻¹(μ_c − m) and b_c = −w_cᵀ m − ½ w_cᵀ(μ_c − m).
-Subtracting the mean m of all examples adds the same number to every logit and keeps them small.
+Subtracting the mean m of all examples adds the same constant to every logit and keeps them small.
 
 Σ_task is the covariance of all examples about their one mean (paper); ``covariance="pooled"`` is
 scikit-learn's within-class one.
@@ -10,7 +10,7 @@ scikit-learn's within-class one.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ Covariance = Literal["task", "pooled"]
 
 
 class LDA(AffineHead, GaussianHead):
-    """Linear discriminant analysis: C(D+1) numbers, and the weights (e₂, e₃)."""
+    """Linear discriminant analysis: C(D+1) parameters, and the weights (e₂, e₃)."""
 
     name = "lda"
     description = "LDA: Gaussians with one covariance"
@@ -42,7 +42,7 @@ class LDA(AffineHead, GaussianHead):
         side: Side = "auto",
     ) -> None:
         super().__init__(start, divisor, side)
-        check_choice("The LDA covariance", covariance, ("task", "pooled"))
+        check_choice("The LDA covariance", covariance, get_args(Covariance))
         self.covariance: Covariance = covariance
 
     def build(self, features: Tensor, labels: Tensor) -> State:
@@ -71,11 +71,6 @@ class LDA(AffineHead, GaussianHead):
     def options(self) -> dict[str, object]:
         """Return which covariance it is, and its divisor."""
         return {"covariance": self.covariance, "divisor": self.divisor}
-
-    @classmethod
-    def updateable(cls, classes: int, features: int) -> int:
-        """Count C(D+1) and the two covariance weights."""
-        return classes * (features + 1) + 2
 
     def _within(self, centred: Tensor, share: Tensor, labels: Tensor) -> Tensor:
         """Subtract the class means where the covariance is the pooled one."""

@@ -13,10 +13,11 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from ..errors import UsageError
+from ..errors import UsageError, check_count
 from .affine import Affine, AffineHead
 from .head import State, check_support
 
+ITERATIONS = 500
 QUICK_ITERATIONS = 30  # close enough for a learning curve
 
 
@@ -28,12 +29,13 @@ class Linear(AffineHead):
     trained_by = "batches"
     closed_form = False
 
-    def __init__(self, penalty: float = 1.0, max_iterations: int = 500) -> None:
+    def __init__(self, penalty: float = 1.0, max_iterations: int = ITERATIONS) -> None:
         super().__init__()
         if not isinstance(penalty, int | float) or not 0 <= penalty < math.inf:
             raise UsageError(f"The penalty cannot be {penalty!r}.", "It is a number of at least 0.")
         self.penalty = float(penalty)
-        self.max_iterations = int(max_iterations)
+        check_count("max_iterations", max_iterations)
+        self.max_iterations = max_iterations
 
     def build(self, features: Tensor, labels: Tensor) -> State:
         """Minimise  Σ_n −log p(y_n | z_n) + penalty/2 · ‖W‖²  (scikit-learn's C = 1/penalty)."""
@@ -76,10 +78,8 @@ class Linear(AffineHead):
         return quick
 
     def options(self) -> dict[str, object]:
-        """Return the penalty where it is not the default."""
-        return {} if self.penalty == 1 else {"penalty": self.penalty}
-
-    @classmethod
-    def updateable(cls, classes: int, features: int) -> int:
-        """Count C(D+1)."""
-        return classes * (features + 1)
+        """Return the penalty and the number of iterations where they are not the default."""
+        options: dict[str, object] = {} if self.penalty == 1 else {"penalty": self.penalty}
+        return options | (
+            {} if self.max_iterations == ITERATIONS else {"max_iterations": self.max_iterations}
+        )

@@ -1,4 +1,4 @@
-"""Gaussians with a low-rank-plus-ridge covariance, worked out among N rows instead of D columns.
+"""Gaussians with a low-rank-plus-ridge covariance, computed on the N rows instead of the D columns.
 
     Σ = e₃·I + a·XᵀX,     X (N, D) centred support features
 
@@ -17,35 +17,35 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-# What a factorisation raises when features or weights are no longer numbers.
+# What a factorisation raises when features or weights are no longer finite.
 SingularError: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
 
 
 def factor(gram: Tensor, scale: Tensor, ridge: Tensor) -> Tensor:
-    """L (N, N) with L Lᵀ = e₃·I + a·K."""
+    """Compute L (N, N) with L Lᵀ = e₃·I + a·K."""
     identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     lower: Tensor = torch.linalg.cholesky(ridge * identity + scale * gram)
     return lower
 
 
 def log_determinant(cholesky: Tensor, ridge: Tensor, dimension: int) -> Tensor:
-    """log|Σ| from the factor L of the N×N side."""
+    """Compute log|Σ| from the factor L of the N×N side."""
     return (dimension - len(cholesky)) * torch.log(ridge) + log_determinant_of(cholesky)
 
 
 def log_determinant_of(cholesky: Tensor) -> Tensor:
-    """log|L Lᵀ| = 2 Σ log diag L, for one factor or a stack of them."""
+    """Compute log|L Lᵀ| = 2 Σ log diag L, for one factor or a stack of them."""
     return 2 * torch.log(torch.diagonal(cholesky, dim1=-2, dim2=-1)).sum(-1)
 
 
 def solve(rows: Tensor, cholesky: Tensor, scale: Tensor, ridge: Tensor, targets: Tensor) -> Tensor:
-    """Σ⁻¹ applied to each row of ``targets`` (C, D), whether or not it lies in the span of X."""
+    """Apply Σ⁻¹ to each row of ``targets`` (C, D), whether or not it lies in the span of X."""
     _, inner = within(cholesky, rows @ targets.mT)
     return (targets - scale * (inner.mT @ rows)) / ridge
 
 
 def within(cholesky: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """L⁻¹ r, and from it (L Lᵀ)⁻¹ r."""
+    """Compute L⁻¹ r, and from it (L Lᵀ)⁻¹ r."""
     half: Tensor = torch.linalg.solve_triangular(cholesky, right, upper=False)
-    whole: Tensor = torch.linalg.solve_triangular(cholesky.mT, half, upper=True)
-    return half, whole
+    solved: Tensor = torch.linalg.solve_triangular(cholesky.mT, half, upper=True)
+    return half, solved

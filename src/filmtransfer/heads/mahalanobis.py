@@ -12,15 +12,15 @@ of class c and maps all other rows to 0,
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from ..errors import check_choice
-from .gaussian import SIDES, Side, divide_by
+from .gaussian import Side, divide_by, task_distances
 from .head import State, memberships
-from .quadratic import Factors, QuadraticHead
+from .quadratic import Factors, QuadraticHead, centring, precise, query_products
 from .scores import QuadraticScores, Scores
 
 
@@ -35,41 +35,37 @@ class MahalanobisRows(NamedTuple):
 
 
 class Mahalanobis(QuadraticHead):
-    """C·D(D + 3)/2 numbers by the paper's count; stored by its centred support rows where N ≤ D."""
+    """C·D(D + 3)/2 parameters by the paper's count; stored by its centred support rows where N ≤ D."""
 
     name = "mahalanobis"
     description = "Mahalanobis distances of Simple CNAPs"
 
     def __init__(self, *, side: Side = "auto") -> None:
         super().__init__()
-        check_choice("The side", side, SIDES)
+        check_choice("The side", side, get_args(Side))
         self.side: Side = side
 
-    def build_factors(self, mean: Tensor, centred: Tensor, labels: Tensor) -> Factors:
-        """Compute the Cholesky factors of Q_c in float64."""
-        precise = centred.double()
-        share, own, of_task = _weights(labels, precise)
-        means = share.mT @ precise
-        scatter = precise.mT @ precise
+    def build_factors(self, mean: Tensor, centred: Tensor, labels: Tensor, classes: int) -> Factors:
+        """Compute the Cholesky factors of Q_c in float64, where the device has it."""
+        x = precise(centred)
+        share, own, of_task = _weights(labels, classes, x)
+        means = share.mT @ x
+        scatter = x.mT @ x
         identity = torch.eye(scatter.shape[0], dtype=scatter.dtype, device=scatter.device)
         factors = []
         for c in range(len(means)):
-            within = precise[labels == c] - means[c]
+            within = x[labels == c] - means[c]
             factors.append(
                 torch.linalg.cholesky(own[c] * within.mT @ within + of_task[c] * scatter + identity)
             )
         return Factors(mean + means.to(mean), torch.stack(factors).to(mean))
 
-    def build_rows(self, mean: Tensor, centred: Tensor, labels: Tensor) -> MahalanobisRows:
-        """Compute the state from the centred rows, in float64."""
-        precise = centred.double()
-        share, own, of_task = _weights(labels, precise)
-        gram = precise @ precise.mT
-        members = (share > 0).to(precise).mT  # (C, N)
-        counts = members.sum(1)
-        project = (
-            torch.diag_embed(members) - members[:, :, None] * members[:, None, :] / counts[:, None, None]
-        )
+    def build_rows(self, mean: Tensor, centred: Tensor, labels: Tensor, classes: int) -> MahalanobisRows:
+        """Compute the state from the centred rows."""
+        x = precise(centred)
+        share, own, of_task = _weights(labels, classes, x)
+        gram = x @ x.mT
+        project = centring((share > 0).to(x).mT)
         identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
         both, rest = torch.sqrt(own + of_task), torch.sqrt(of_task)
         root = (both - rest)[:, None, None] * project + rest[:, None, None] * identity
@@ -80,27 +76,21 @@ class Mahalanobis(QuadraticHead):
     def evaluate(self, state: State, query: Tensor) -> Tensor:
         """Compute the negative squared distances."""
         if isinstance(state, Factors):
-            white = state.whiten(query)
-            return -(white * white).sum(1).mT
-        mean, centred, share, gram_share, half = state
-        z = query.double() - mean
-        x = z @ centred.double().mT  # (Q, N)
-        norms = (z * z).sum(1, keepdim=True) - 2 * x @ share + (share * gram_share).sum(0)
+            return -state.squared_distances(query)
+        x, norms = query_products(state, query)
+        *_, gram_share, half = state
         inner = half @ (x.mT[None] - gram_share.mT[:, :, None])  # (C, N, Q)
         return -(norms - (inner * inner).sum(1).mT)
 
-    @classmethod
-    def updateable(cls, classes: int, features: int) -> int:
-        """Count C means and C symmetric matrices."""
-        return classes * features * (features + 3) // 2
+    def distances(self, support: Tensor, queries: Tensor, targets: Tensor) -> Tensor:
+        """Compute Mahalanobis distances under Σ_task + I (Q, T)."""
+        return task_distances(support, queries, targets, torch.ones(2), "n-1")
 
     def scores(self) -> Scores:
         """Return the distances as a module: within the span of the rows a Cholesky factor for each class."""
         state = self.configured()
         if isinstance(state, Factors):
-            means = state.means.double()
-            bias, centre = torch.zeros(len(means)), means.mean(0)
-            return QuadraticScores(centre, state.inverse(), means - centre, bias, 1.0)
+            return state.scores(torch.zeros(len(state.means)), 1.0)
         mean, centred, share, _, half = (t.detach().cpu().double() for t in state)
         left, spread, right = torch.linalg.svd(centred, full_matrices=False)
         inner = half @ (left * spread)  # L_c⁻¹ R_c U S (C, N, r)
@@ -110,9 +100,9 @@ class Mahalanobis(QuadraticHead):
         return QuadraticScores(mean, root, centres, torch.zeros(len(root)), 1.0, right.mT)
 
 
-def _weights(labels: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _weights(labels: Tensor, classes: int, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return 1/N_c by example and class (N, C); λ_c / (N_c − 1) and (1 − λ_c) / (N − 1) by class (C)."""
-    share = memberships(labels, int(labels.max()) + 1, rows)
+    share = memberships(labels, classes, rows)
     counts = (share > 0).sum(0).to(rows)
     trust = counts / (counts + 1)  # λ_c
     return share, trust / divide_by(counts, "n-1"), (1 - trust) / divide_by(len(rows), "n-1")

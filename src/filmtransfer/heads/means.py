@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from .head import Head, Shapes, State, check_support, memberships
+from .head import Head, Shapes, State, check_support, class_means
 from .statistics import Statistics
 
 
@@ -19,7 +19,7 @@ class Means(NamedTuple):
 
 
 class MeansHead(Head):
-    """A head of C·D numbers, the class means."""
+    """A head of C·D parameters, the class means."""
 
     scatter = "none"
 
@@ -29,8 +29,8 @@ class MeansHead(Head):
 
     def build(self, features: Tensor, labels: Tensor) -> State:
         """Compute the class means."""
-        classes = check_support(features, labels)
-        return self.state_of(memberships(labels, classes, features).mT @ features)
+        check_support(features, labels)
+        return self.state_of(class_means(features, labels))
 
     def configure_from(self, statistics: Statistics) -> Self:
         """Configure the head from n_c and Σz."""
@@ -50,8 +50,3 @@ class MeansHead(Head):
         """Return the shape of the class means."""
         del examples
         return [{"means": (classes, features)}]
-
-    @classmethod
-    def updateable(cls, classes: int, features: int) -> int:
-        """Count C·D and the head's own weights."""
-        return classes * features + len(cls.weight_names)

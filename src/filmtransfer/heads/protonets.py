@@ -19,7 +19,7 @@ from .scores import AffineScores, Scores
 
 
 class ProtoNets(MeansHead):
-    """Prototypical networks: class means only, C·D numbers."""
+    """Prototypical networks: class means only, C·D parameters."""
 
     name = "protonets"
     description = "ProtoNets: nearest class mean"
@@ -44,7 +44,7 @@ class ProtoNets(MeansHead):
 
     def scores(self) -> Scores:
         """Return r_c = (2 μ_c·z − ‖μ_c‖²) / τ, s = −‖z‖² / τ about the mean of the class means."""
-        means = self.configured()[0].detach().double()
+        means = self.configured()[0].detach().cpu().double()
         centre = means.mean(0)
         means, scale = means - centre, 1 / self.temperature
         return AffineScores(2 * scale * means, -scale * (means * means).sum(1), centre, scale)

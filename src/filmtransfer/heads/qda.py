@@ -10,7 +10,7 @@ b = e₁/(N_c−1). With (L Lᵀ) = e₃·I + a·XXᵀ, d = z − μ_c and T T�
     dᵀΣ₀⁻¹d  = (‖d‖² − a·‖L⁻¹ X d‖²) / e₃        log|Σ_c| = log|Σ₀| + log|T Tᵀ|
 
 One problem of size N×N and C of size N_c×N_c, instead of C of size D×D; a query enters only through ‖z − m‖²
-and X(z − m). For a query in the span of the support rows dᵀΣ₀⁻¹d is a small difference of large numbers: in
+and X(z − m). For a query in the span of the support rows dᵀΣ₀⁻¹d is a small difference of large values: in
 float32 its gradient had three digits left. So this side works in float64 wherever the device has it, and
 gives float64 logits; its share of a step is a few milliseconds.
 """
@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from . import lowrank
 from .gaussian import Divisor, GaussianHead, Side, Start, divide_by
 from .head import State, memberships, squared_distances
-from .quadratic import Factors, QuadraticHead
-from .scores import QuadraticScores, Scores
+from .quadratic import Factors, QuadraticHead, centring, precise, query_products
+from .scores import Scores
 from .statistics import Statistics
 
 
@@ -58,9 +58,9 @@ class QDA(QuadraticHead, GaussianHead):
     ) -> None:
         super().__init__(start, divisor, side)
 
-    def build_factors(self, mean: Tensor, centred: Tensor, labels: Tensor) -> Factors:
+    def build_factors(self, mean: Tensor, centred: Tensor, labels: Tensor, classes: int) -> Factors:
         """Compute the Cholesky factors of Σ_c."""
-        share = memberships(labels, int(labels.max()) + 1, centred)
+        share = memberships(labels, classes, centred)
         means = share.mT @ centred
         within = centred - means[labels.to(means.device)]
         members = torch.nn.functional.one_hot(labels).to(centred)
@@ -68,24 +68,24 @@ class QDA(QuadraticHead, GaussianHead):
         scatter = centred.mT @ centred
         return self._factors(means + mean, by_class, scatter, torch.bincount(labels))
 
-    def build_rows(self, mean: Tensor, centred: Tensor, labels: Tensor) -> QDARows:
-        """Compute the state from the centred rows, in float64."""
-        rows, dimension = centred.shape
-        precise = _precise(centred)
-        share = memberships(labels, int(labels.max()) + 1, precise)
-        class_weight, task_weight, ridge = self.weights.values().to(precise)  # e1, e2, e3
-        counts = (share > 0).sum(0).to(precise)
+    def build_rows(self, mean: Tensor, centred: Tensor, labels: Tensor, classes: int) -> QDARows:
+        """Compute the state from the centred rows."""
+        x = precise(centred)
+        rows, dimension = x.shape
+        share = memberships(labels, classes, x)
+        class_weight, task_weight, ridge = self.weights.values().to(x)  # e1, e2, e3
+        counts = (share > 0).sum(0).to(x)
         scale = task_weight / divide_by(rows, self.divisor)
         extra = class_weight / divide_by(counts, self.divisor)
-        gram = precise @ precise.mT
+        gram = x @ x.mT
         cholesky = lowrank.factor(gram, scale, ridge)
         _, solved = lowrank.within(cholesky, gram)  # X Σ₀⁻¹ Xᵀ
-        index, mask = _padded_index(labels, precise)
-        centring = _centring(mask)
-        inner = centring @ solved[index[:, :, None], index[:, None, :]] @ centring
+        index, mask = _padded_index(labels, classes, x)
+        centre = centring(mask)
+        inner = centre @ solved[index[:, :, None], index[:, None, :]] @ centre
         identity = torch.eye(index.shape[1], dtype=gram.dtype, device=gram.device)
         own = torch.linalg.cholesky(identity + extra[:, None, None] * (inner + inner.mT) / 2)
-        root = torch.sqrt(extra)[:, None, None] * centring
+        root = torch.sqrt(extra)[:, None, None] * centre
         half: Tensor = torch.linalg.solve_triangular(own, root, upper=False)
         log_det = lowrank.log_determinant(cholesky, ridge, dimension) + lowrank.log_determinant_of(own)
         return QDARows(mean, centred, share, gram @ share, cholesky, index, half, log_det, scale, ridge)
@@ -102,12 +102,9 @@ class QDA(QuadraticHead, GaussianHead):
     def evaluate(self, state: State, query: Tensor) -> Tensor:
         """Compute the log-densities of the classes, less the constant of 2π."""
         if isinstance(state, Factors):
-            white = state.whiten(query)
-            return -((white * white).sum(1).mT + lowrank.log_determinant_of(state.cholesky)) / 2
-        mean, centred, share, gram_share, cholesky, index, half, log_det, scale, ridge = state
-        z = _precise(query) - mean
-        x = z @ _precise(centred).mT  # (Q, N): all that is needed of the query beside its norm
-        norms = (z * z).sum(1, keepdim=True) - 2 * x @ share + (share * gram_share).sum(0)
+            return -(state.squared_distances(query) + lowrank.log_determinant_of(state.cholesky)) / 2
+        x, norms = query_products(state, query)
+        *_, gram_share, cholesky, index, half, log_det, scale, ridge = state
         of_query, solved = lowrank.within(cholesky, x.mT)  # (N, Q)
         of_means, solved_means = lowrank.within(cholesky, gram_share)  # (N, C)
         shared = squared_distances(of_query.mT, of_means.mT)  # ‖L⁻¹ X d‖² (Q, C)
@@ -115,21 +112,13 @@ class QDA(QuadraticHead, GaussianHead):
         own = half @ offsets
         return -((norms - scale * shared) / ridge - (own * own).sum(1).mT + log_det) / 2
 
-    @classmethod
-    def updateable(cls, classes: int, features: int) -> int:
-        """Count C means, C symmetric matrices and the three covariance weights."""
-        return classes * features + classes * features * (features + 1) // 2 + 3
-
     def scores(self) -> Scores:
-        """Return the log-densities as a module without differences of large numbers."""
+        """Return the log-densities as a module without differences of large values."""
         state = self.configured()
         if isinstance(state, QDARows):
             return QDARowScores(state)
         assert isinstance(state, Factors)
-        means = state.means.double()
-        bias = -lowrank.log_determinant_of(state.cholesky.double()) / 2
-        centre = means.mean(0)
-        return QuadraticScores(centre, state.inverse(), means - centre, bias, 0.5)
+        return state.scores(-lowrank.log_determinant_of(state.cholesky.cpu().double()) / 2, 0.5)
 
     def _factors(self, means: Tensor, by_class: Tensor, scatter: Tensor, counts: Tensor) -> Factors:
         class_weight, task_weight, ridge = self.weights.values().to(means)  # e1, e2, e3
@@ -189,19 +178,9 @@ class QDARowScores(Scores):
         return relative, -distance / 2
 
 
-def _precise(x: Tensor) -> Tensor:
-    """Return x in float64, where the device has it."""
-    return x if x.device.type == "mps" else x.double()
-
-
-def _padded_index(labels: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+def _padded_index(labels: Tensor, classes: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Return the rows of each class (C, N_max), padded, and a mask of the entries that are not padding."""
-    groups = [torch.nonzero(labels == c).flatten() for c in range(int(labels.max()) + 1)]
+    groups = [torch.nonzero(labels == c).flatten() for c in range(classes)]
     index = nn.utils.rnn.pad_sequence(groups, batch_first=True)
     mask = nn.utils.rnn.pad_sequence([torch.ones(len(g)) for g in groups], batch_first=True)
     return index.to(like.device), mask.to(like)
-
-
-def _centring(mask: Tensor) -> Tensor:
-    """Return H (C, N_max, N_max): it subtracts the mean of the rows of a class and removes the padding."""
-    return torch.diag_embed(mask) - mask[:, :, None] * mask[:, None, :] / mask.sum(1)[:, None, None]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from .gaussian import Side, use_rows
 from .head import Head, Shapes, State, check_support
+from .scores import QuadraticScores, Scores
 
 
 class Factors(NamedTuple):
@@ -23,18 +24,19 @@ class Factors(NamedTuple):
     means: Tensor  # (C, D)
     cholesky: Tensor  # (C, D, D)
 
-    def whiten(self, query: Tensor) -> Tensor:
-        """Compute L_c⁻¹(z − μ_c) (C, D, Q)."""
+    def squared_distances(self, query: Tensor) -> Tensor:
+        """Compute ‖L_c⁻¹(z − μ_c)‖² (Q, C)."""
         offsets = query[None] - self.means[:, None]  # (C, Q, D)
         white: Tensor = torch.linalg.solve_triangular(self.cholesky, offsets.mT, upper=False)
-        return white
+        return (white * white).sum(1).mT
 
-    def inverse(self) -> Tensor:
-        """Compute L_c⁻¹ (C, D, D) in float64."""
-        lower = self.cholesky.double()
-        identity = torch.eye(lower.shape[-1], dtype=lower.dtype).to(lower.device).expand_as(lower)
+    def scores(self, bias: Tensor, scale: float) -> Scores:
+        """Return b_c − a ‖L_c⁻¹(z − μ_c)‖² as a module."""
+        means, lower = self.means.detach().cpu().double(), self.cholesky.detach().cpu().double()
+        identity = torch.eye(lower.shape[-1], dtype=lower.dtype).expand_as(lower)
         inverse: Tensor = torch.linalg.solve_triangular(lower, identity, upper=False)
-        return inverse
+        centre = means.mean(0)
+        return QuadraticScores(centre, inverse, means - centre, bias, scale)
 
 
 class QuadraticHead(Head):
@@ -43,21 +45,21 @@ class QuadraticHead(Head):
     side: Side
 
     @abstractmethod
-    def build_rows(self, mean: Tensor, centred: Tensor, labels: Tensor) -> State:
-        """Compute the state from the mean (D) and the centred rows (N, D)."""
+    def build_rows(self, mean: Tensor, centred: Tensor, labels: Tensor, classes: int) -> State:
+        """Compute the state from the mean (D) and the centred rows (N, D), in float64 where the device has it."""
 
     @abstractmethod
-    def build_factors(self, mean: Tensor, centred: Tensor, labels: Tensor) -> Factors:
+    def build_factors(self, mean: Tensor, centred: Tensor, labels: Tensor, classes: int) -> Factors:
         """Compute the Cholesky factors from the mean (D) and the centred rows (N, D)."""
 
     def build(self, features: Tensor, labels: Tensor) -> State:
         """Compute the state on the cheaper side."""
-        check_support(features, labels)
+        classes = check_support(features, labels)
         mean = features.mean(0)
         centred = features - mean
         if use_rows(self.side, *features.shape):
-            return self.build_rows(mean, centred, labels)
-        return self.build_factors(mean, centred, labels)
+            return self.build_rows(mean, centred, labels, classes)
+        return self.build_factors(mean, centred, labels, classes)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the centred rows where N ≤ D: the same model as C Cholesky factors, far smaller."""
@@ -72,7 +74,7 @@ class QuadraticHead(Head):
     def restore(self, tensors: Mapping[str, Tensor], counts: Tensor) -> Self:
         """Configure the head from either form."""
         if "rows" in tensors:
-            state = self.build_rows(tensors["mean"], tensors["rows"], tensors["labels"].cpu())
+            state = self.build_rows(tensors["mean"], tensors["rows"], tensors["labels"].cpu(), len(counts))
             return self.set_state(state, counts)
         means, packed = tensors["means"], tensors["cholesky"]
         classes, features = means.shape
@@ -89,3 +91,22 @@ class QuadraticHead(Head):
             {"mean": (features,), "rows": (examples, features), "labels": (examples,)},
             {"means": (classes, features), "cholesky": (classes, packed)},
         ]
+
+
+def precise(x: Tensor) -> Tensor:
+    """Return x in float64, where the device has it."""
+    return x if x.device.type == "mps" else x.double()
+
+
+def centring(members: Tensor) -> Tensor:
+    """Return H_c (C, N, N) of members (C, N), 1 or 0: subtract the mean of a class and map all other rows to 0."""
+    outer = members[:, :, None] * members[:, None, :]
+    return torch.diag_embed(members) - outer / members.sum(1)[:, None, None]
+
+
+def query_products(state: State, query: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute X(z − m) (Q, N) and ‖z − μ_c‖² (Q, C): all that the rows' side needs of a query."""
+    mean, centred, share, gram_share, *_ = state
+    z = precise(query) - mean
+    x = z @ precise(centred).mT
+    return x, (z * z).sum(1, keepdim=True) - 2 * x @ share + (share * gram_share).sum(0)

@@ -1,4 +1,4 @@
-"""Heads as plain products of float32 numbers, so that they can be traced into a graph.
+"""Heads as plain products of float32 tensors, so that they can be traced into a graph.
 
 A logit is split into a part that distinguishes the classes and a part that all of them share,
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ Scatter = Literal["none", "task", "class"]
 
 @dataclass(frozen=True)
 class Statistics:
-    """counts (C), sums (C, D) and second moments: none, (D, D) or (C, D, D)."""
+    """Counts (C), sums (C, D) and second moments: none, (D, D) or (C, D, D)."""
 
     counts: Tensor
     sums: Tensor
@@ -34,8 +34,8 @@ class Statistics:
     def of(
         cls, features: Tensor, labels: Tensor, classes: int | None = None, scatter: Scatter = "task"
     ) -> Statistics:
-        """The statistics of features (N, D) with labels in 0 … C−1; classes may be empty."""
-        check_choice("scatter", scatter, ("none", "task", "class"))
+        """Compute the statistics of features (N, D) with labels in 0 … C−1; classes may be empty."""
+        check_choice("scatter", scatter, get_args(Scatter))
         count = int(labels.max()) + 1 if classes is None else classes
         z = features.cpu().double()  # sums travel and are kept; not every GPU has float64
         onehot = torch.nn.functional.one_hot(labels, count).double()
@@ -53,7 +53,7 @@ class Statistics:
         return self._combine(other, -1)
 
     def select(self, classes: Sequence[int]) -> Statistics:
-        """The statistics of some of the classes; needs second moments by class, or none."""
+        """Return the statistics of some of the classes; second moments have to be by class, or none."""
         if self.moments is not None and self.moments.ndim == 2:
             raise InputError(
                 "Second moments summed over all classes cannot be divided again.", "Use scatter='class'."
@@ -63,27 +63,27 @@ class Statistics:
         return Statistics(self.counts[index], self.sums[index], moments, self.dtype)
 
     def means(self) -> Tensor:
-        """μ_c (C, D)."""
+        """Compute μ_c (C, D)."""
         if bool((self.counts <= 0).any()):
-            raise InputError("A class has no example left.", "Leave it out, or add a photo to it.")
+            raise InputError("A class has no example left.", "Omit it, or add a photo to it.")
         return self.sums / self.counts[:, None]
 
     def mean(self) -> Tensor:
-        """m (D), the mean of all examples."""
+        """Compute m (D), the mean of all examples."""
         return self.sums.sum(0) / self.counts.sum()
 
     def scatter_about_mean(self) -> Tensor:
-        """Σ (z − m)(z − m)ᵀ over all examples (D, D)."""
+        """Compute Σ (z − m)(z − m)ᵀ over all examples (D, D)."""
         mean = self.mean()
         return _symmetric(self._total() - self.counts.sum() * torch.outer(mean, mean))
 
     def scatter_within(self) -> Tensor:
-        """Σ (z − μ_y)(z − μ_y)ᵀ over all examples (D, D)."""
+        """Compute Σ (z − μ_y)(z − μ_y)ᵀ over all examples (D, D)."""
         means = self.means()
         return _symmetric(self._total() - (means * self.counts[:, None]).mT @ means)
 
     def scatter_by_class(self) -> Tensor:
-        """Σ (z − μ_c)(z − μ_c)ᵀ over the examples of each class (C, D, D)."""
+        """Compute Σ (z − μ_c)(z − μ_c)ᵀ over the examples of each class (C, D, D)."""
         if self.moments is None or self.moments.ndim != 3:
             raise InputError("These statistics hold no second moments by class.", "Use scatter='class'.")
         means = self.means()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from ..errors import UsageError, invalid_choice
 from ..seeding import make_generator
 
 Train = Literal["adapter", "all", "none"]
-TRAIN: tuple[Train, ...] = ("adapter", "all", "none")
+TRAIN: tuple[Train, ...] = get_args(Train)
 
 
 @dataclass(frozen=True)

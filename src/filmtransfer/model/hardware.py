@@ -15,15 +15,15 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from ..errors import FitWarning, UnavailableError, UsageError, invalid_choice
+from ..errors import FitWarning, UnavailableError, UsageError, check_choice, invalid_choice
 
 Precision = Literal["float32", "bfloat16"]
-PRECISIONS = ("float32", "bfloat16")
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 # A convolution and a matrix product, forward and backward, in the dtype that may be fatal.
 _PROBE = """
@@ -50,28 +50,27 @@ class Hardware:
     def choose(
         cls, device: str = "auto", precision: str = "float32", compile: bool = False, local_rank: int = 0
     ) -> Hardware:
-        """From names; ``auto`` is a CUDA device, else Apple's, else the CPU."""
-        place = find_device(device, local_rank)
-        if precision not in PRECISIONS:
-            raise invalid_choice("The precision", precision, PRECISIONS)
-        if precision == "bfloat16" and not has_bfloat16(place.type):
+        """Return the hardware by its names; ``auto`` is a CUDA device, else Apple's, else the CPU."""
+        chosen = find_device(device, local_rank)
+        check_choice("The precision", precision, PRECISIONS)
+        if precision == "bfloat16" and not has_bfloat16(chosen.type):
             warnings.warn(
-                f"bfloat16 does not work on this {place.type}: float32 is used.", FitWarning, stacklevel=3
+                f"bfloat16 does not work on this {chosen.type}: float32 is used.", FitWarning, stacklevel=3
             )
             precision = "float32"
-        return cls(place, precision, compile)  # type: ignore[arg-type]
+        return cls(chosen, precision, compile)  # type: ignore[arg-type]
 
     def training_precision(self) -> AbstractContextManager[None]:
-        """bfloat16 where a graph is being recorded, if that was asked for."""
+        """Return the context of the forward pass: bfloat16 if it is recorded for a gradient and bfloat16 was chosen."""
         if self.precision == "float32" or not torch.is_grad_enabled():
             return nullcontext()
         return torch.autocast(self.device.type, torch.bfloat16)
 
 
 class Compiled:
-    """A function compiled by torch, which gives way to the function itself when that fails.
+    """A function compiled by torch, or the function itself if compiling fails.
 
-    torch.compile meets a missing compiler at the first call, so that is where it is caught.
+    torch.compile detects a missing compiler at the first call, so the error is caught there.
     """
 
     def __init__(self, run: Callable[[Tensor], Tensor]) -> None:
@@ -84,7 +83,7 @@ class Compiled:
                 self._run = self._run or torch.compile(self._plain)
                 with _backward_at_once():
                     return self._run(x)
-            except Exception as error:  # of many kinds; if it is not the compiler's, it comes again below
+            except Exception as error:  # of many types; if it is not the compiler's, it is raised again below
                 answer = self._plain(x)
                 self._run = self._plain
                 reason = " ".join(str(error).split())[:100]
@@ -107,14 +106,14 @@ def _backward_at_once() -> AbstractContextManager[None]:
 
 
 def find_device(name: str, local_rank: int = 0) -> torch.device:
-    """The device by its name; ``local_rank`` chooses among several CUDA devices."""
+    """Return the device by its name; ``local_rank`` chooses among several CUDA devices."""
     cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
     if name == "auto":
         name = "cuda" if cuda else "mps" if mps else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise invalid_choice("The device", name, ("auto", "cpu", "cuda", "cuda:N", "mps")) from None
+        device = torch.device("meta")
     if device.type not in ("cpu", "cuda", "mps"):
         raise invalid_choice("The device", name, ("auto", "cpu", "cuda", "cuda:N", "mps"))
     if (device.type == "cuda" and not cuda) or (device.type == "mps" and not mps):
@@ -131,7 +130,7 @@ def find_device(name: str, local_rank: int = 0) -> torch.device:
 
 @cache
 def has_bfloat16(kind: str) -> bool:
-    """Whether the backbone can run in bfloat16 on this kind of device; on a CPU a child process tries it."""
+    """Return whether the backbone can run in bfloat16 on this kind of device; on a CPU a child process tries it."""
     if kind == "cuda":
         return bool(torch.cuda.is_bf16_supported())
     if kind != "cpu":

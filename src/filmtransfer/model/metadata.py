@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from ..data.pixels import INTERPOLATIONS, MAX_SIZE, PixelSpec
 from ..errors import FitError, UpdateFileError
 from ..heads import HEADS, make_head
+from .predictor import log_prior
 from .support import Label
 
 Json: TypeAlias = Any  # what json.loads returns
@@ -37,7 +38,7 @@ def read_metadata(document: Json) -> JsonTable:
         if not isinstance(document[part], dict):
             raise UpdateFileError(f"{part} is not a table.")
     classes = _classes(document["classes"], document["counts"])
-    _check_prior(document["settings"].get("prior", "uniform"), len(classes))
+    _check_prior(document["settings"].get("prior", "uniform"), document["counts"])
     options = document.get("head_options", {})
     _check_head(document["head"], options)
     return {
@@ -79,13 +80,11 @@ def _check_head(name: Json, options: Json) -> None:
         raise UpdateFileError(f"the options of the head are not valid: {error.message}") from None
 
 
-def _check_prior(prior: Json, classes: int) -> None:
-    if isinstance(prior, list):
-        fits = len(prior) == classes and all(isinstance(p, float) and 0 < p < math.inf for p in prior)
-    else:
-        fits = prior in ("uniform", "empirical")
-    if not fits:
-        raise UpdateFileError("the stored prior does not fit the classes.")
+def _check_prior(prior: Json, counts: list[int]) -> None:
+    try:
+        log_prior(prior, counts)
+    except (FitError, TypeError, ValueError, RuntimeError):
+        raise UpdateFileError("the stored prior does not fit the classes.") from None
 
 
 def _pixels(stored: JsonTable) -> PixelSpec:

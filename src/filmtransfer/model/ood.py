@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import InputError, UpdateFileError, UsageError
-from ..heads import memberships
+from ..heads import class_means
 
 MIN_SCORES = 3  # below that there is no estimate of the spread
 FALSE_ALARM = 0.05  # the default share of in-distribution images that may be rejected
@@ -71,8 +71,8 @@ class OODDetector:
         count = len(self.known)
         if not self.usable:
             raise InputError(
-                "There are too few photos to detect out-of-distribution images.",
-                "Give each class at least three.",
+                f"{count} leave-one-out scores are too few to detect out-of-distribution images.",
+                "Train it with two or more photos of each class.",
             )
         rank = math.floor(false_alarm * (count + 1))
         scores = self.known_scores()
@@ -105,8 +105,7 @@ class OODDetector:
 
 def class_directions(features: Tensor, labels: Tensor) -> Tensor:
     """Compute μ_c / ‖μ_c‖ (C, D)."""
-    share = memberships(labels, int(labels.max()) + 1, features)
-    return F.normalize(share.mT @ features, dim=1)
+    return F.normalize(class_means(features, labels), dim=1)
 
 
 def largest_cosine(directions: Tensor, features: Tensor) -> Tensor:

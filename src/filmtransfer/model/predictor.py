@@ -17,8 +17,8 @@ from torch import Tensor
 
 from ..errors import InputError, invalid_choice
 from ..heads import Head, State
-from .ood import FALSE_ALARM, OODDetector
-from .support import Label, Support
+from .ood import FALSE_ALARM, MIN_SCORES, OODDetector
+from .support import Label, Support, no_statistics
 
 Prior = Literal["uniform", "empirical"] | str | Sequence[float] | Tensor
 
@@ -107,7 +107,11 @@ class Predictor:
 
     def posterior(self, logits: Tensor) -> Tensor:
         """Compute p(y=c | z) of logits (B, C)."""
-        return log_posterior(logits, self.log_prior, self.temperature).exp()
+        return self.log_posterior(logits).exp()
+
+    def log_posterior(self, logits: Tensor) -> Tensor:
+        """Compute log p(y=c | z) of logits (B, C)."""
+        return log_posterior(logits, self.log_prior, self.temperature)
 
     def ood_scores(self, predictions: Predictions) -> Tensor:
         """Compute the OOD score of each image (B): the lower, the less it looks like any class."""
@@ -123,9 +127,9 @@ class Predictor:
     def _detector(self) -> OODDetector:
         if self.ood is None:
             raise InputError(
-                "This classifier cannot reject out-of-distribution images: no class had a second photo to "
-                "measure by, or it was made by an earlier version.",
-                "Train it with at least two photos of some classes.",
+                "This classifier cannot reject out-of-distribution images: it has fewer than "
+                f"{MIN_SCORES} leave-one-out scores, or was made by an earlier version.",
+                "Train it with two or more photos of each class.",
             )
         return self.ood
 
@@ -133,15 +137,13 @@ class Predictor:
     def explain(self, features: Tensor, photos: int = 3) -> list[Explanation]:
         """Explain features (B, D) by the distances to the class means and the nearest support photos."""
         if self.support is None:
-            raise InputError(
-                "This file keeps no statistics, so its predictions cannot be explained.",
-                "Train it again with --keep-statistics (keep_statistics=True).",
-            )
+            raise no_statistics("its predictions cannot be explained")
         support, queries = self.support.features.double(), features.cpu().double()
         labels, names = self.support.labels.tolist(), self.support.names
         metric = self.head.unconfigured().cpu()
-        to_means = metric.distances(support, queries, self.support.class_means())
-        nearest = metric.distances(support, queries, support).topk(min(photos, len(support)), largest=False)
+        references = torch.cat([self.support.class_means(), support])
+        to_means, to_photos = metric.distances(support, queries, references).tensor_split([-len(support)], 1)
+        nearest = to_photos.topk(min(photos, len(support)), largest=False)
         return [
             Explanation(
                 {self.classes[c]: row[c] for c in sorted(range(len(row)), key=row.__getitem__)},

@@ -17,10 +17,18 @@ import torch
 from torch import Tensor
 
 from ..data.images import Label as Label
-from ..errors import UpdateFileError
-from ..heads import memberships
+from ..errors import InputError, UpdateFileError
+from ..heads import class_means
 
 DIGEST = 32  # hexadecimal characters: photos do not collide by chance
+
+
+def no_statistics(consequence: str) -> InputError:
+    """Return the error for an update file without the support features."""
+    return InputError(
+        f"This file keeps no statistics, so {consequence}.",
+        "Train it again with --keep-statistics (keep_statistics=True).",
+    )
 
 
 @dataclass(frozen=True)
@@ -67,8 +75,7 @@ class Support:
 
     def class_means(self) -> Tensor:
         """Compute μ_c (C, D) in float64."""
-        features = self.features.double()
-        return memberships(self.labels, int(self.labels.max()) + 1, features).mT @ features
+        return class_means(self.features.double(), self.labels)
 
     # The file
 

@@ -32,7 +32,7 @@ from .support import Label, Support
 from .tensor_file import pack, unpack
 
 KEY = "filmtransfer"
-MAX_LOG_WEIGHT = 50  # beyond that exp overflows
+MAX_LOG_WEIGHT = 50  # of the head's weights; no training leads there, and float32 overflows at 88
 
 
 @dataclass
@@ -64,9 +64,9 @@ class Update:
         head, weights = model.head, model.head.log_weights()
         assert head.counts is not None
         return cls(
-            parameters=_detached(model.backbone_parameters()),
+            parameters=detached(model.backbone_parameters()),
             head=head.name,
-            head_tensors=_detached(head.tensors()),
+            head_tensors=detached(head.tensors()),
             head_weights=None if weights is None else weights.detach().cpu().clone(),
             classes=list(classes),
             counts=head.counts.tolist(),
@@ -86,8 +86,7 @@ class Update:
     @property
     def film(self) -> dict[str, Tensor]:
         """The FiLM parameters; none if something else was trained."""
-        body = self.body()
-        return self.parameters if body == Body(film_from=body.film_from) else {}
+        return self.parameters if self.body().is_film else {}
 
     def body(self) -> Body:
         """Return what of the backbone was trained; the first files have FiLM everywhere."""
@@ -242,7 +241,7 @@ class Update:
     def _read(cls, tensors: Mapping[str, Tensor], fields: JsonTable) -> Update:
         for name, tensor in tensors.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-                raise UpdateFileError(f"{name} holds numbers that are not finite.", "Train it again.")
+                raise UpdateFileError(f"{name} holds values that are not finite.", "Train it again.")
 
         def group(name: str) -> dict[str, Tensor]:
             return {k.partition("/")[2]: v for k, v in tensors.items() if k.startswith(f"{name}/")}
@@ -292,5 +291,6 @@ class Update:
             raise UpdateFileError("The labels of the support rows do not fit the counts.", "Train it again.")
 
 
-def _detached(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def detached(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies of the tensors on the CPU, without gradients."""
     return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}

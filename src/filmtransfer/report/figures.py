@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -12,11 +14,15 @@ from ..data.pixels import ImageSource
 from ..errors import MissingExtraError
 from ..film import FilmParameters
 
-INK, CORRECT, WRONG, PAPER, MUTED = "#1b1f24", "#1a7f5a", "#c0392b", "#ffffff", "#6b7280"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INK, CORRECT, WRONG, PAPER, MUTED, GRID = "#1b1f24", "#1a7f5a", "#c0392b", "#ffffff", "#6b7280", "#e5e7eb"
+FILM_COLOURS = ("#2f6f9f", "#b5651d")  # of γ and β
 
 
-def film_by_layer(parameters: FilmParameters, sites: Sequence[str], title: str) -> bytes:
-    """Return box plots of |γ−1| and |β| for each FiLM layer, in the order of ``sites``."""
+def load_pyplot() -> ModuleType:
+    """Import pyplot with a backend that needs no display."""
     try:
         import matplotlib
 
@@ -24,13 +30,26 @@ def film_by_layer(parameters: FilmParameters, sites: Sequence[str], title: str) 
         from matplotlib import pyplot
     except ImportError:
         raise MissingExtraError("A figure", "report") from None
+    return pyplot
+
+
+def style_axis(axis: Axes) -> None:
+    """Draw a horizontal grid behind the data, and no upper and right border."""
+    axis.grid(axis="y", color=GRID)
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def film_by_layer(parameters: FilmParameters, sites: Sequence[str], title: str) -> bytes:
+    """Return box plots of |γ−1| and |β| for each FiLM layer, in the order of ``sites``."""
+    pyplot = load_pyplot()
     changes = {
         "|γ − 1|": [(parameters[f"{s}.gamma"] - 1).abs().numpy() for s in sites],
         "|β|": [parameters[f"{s}.beta"].abs().numpy() for s in sites],
     }
     width = max(7.0, 0.34 * len(sites) + 1.5)
     figure, axes = pyplot.subplots(2, 1, figsize=(width, 6.4), sharex=True, layout="constrained")
-    for axis, (label, boxes), colour in zip(axes, changes.items(), ("#2f6f9f", "#b5651d"), strict=True):
+    for axis, (label, boxes), colour in zip(axes, changes.items(), FILM_COLOURS, strict=True):
         plot = axis.boxplot(
             boxes,
             whis=(5, 95),
@@ -45,10 +64,7 @@ def film_by_layer(parameters: FilmParameters, sites: Sequence[str], title: str) 
             box.set(facecolor=colour, alpha=0.45, edgecolor=colour)
         axis.set_ylabel(label, fontsize=12)
         axis.set_ylim(bottom=0)
-        axis.grid(axis="y", color="#e5e7eb")
-        axis.set_axisbelow(True)
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
+        style_axis(axis)
     axes[0].set_title(title.replace("$", r"\$"), fontsize=12, loc="left")
     axes[1].set_xticks(range(1, len(sites) + 1), sites, rotation=60, ha="right", fontsize=8)
     axes[1].set_xlabel("FiLM layer, from the image to the head (box: quartiles, whiskers: 5–95%)")

@@ -6,11 +6,15 @@ A string is escaped when it becomes a child or an attribute; only ``Markup``, wh
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Sequence
 from html import escape
+from importlib.resources import files
 
 # Control characters (except line ends) and unpaired surrogates from undecodable file names.
 UNSHOWABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-EMPTY = frozenset({"br", "meta", "image", "use", "path", "rect", "line", "circle", "polygon", "polyline"})
+EMPTY = frozenset(
+    {"br", "meta", "img", "image", "use", "path", "rect", "line", "circle", "polygon", "polyline"}
+)
 
 
 class Markup(str):
@@ -77,11 +81,16 @@ def class_list(names: list[str], most: int = 3) -> Markup:
 
 
 def table(
-    heads: list[Child], rows: list[list[Child]], label: str, right: tuple[int, ...] = (), class_: str = ""
+    heads: Sequence[Child],
+    rows: Sequence[Sequence[Child]],
+    label: str,
+    right: Container[int] = (),
+    class_: str = "",
+    row_heads: int = 1,
 ) -> Markup:
-    """Return a table whose first column are headings too."""
+    """Return a table; the first ``row_heads`` columns are headings too, and ``right`` columns are aligned right."""
 
-    def line(children: list[Child], scopes: list[str | None]) -> Markup:
+    def line(children: Sequence[Child], scopes: Sequence[str | None]) -> Markup:
         cells = enumerate(zip(children, scopes, strict=True))
         return tag(
             "tr",
@@ -92,13 +101,24 @@ def table(
         )
 
     top = line(heads, ["col"] * len(heads))
-    body = [line(row, ["row", *[None] * (len(row) - 1)]) for row in rows]
+    body = [line(row, [*["row"] * row_heads, *[None] * (len(row) - row_heads)]) for row in rows]
     return scrollable(label, tag("table", tag("thead", top), tag("tbody", *body), class_=class_ or None))
 
 
 def scrollable(label: str, *children: Child, class_: str = "wide") -> Markup:
     """Return a box that scrolls sideways where its content is wider than the page."""
     return tag("div", *children, class_=class_, role="region", aria_label=label, tabindex=0)
+
+
+def document(title: str, package: str, *body: Child) -> str:
+    """Return a complete page with the style sheet of a package (``style.css``); it works on narrow screens."""
+    head = tag(
+        "head",
+        Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
+        tag("title", title),
+        tag("style", Markup(files(package).joinpath("style.css").read_text("utf-8"))),
+    )
+    return f"<!doctype html>\n{tag('html', head, tag('body', *body), lang='en')}\n"
 
 
 def _attribute(key: str) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 
 from ..files import write_atomically
-from .markup import Markup, join, link, paragraph, tag
+from .markup import Markup, document, join, link, paragraph, tag
 from .parts import (
     Section,
     confusion,
@@ -38,20 +37,15 @@ def page(data: ReportData) -> str:
     pictures = EmbeddedPictures()
     content = sections(data, pictures)
     title = heading(data)
-    head = tag(
-        "head",
-        Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
-        tag("title", title),
-        tag("style", Markup(files("filmtransfer.report").joinpath("style.css").read_text("utf-8"))),
-    )
     contents = tag("ul", *(tag("li", link(section.anchor, section.title)) for section in content))
     footer = paragraph(
         "Made by filmtransfer. This page is complete in itself and loads nothing from the network. The small photos in it are "
         "yours: share it as you would share them.",
         class_="quiet",
     )
-    body = tag(
-        "body",
+    return document(
+        title,
+        "filmtransfer.report",
         pictures.definitions(),
         tag(
             "main",
@@ -62,7 +56,6 @@ def page(data: ReportData) -> str:
             tag("footer", footer),
         ),
     )
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
 def sections(data: ReportData, pictures: EmbeddedPictures) -> list[Section]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -19,8 +18,9 @@ from types import ModuleType
 from fastapi import FastAPI
 
 from ..backbones import load_backbone
-from ..errors import MissingExtraError, UnavailableError, UsageError
+from ..errors import MissingExtraError, UsageError
 from ..processes import LOOPBACK, exclusive_folder, free_port, interruptible, is_loopback
+from ..ray_cluster import connect, import_ray
 from ..training.torch_settings import configure_process, usable_cores
 from .app import create_app
 from .engine.batcher import Batcher
@@ -34,7 +34,7 @@ from .worker import Worker
 NAME = "filmtransfer"
 MAX_REQUESTS = 1000  # of one replica, event streams included; the limits of the service are lower
 EXIT_SECONDS = 30.0  # after which the process ends in any case
-QUIET: JsonObject = {"log_to_driver": False, "logging_level": logging.ERROR}
+EXTRA = "scale"  # of this package, with Ray Serve
 
 
 class TrainingActor(Worker):
@@ -105,23 +105,12 @@ def check_options(config: ServerConfig, address: str) -> None:
 @contextmanager
 def cluster(address: str, processes: int) -> Iterator[None]:
     """Connect to a cluster, or start one on this machine; check that it has a CPU for each process."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # suppresses a warning
+    options: JsonObject = {}
     if address == "local":  # its ports are open to the network, so a token protects them
         os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
-    ray = _import_ray()
-    try:
-        if address == "local":
-            cpus = max(usable_cores(), processes + 1)
-            ray.init(address="local", num_cpus=cpus, include_dashboard=False, **QUIET)
-        else:
-            _check_reachable(address)
-            ray.init(address=address, **QUIET)
-    except (OSError, OverflowError, RuntimeError, ValueError) as error:
-        raise UnavailableError(
-            f"There is no Ray cluster at {address} ({str(error).splitlines()[0]}).",
-            "Start one with 'ray start --head', or use --ray local.",
-        ) from None
+        options = {"num_cpus": max(usable_cores(), processes + 1), "include_dashboard": False}
+    _import_serve()  # an error is raised before anything is started
+    ray = connect(address, EXTRA, "--ray local", **options)
     try:
         cpus = int(ray.cluster_resources().get("CPU", 0))
         if cpus < processes:
@@ -137,7 +126,7 @@ def cluster(address: str, processes: int) -> Iterator[None]:
 @contextmanager
 def running_replicas(config: ServerConfig, replicas: int, port: int) -> Iterator[None]:
     """Run the application on Ray Serve."""
-    serve = _import_ray().serve
+    serve = _import_serve()
     from ray.serve.config import HTTPOptions, ProxyLocation
     from ray.serve.schema import LoggingConfig
 
@@ -167,7 +156,7 @@ def running_replicas(config: ServerConfig, replicas: int, port: int) -> Iterator
 @contextmanager
 def running_workers(config: ServerConfig, count: int) -> Iterator[None]:
     """Run workers as actors; Ray restarts one that dies."""
-    ray = _import_ray()
+    ray = import_ray(EXTRA)
     actor_class = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1, max_concurrency=2)(
         TrainingActor
     )
@@ -182,19 +171,11 @@ def running_workers(config: ServerConfig, count: int) -> Iterator[None]:
             ray.wait(stopped, num_returns=count, timeout=GRACE_SECONDS)
 
 
-def _import_ray() -> ModuleType:
+def _import_serve() -> ModuleType:
+    import_ray(EXTRA)  # sets its environment variables
     try:
-        import ray
         from ray import serve
     except ImportError:
-        raise MissingExtraError("--ray", "scale") from None
+        raise MissingExtraError("--ray", EXTRA) from None
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
-    del serve
-    return ray
-
-
-def _check_reachable(address: str) -> None:
-    """Raise OSError at once if nothing listens there; Ray would try for minutes."""
-    host, _, port = address.rpartition(":")
-    if port.isdigit() and "/" not in host:
-        socket.create_connection((host, int(port)), timeout=10).close()
+    return serve

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
+from .settings import MAX_STEPS, MIN_VERSIONS
 from .store import JsonObject, Quota, Version
 
 MAX_NUMBER = 2**31 - 1
@@ -17,7 +18,7 @@ Id = Annotated[str, Path(description="An id that the API returned; any other is 
 Number = Annotated[int, Path(ge=1, le=MAX_NUMBER)]
 Name = Annotated[str, Field(min_length=1, max_length=400, description="1 to 100 printable characters.")]
 Count = Annotated[int, Field(ge=0, le=2**53, strict=True)]
-Steps = Annotated[int, Field(ge=0, le=1000, strict=True, description="0: without fine-tuning.")]
+Steps = Annotated[int, Field(ge=0, le=MAX_STEPS, strict=True, description="0: without fine-tuning.")]
 
 
 class RequestModel(BaseModel):
@@ -72,7 +73,7 @@ class QuotaUpdate(RequestModel):
     classes: Count | None = None
     photos: Count | None = None
     bytes: Count | None = None
-    versions: Count | None = None
+    versions: Annotated[Count, Field(ge=MIN_VERSIONS)] | None = None
 
     def apply(self, quota: Quota) -> Quota:
         """Return the changed quota."""

@@ -11,7 +11,6 @@ import os
 import secrets
 import socket
 import warnings
-import webbrowser
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -25,17 +24,16 @@ from starlette.types import ASGIApp
 from ..backbones import load_backbone
 from ..errors import InputError, UnavailableError, UsageError
 from ..files import write_atomically
-from ..processes import exclusive_folder, interruptible, is_loopback
+from ..processes import LOOPBACK, exclusive_folder, interruptible, is_loopback
 from ..training.torch_settings import usable_cores
 from .app import create_app
 from .engine.batcher import Batcher
 from .engine.cache import Cache
 from .engine.multi_user import Engine
-from .settings import ServiceSettings
+from .settings import CACHE_MB, LEASE, PORT, ServiceSettings
 from .store import JsonObject, Store, StoreLocation
 from .store.users import hash_token
 from .supervisor import Report, WorkerSupervisor
-from .worker import LEASE
 
 ADMIN_TOKEN_FILE, USER_TOKEN_FILE, LOG_FILE = "admin-token", "me-token", "serve.log"
 GRACE_SECONDS = 5  # for open responses when the service ends
@@ -46,8 +44,8 @@ MIN_ADMIN_TOKEN = 16  # characters
 class ListenAddress:
     """The address of the service, and its TLS certificate."""
 
-    host: str = "127.0.0.1"
-    port: int = 8000
+    host: str = LOOPBACK
+    port: int = PORT
     certificate: Path | None = None
     key: Path | None = None
     insecure: bool = False
@@ -78,7 +76,7 @@ class ListenAddress:
             listener = socket.socket(family, kind, protocol)
         except OSError as error:
             raise UsageError(
-                f"{self.host} is not an address ({error.strerror}).", "Try --host 127.0.0.1."
+                f"{self.host} is not an address ({error.strerror}).", f"Try --host {LOOPBACK}."
             ) from None
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -111,9 +109,8 @@ class ServerConfig:
     workers: int = 1
     lease: float = LEASE
     admin_token_file: Path | None = None
-    cache_mb: int = 256
+    cache_mb: int = CACHE_MB
     settings: ServiceSettings = field(default_factory=ServiceSettings)
-    open_page: bool = False
 
     @property
     def location(self) -> StoreLocation:
@@ -149,14 +146,9 @@ def serve(config: ServerConfig, report: Report, on_ready: Callable[[JsonObject],
         stack.callback(supervisor.stop)
         supervisor.start()
         about = config.describe(config.listen.url(listener.getsockname()[1]), token)
-
-        def ready() -> None:
-            on_ready(about)
-            if config.open_page:
-                webbrowser.open(about["link"])
-
         log_to(config.folder / LOG_FILE, stack)
-        server = HttpServer(uvicorn_config(app, config.listen), app.state.service.stopping.set, ready)
+        on_exit = app.state.service.stopping.set
+        server = HttpServer(uvicorn_config(app, config.listen), on_exit, lambda: on_ready(about))
         try:
             server.run(sockets=[listener])
         except KeyboardInterrupt:  # uvicorn has ended by then, and raises the signal again

@@ -1,4 +1,4 @@
-"""The limits of a service."""
+"""The limits of a service, and defaults that the command, the server and the workers share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from dataclasses import dataclass
 
 from ..errors import UsageError
 
+PORT = 8000
+LEASE: float = 60  # seconds after which the training of a worker that died is claimed by another
+CACHE_MB = 256  # memory for cached classifiers
+MAX_STEPS = 1000  # of one training
+MIN_VERSIONS = 1  # of a quota: a new version replaces the oldest
 RATE_OF_ADDRESS = 5  # times the requests of a token: several people may share an address
 
 

@@ -19,12 +19,12 @@ from ..errors import FitWarning, UsageError
 from ..estimator import FewShotClassifier
 from ..training.assess.evaluation import evaluate
 from ..training.callbacks import Callbacks, OnStep
+from .settings import MAX_STEPS
 from .store import JsonObject
 
 Publish = Callable[[bytes, JsonObject], None]
 
 OPTIONS = ("steps", "head", "seed", "image_size", "time_limit")  # the rest is that of the preset "fast"
-MAX_STEPS = 1000
 
 
 def train_user(

@@ -6,12 +6,14 @@ are accepted, since Pillow also has readers that start other programs, and the s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
 
 from fastapi import Request
 from PIL import Image, ImageFile
 
-from ..data.pixels import MAX_PIXELS, decode
+from ..data.pixels import decode, open_image
 from ..errors import InputError
 from .deps import content_type
 from .errors import ApiError
@@ -53,15 +55,13 @@ async def read_image(request: Request) -> bytes:
 
 def check_image(content: bytes) -> tuple[str, bytes]:
     """Decode the image once, at a reduced size where possible; return its media type and a thumbnail."""
-    with _open(content) as image:
+    with image_errors(), open_image(content, FORMATS) as image:
+        assert isinstance(image, ImageFile.ImageFile)
         media_type = image.get_format_mimetype() or "application/octet-stream"
         if image.format in ("JPEG", "MPO"):  # phones put several images into one JPEG
             media_type = "image/jpeg"
             image.draft("RGB", (2 * THUMBNAIL_SIZE, 2 * THUMBNAIL_SIZE))
-        try:
-            thumbnail = decode(image)
-        except InputError as error:
-            raise image_error(error.message) from None
+        thumbnail = decode(image)
     thumbnail.thumbnail((THUMBNAIL_SIZE, THUMBNAIL_SIZE))
     out = BytesIO()
     thumbnail.save(out, "JPEG", quality=THUMBNAIL_QUALITY)
@@ -70,25 +70,17 @@ def check_image(content: bytes) -> tuple[str, bytes]:
 
 def check_header(content: bytes) -> None:
     """Refuse by its header what is not an image, or is too large."""
-    _open(content).close()
+    with open_image(content, FORMATS):
+        pass
 
 
-def image_error(reason: str) -> InputError:
-    """Return the error for an image that cannot be used, with the reason."""
-    return InputError(
-        f"This image cannot be used: {reason.rstrip('.')}.", "Send a JPEG, PNG, WebP or HEIC photo."
-    )
-
-
-def _open(content: bytes) -> ImageFile.ImageFile:
-    if not content:
-        raise image_error("the file is empty")
+@contextmanager
+def image_errors() -> Iterator[None]:
+    """Turn the reason why an image cannot be used into a complete message."""
     try:
-        image = Image.open(BytesIO(content), formats=FORMATS)
-        if image.width * image.height > MAX_PIXELS:
-            raise Image.DecompressionBombError
-    except Image.DecompressionBombError:
-        raise image_error(f"it has more than {MAX_PIXELS // 10**6} megapixels") from None
-    except Exception:  # Pillow's readers raise many kinds of exceptions for damaged files
-        raise image_error("this is not an image") from None
-    return image
+        yield
+    except InputError as error:
+        raise InputError(
+            f"This image cannot be used: {error.message.rstrip('.')}.",
+            "Send a JPEG, PNG, WebP or HEIC photo.",
+        ) from None

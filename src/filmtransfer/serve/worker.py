@@ -25,6 +25,7 @@ from ..errors import FitError, InputError
 from ..processes import terminate_with_parent
 from ..training.callbacks import Progress
 from ..training.torch_settings import configure_process
+from .settings import LEASE
 from .store import (
     ConflictError,
     JsonObject,
@@ -36,7 +37,6 @@ from .store import (
 )
 from .training import train_user
 
-LEASE = 60.0  # seconds
 POLL = 0.5  # seconds between two queries of an empty queue
 EVENT_INTERVAL = 0.2  # seconds between two progress events; a page needs no more
 PROGRESS_FIELDS = ("step", "steps", "loss", "accuracy", "seconds_left")

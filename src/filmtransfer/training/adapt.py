@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..data import LoadedImages
-from ..episodes import choose_split, has_query_images
+from ..episodes import choose_split, has_query_images, hold_out
 from ..heads import SingularError
 from ..model import AdaptedModel, Support
 from ..model.support import digest_of, name_of
@@ -19,7 +19,7 @@ from .config import TrainingConfig
 from .finetune.activations import Activations, check_budget
 from .finetune.episodic import finetune
 from .finetune.gradient import NonFiniteError
-from .finetune.interpolation import DEFAULT_ALPHA, Snapshot, choose_alpha, hold_out, interpolate, snapshot
+from .finetune.interpolation import DEFAULT_ALPHA, Snapshot, choose_alpha, interpolate, snapshot
 from .finetune.loop import History
 
 

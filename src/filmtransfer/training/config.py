@@ -14,7 +14,7 @@ from functools import cache
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from ..errors import UsageError, invalid_choice
+from ..errors import UsageError, check_choice
 
 if TYPE_CHECKING:
     from ..backbones import Backbone
@@ -92,7 +92,7 @@ class TrainingConfig:
         default_factory=dict, hash=False, metadata={"help": "Sizes of the adapter, as in {rank=8}."}
     )
     rule: Literal["cosine", "hyperrule"] = setting(
-        "cosine", "How a linear head is trained: Adam with cosine decay, or the BiT-HyperRule."
+        "cosine", "How a linear head is trained: AdamW with cosine decay, or the BiT-HyperRule."
     )
     batch: int = setting(32, "Images of a step with the linear head.", minimum=1)
     weight_decay: float = setting(0.0, "Weight decay of the optimiser.", minimum=0)
@@ -199,8 +199,7 @@ class Setting:
         if value is None and self.optional:
             return
         if self.choices:
-            if value not in self.choices:
-                raise invalid_choice(self.name, value, self.choices)
+            check_choice(self.name, value, self.choices)
             return
         kinds = (int, float) if self.kind is float else self.kind
         valid = isinstance(value, kinds) and not isinstance(value, bool)

@@ -20,6 +20,8 @@ from ..errors import InputError, UsageError
 from ..heads import HEADS, Head
 from ..model import Label, Support, Update, log_prior
 from ..model.metadata import JsonTable
+from ..model.support import no_statistics
+from ..model.update import detached
 from .assess.assessment import Assessment, assess, with_assessment
 
 
@@ -134,10 +136,7 @@ def rename_class(update: Update, name: Label, to: Label) -> Update:
 def kept_support(update: Update, purpose: str = "changed") -> Support:
     """Return the support images, or raise what to do if the file does not have them."""
     if update.support is None:
-        raise InputError(
-            f"This file keeps no statistics, so its classes and photos cannot be {purpose}.",
-            "Train it again with --keep-statistics (keep_statistics=True).",
-        )
+        raise no_statistics(f"its classes and photos cannot be {purpose}")
     trained = HEADS[update.head].trained_by == "batches" and update.body().train != "none"
     if purpose == "changed" and trained:
         raise InputError(
@@ -192,7 +191,7 @@ def _rebuild(
         update,
         classes=classes,
         counts=counts,
-        head_tensors={k: v.detach().cpu().clone() for k, v in rebuilt.tensors().items()},
+        head_tensors=detached(rebuilt.tensors()),
         support=support,
         settings=settings,
         edits=[*update.edits, _dated(line)],
@@ -207,14 +206,22 @@ def _dated(line: JsonTable) -> JsonTable:
 
 
 def _without_name(edits: list[JsonTable], name: Label) -> list[JsonTable]:
-    """Return the edits so far, without the name of a class that is removed."""
+    """Return the edits so far, without the names that a removed class has had."""
+    names, lines = {str(name)}, []  # the names of the class at the time of the edit
 
     def hide(value: object) -> object:
         if isinstance(value, list):
             return [hide(one) for one in value]
-        return "(removed)" if str(value) == str(name) else value
+        return "(removed)" if str(value) in names else value
 
-    return [{key: hide(value) for key, value in edit.items()} for edit in edits]
+    for edit in reversed(edits):
+        new = {str(edit[key]) for key in ("to", "into") if key in edit}
+        old = {str(edit["class"])} if "to" in edit else {*edit["classes"]} if "into" in edit else set()
+        former = names - new | old if new & names else names
+        names |= former
+        lines.append({k: hide(v) if k in ("class", "classes", "to", "into") else v for k, v in edit.items()})
+        names = former
+    return lines[::-1]
 
 
 def _changed_prior(prior: list[float], labels: Sequence[int], classes: int) -> list[float]:

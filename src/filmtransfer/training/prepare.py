@@ -1,4 +1,4 @@
-"""What training needs before it begins: a model without a head, and the images at the sizes of the config."""
+"""What training needs before it begins: a model whose head is not built yet, and the images at the sizes of the config."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from .baselines.noah_search import find_subnet
 from .config import TrainingConfig
 from .finetune.parallel import World
 
-IMBALANCE = (
-    3  # remark on classes of which the largest has more than this many times the images of the smallest
-)
+# A warning is given if the largest class has more than this many times the images of the smallest.
+IMBALANCE = 3
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ def test_the_file(backbone, model, source, tmp_path):
     assert again.results == {"steps": 3}
 
     valid = file.read_bytes()
-    for content, message in ((b"", "not a whole"), (valid[:5000], "not a whole")):
+    for content, message in ((b"", "not a complete"), (valid[:5000], "not a complete")):
         file.write_bytes(content)
         with pytest.raises(UpdateFileError, match=message):
             CNAPs.load(file, backbone)

@@ -45,6 +45,22 @@ def test_class_counts_are_the_published_ones():
     assert len(FLOWERS) == len(set(FLOWERS)) == 102
 
 
+def test_titles_are_those_of_the_paper():
+    assert [DATASETS[name].title for name in VTAB] == [
+        "Caltech101", "CIFAR100", "Flowers102", "Pets", "Sun397", "SVHN", "DTD",
+        "EuroSAT", "Resics45", "Camelyon", "Retinopathy",
+        "Clevr-count", "Clevr-dist", "dSprites-loc", "dSprites-ori", "sNORB-azi", "sNORB-elev", "DMLab", "KITTI-dist",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VTAB)
+def test_an_empty_folder_is_one_clear_error(name, tmp_path):
+    with pytest.raises(InputError, match=r"There is no .* in ") as caught:
+        DATASETS[name].read(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert caught.value.hint
+
+
 def test_groups_are_those_of_vtab():
     groups = [DATASETS[name].group for name in VTAB]
     assert groups == ["natural"] * 7 + ["specialized"] * 4 + ["structured"] * 8

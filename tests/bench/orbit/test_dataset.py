@@ -104,7 +104,7 @@ def test_unknown_layouts_and_parts(root, tmp_path):
         user_names(tmp_path / "nowhere")
     with pytest.raises(InputError, match="has no part validation"):
         user_names(root, "validation")
-    with pytest.raises(UsageError, match="no part 'holiday'"):
+    with pytest.raises(UsageError, match="The part of ORBIT cannot be 'holiday'"):
         user_names(root, "holiday")
     with pytest.raises(InputError, match="no user P009"):
         read_user(root, "P009")

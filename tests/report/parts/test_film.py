@@ -8,6 +8,7 @@ import torch
 from filmtransfer.report.parts import (
     film,
 )
+from filmtransfer.training.finetune.interpolation import INTERPOLATION
 from tests.report.small_report import LABELS, features, report_data
 
 
@@ -32,3 +33,9 @@ def test_film_is_drawn_layer_by_layer():
 )
 def test_without_film_a_sentence_says_why(change, expected):
     assert expected in film.section(report_data(LABELS, features(LABELS), **change)).body
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_half_of_the_change_is_described_as_by_the_command(share):
+    body = film.section(report_data(LABELS, features(LABELS), results={"steps": 5, "share": share})).body
+    assert (INTERPOLATION[0.5] in body) == (share == 0.5)

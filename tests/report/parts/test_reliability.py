@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from filmtransfer.report.parts import (
     reliability,
 )
-from tests.report.small_report import LABELS, features, report_data
+from tests.report.small_report import LABELS, features, predictions, report_data
 
 
 def test_reliability_counts_every_photo():
@@ -21,3 +25,19 @@ def test_reliability_counts_every_photo():
     assert section is not None
     assert "less confident (T = 2.00" in section.body
     assert "hollow" in section.body
+
+
+@pytest.mark.parametrize(
+    ("confidence", "wrong", "expected"),
+    [
+        (0.99, 12, "overconfident, that is, its predictions are correct less often than it says."),
+        (0.55, 0, "underconfident, that is, its predictions are correct more often than it says."),
+        (0.9, 2, "its percentages can be trusted"),
+    ],
+)
+def test_the_verdict_is_in_plain_words(confidence, wrong, expected):
+    labels = [1] * wrong + [0] * (24 - wrong)
+    headline = predictions([[confidence, 1 - confidence]] * 24, labels)
+    section = reliability.section(replace(report_data(LABELS, features(LABELS)), headline=headline))
+    assert section is not None
+    assert expected in section.body

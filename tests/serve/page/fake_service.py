@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +51,17 @@ class Fake:
     )  # "POST /api/trainings" → next responses
     seen: list[str] = field(default_factory=list)
     ids: Any = field(default_factory=itertools.count)
+    seconds: Any = field(default_factory=itertools.count)
 
     def reset(self) -> None:
         self.__dict__.update(Fake().__dict__)
 
     def id(self) -> str:
         return f"{next(self.ids):016x}"
+
+    def moment(self) -> str:
+        """Return a later time at each call."""
+        return (datetime.fromisoformat(NOW) + timedelta(seconds=next(self.seconds))).isoformat()
 
     def add_class(self, name: str, pictures: list[Image.Image] = ()) -> str:  # type: ignore[assignment]
         key = self.id()
@@ -77,7 +83,7 @@ class Fake:
             "class_id": class_id,
             "bytes": len(data),
             "media_type": "image/jpeg",
-            "created": NOW,
+            "created": self.moment(),
         }
         return self.photos[key]
 
@@ -92,7 +98,7 @@ class Fake:
             version["current"] = False
         number = max((v["number"] for v in self.versions), default=0) + 1
         version = {
-            "number": number, "created": NOW, "bytes": 131_072 + number, "source": source, "current": True, "stage": stage,
+            "number": number, "created": self.moment(), "bytes": 131_072 + number, "source": source, "current": True, "stage": stage,
             "classes": self.counts() if source == "trained" else {}, "accuracy": accuracy,
             "low": None if accuracy is None else max(0.0, accuracy - 0.1), "high": None if accuracy is None else min(1.0, accuracy + 0.06),
         }  # fmt: skip

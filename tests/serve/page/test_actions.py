@@ -191,9 +191,28 @@ def test_a_misclassified_photo_is_moved_from_the_confusion_matrix(
     assert sum(photo["class_id"] == list(fake.classes)[1] for photo in fake.photos.values()) == 19
 
 
+def test_a_replaced_photo_asks_for_another_training(opened: Opener, service: Running, fake: Fake) -> None:
+    """One photo is removed and another one added to the same class, so that no number changes."""
+    train(fake)
+    page = opened(service.url)
+    expect(page.locator("#train-status")).to_have_text("Trained on 25 photos in 3 classes.")
+    page.get_by_role("button", name="Photo 1 of 6, cup").press("Delete")
+    announced(page, "Photo removed from cup.")
+    page.locator(".class input[type=file]").first.set_input_files([jpeg(0, 40)])
+    announced(page, "1 photo added to cup.")
+    for _ in range(2):
+        expect(page.locator("#train-status")).to_have_text(
+            "Your photos have changed. Train again to use them."
+        )
+        page.reload()
+
+
 def test_versions_are_used_again_uploaded_and_deleted(opened: Opener, service: Running, fake: Fake) -> None:
     train(fake)
     page = opened(service.url, expected=("400",))
+    expect(page.locator("#versions-body")).to_contain_text(
+        "the classifier and the features of your photos, but not the photos themselves"
+    )
     with page.expect_download() as got:
         page.get_by_role("button", name="Download version 2, 131 KB").click()
     assert got.value.suggested_filename == "filmtransfer-version-2.safetensors"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from filmtransfer.serve.settings import LEASE
 from filmtransfer.serve.store import Store, StoreLocation
 
 from .conftest import files_of
@@ -32,7 +33,7 @@ def fill(store: Store, name: str, photos: int) -> str:
             user, noise(f"{name} update {i}", 4096), "trained", {"classes": {f"summary {name}": i}}
         )
     store.trainings.request(user, {"note": f"option {name}"})
-    taken = store.trainings.claim(f"worker {name}")
+    taken = store.trainings.claim(f"worker {name}", LEASE)
     assert taken is not None
     store.trainings.add_event(taken.id, f"worker {name}", "progress", {"word": f"event {name}"})
     store.trainings.end(taken.id, f"worker {name}", "failed", f"message {name}")

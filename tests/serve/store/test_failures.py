@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import Connection, select, text, update
 
 from filmtransfer.errors import UsageError
+from filmtransfer.serve.settings import LEASE
 from filmtransfer.serve.store import (
     ConflictError,
     Store,
@@ -39,7 +40,7 @@ def test_a_full_object_disk(tmp_path: Path, opened, monkeypatch, call):
     store: Store = opened(StoreLocation.of(tmp_path))
     user = store.users.create("Ann")[0].id
     only = store.classes.add(user, "cat")
-    kept = store.photos.add(user, only.id, b"first", b"small", "image/png")
+    kept, _ = store.photos.add(user, only.id, b"first", b"small", "image/png")
     before = files_of(tmp_path / "objects")
     real = getattr(os, call)
 
@@ -65,7 +66,7 @@ def test_a_full_database(tmp_path: Path, opened):
     store: Store = opened(StoreLocation(f"sqlite:///{tmp_path}/fit.db", None))
     user = store.users.create("Ann")[0].id
     only = store.classes.add(user, "cat")
-    kept = store.photos.add(user, only.id, b"first", b"small", "image/png")
+    kept, _ = store.photos.add(user, only.id, b"first", b"small", "image/png")
     with store.database.read() as connection:
         pages = connection.execute(text("PRAGMA page_count")).scalar_one()
 
@@ -84,7 +85,7 @@ def test_a_full_database(tmp_path: Path, opened):
     assert store.versions.all(user) == []
     store.photos.delete(user, kept.id)  # deleting works on a full disk
     allow(10**6)
-    added = store.photos.add(user, only.id, BIG, b"small", "image/png")
+    added, _ = store.photos.add(user, only.id, BIG, b"small", "image/png")
     assert store.photos.content(user, added.id) == BIG
 
 
@@ -99,7 +100,7 @@ def test_the_database_is_unavailable_for_a_while(cluster, tmp_path: Path, opened
             store.users.all,
             lambda: store.users.create("Bob"),
             lambda: store.photos.add(user.id, only.id, b"photo", b"small", "image/png"),
-            lambda: store.trainings.claim("w"),
+            lambda: store.trainings.claim("w", LEASE),
         ):
             with pytest.raises(StoreUnavailableError) as caught:
                 call()
@@ -116,7 +117,7 @@ def test_the_database_is_unavailable_for_a_while(cluster, tmp_path: Path, opened
 def test_missing_and_damaged_objects(tmp_path: Path, opened):
     store: Store = opened(StoreLocation.of(tmp_path))
     user = store.users.create("Ann")[0].id
-    photo = store.photos.add(user, store.classes.add(user, "cat").id, b"photo", b"small", "image/png")
+    photo, _ = store.photos.add(user, store.classes.add(user, "cat").id, b"photo", b"small", "image/png")
     away = (tmp_path / "objects").rename(tmp_path / "away")
     with pytest.raises(StoreUnavailableError):
         store.ping()
@@ -134,7 +135,7 @@ def test_a_deletion_is_completed_when_the_object_store_is_back(tmp_path: Path, o
     store: Store = opened(StoreLocation.of(tmp_path))
     user = store.users.create("Ann")[0].id
     only = store.classes.add(user, "cat")
-    photos = [store.photos.add(user, only.id, b"%d" % i, b"small", "image/png") for i in range(2)]
+    photos = [store.photos.add(user, only.id, b"%d" % i, b"small", "image/png")[0] for i in range(2)]
     folder = store.objects.folder
     assert folder is not None
 
@@ -247,7 +248,7 @@ def test_a_lock_that_is_not_released(tmp_path: Path, opened, monkeypatch):
 def test_an_object_store_in_memory(tmp_path: Path, opened):
     store: Store = opened(StoreLocation(f"sqlite:///{tmp_path}/fit.db", f"memory://fit{tmp_path.name}"))
     user = store.users.create("Ann")[0].id
-    photo = store.photos.add(user, store.classes.add(user, "cat").id, b"photo", b"small", "image/png")
+    photo, _ = store.photos.add(user, store.classes.add(user, "cat").id, b"photo", b"small", "image/png")
     store.ping()
     assert store.photos.content(user, photo.id) == b"photo"
     folder = store.objects.folder

@@ -14,6 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from filmtransfer.errors import InputError
+from filmtransfer.serve.settings import LEASE
 from filmtransfer.serve.store import (
     ConflictError,
     ImageClass,
@@ -35,7 +36,7 @@ def ann(store: Store) -> str:
 
 
 def add(store: Store, user: str, class_id: str, content: bytes = b"photo"):
-    return store.photos.add(user, class_id, content, b"small " + content, "image/jpeg")
+    return store.photos.add(user, class_id, content, b"small " + content, "image/jpeg")[0]
 
 
 def test_users_and_tokens(store: Store):
@@ -229,7 +230,7 @@ def test_records_of_another_user_do_not_exist(store: Store, ann: str):
         store.photos.move(bob, photo.id, store.classes.add(bob, "x").id)
     with pytest.raises(NotFoundError):
         store.versions.publish(bob, b"update", "trained", {}, training.id) if store.trainings.claim(
-            "w"
+            "w", LEASE
         ) else None
     for ask in (
         store.users.get,
@@ -252,15 +253,15 @@ def test_a_training_from_request_to_end(store: Store, ann: str):
         store.trainings.request(ann, {})
     second = store.trainings.request(bob, {})
     assert store.trainings.count_waiting() == 2
-    taken = store.trainings.claim("w1")
+    taken = store.trainings.claim("w1", LEASE)
     assert taken is not None
     assert (taken.id, taken.state, taken.worker) == (asked.id, "running", "w1")
     assert taken.started is not None
-    assert store.trainings.claim("w2").id == second.id
-    assert store.trainings.claim("w3") is None
+    assert store.trainings.claim("w2", LEASE).id == second.id
+    assert store.trainings.claim("w3", LEASE) is None
     assert store.trainings.count_waiting() == 0
-    assert store.trainings.renew(asked.id, "w1")
-    assert not store.trainings.renew(asked.id, "w2")
+    assert store.trainings.renew(asked.id, "w1", LEASE)
+    assert not store.trainings.renew(asked.id, "w2", LEASE)
     assert store.trainings.add_event(asked.id, "w1", "progress", {"step": 1}).number == 1
     with pytest.raises(ConflictError):
         store.trainings.add_event(asked.id, "w2", "progress", {})
@@ -289,11 +290,11 @@ def test_a_training_from_request_to_end(store: Store, ann: str):
 def test_cancelled_trainings_stop(store: Store, ann: str):
     waits = store.trainings.request(ann, {})
     assert store.trainings.cancel(ann, waits.id).state == "cancelled"
-    assert store.trainings.claim("w") is None
+    assert store.trainings.claim("w", LEASE) is None
     runs = store.trainings.request(ann, {})
-    store.trainings.claim("w")
+    store.trainings.claim("w", LEASE)
     assert store.trainings.cancel(ann, runs.id).state == "cancelled"
-    assert not store.trainings.renew(runs.id, "w")
+    assert not store.trainings.renew(runs.id, "w", LEASE)
     with pytest.raises(ConflictError):
         store.versions.publish(ann, b"late", "trained", {}, runs.id)
     for training in (waits, runs):
@@ -311,8 +312,8 @@ def test_the_training_of_a_dead_worker_is_claimed_by_another(store: Store, ann: 
     taken = store.trainings.claim("next", lease=60)
     assert taken is not None
     assert (taken.id, taken.worker) == (asked.id, "next")
-    assert store.trainings.claim("third") is None
-    assert not store.trainings.renew(asked.id, "lost")
+    assert store.trainings.claim("third", LEASE) is None
+    assert not store.trainings.renew(asked.id, "lost", LEASE)
     with pytest.raises(ConflictError):
         store.versions.publish(ann, b"late", "trained", {}, asked.id, worker="lost")
     with pytest.raises(ConflictError):
@@ -326,7 +327,7 @@ def test_a_training_fails_after_three_dead_workers(store: Store, ann: str):
     for i in range(3):
         assert store.trainings.claim(f"w{i}", lease=0) is not None
         time.sleep(0.002)
-    assert store.trainings.claim("w3") is None
+    assert store.trainings.claim("w3", LEASE) is None
     assert store.trainings.get(ann, asked.id).state == "failed"
     assert store.trainings.events(ann, asked.id)[-1].kind == "end"
 
@@ -334,9 +335,9 @@ def test_a_training_fails_after_three_dead_workers(store: Store, ann: str):
 def test_a_released_training_waits_again(store: Store, ann: str):
     asked = store.trainings.request(ann, {})
     for i in range(5):  # a worker that stops is not counted as dead
-        assert store.trainings.claim(f"w{i}").id == asked.id
+        assert store.trainings.claim(f"w{i}", LEASE).id == asked.id
         assert store.trainings.release(asked.id, f"w{i}")
-        assert not store.trainings.renew(asked.id, f"w{i}")
+        assert not store.trainings.renew(asked.id, f"w{i}", LEASE)
         assert store.trainings.get(ann, asked.id).state == "waiting"
 
 

@@ -48,7 +48,7 @@ def test_unusual_names_are_stored_unchanged(store: Store, tmp_path: Path):
         store.classes.add(user.id, name)
     assert tuple(row.name for row in store.classes.all(user.id)) == VALID
     for row in store.classes.all(user.id):
-        photo = store.photos.add(user.id, row.id, b"same", b"small", "image/png")
+        photo, _ = store.photos.add(user.id, row.id, b"same", b"small", "image/png")
         assert store.photos.content(user.id, photo.id) == b"same"
     for path in files_of(tmp_path / "objects"):
         shard, owner, name = path.relative_to(tmp_path / "objects").parts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from multiprocessing.connection import Connection
 
+from filmtransfer.serve.settings import LEASE
 from filmtransfer.serve.store import Store, StoreLocation
 
 
@@ -17,7 +18,7 @@ def add_photos(location: StoreLocation, user: str, sender: Connection) -> None:
     store = Store.open(location)
     (only,) = store.classes.all(user)
     for i in itertools.count(len(store.photos.all(user))):
-        photo = store.photos.add(user, only.id, bytes_of(i), b"small", "image/png")
+        photo, _ = store.photos.add(user, only.id, bytes_of(i), b"small", "image/png")
         sender.send((photo.id, i))
 
 
@@ -33,7 +34,7 @@ def publish(location: StoreLocation, user: str, sender: Connection) -> None:
 
 def take(location: StoreLocation, worker: str, sender: Connection) -> None:
     store = Store.open(location)
-    while (training := store.trainings.claim(worker)) is not None:
+    while (training := store.trainings.claim(worker, LEASE)) is not None:
         store.trainings.end(training.id, worker, "done")
         sender.send(training.id)
     store.close()

@@ -25,5 +25,6 @@ def test_it_finds_a_subnet_within_the_limit_and_leaves_the_backbone_alone():
     assert len(found) == 12
     assert {size for row in found for size in row} <= {0, *SIZES}
     space = noah.search_space(backbone.module, SIZES)
+    assert LIMIT == 431_686
     assert 0 < space.parameter_count(tuple(tuple(row) for row in found)) <= LIMIT * 192 // 768 + 12 * 192
     assert all(torch.equal(v, before[k]) for k, v in backbone.module.state_dict().items())

@@ -90,7 +90,7 @@ def test_off_when_it_does_not_fit_and_refused_below_one_image():
             PRESETS["fast"].override(cache_mb=wrong)
 
 
-def test_a_cache_too_small_for_the_head_is_said_before_fine_tuning():
+def test_a_cache_too_small_for_the_head_is_an_error_before_fine_tuning():
     model = AdaptedModel(load_backbone("efficientnet_lite0"), make_head("lda"), 96)
     config = PRESETS["fast"].override(steps=1, cache_mb=0.1)  # enough at 48 pixels, not at 96
     steps: list[object] = []

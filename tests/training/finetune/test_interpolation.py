@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from filmtransfer import film
 from filmtransfer.backbones import load_backbone
+from filmtransfer.episodes import hold_out
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel
 from filmtransfer.seeding import make_generator
@@ -18,7 +19,6 @@ from filmtransfer.training.finetune.interpolation import (
     ALPHAS,
     best_alpha,
     choose_alpha,
-    hold_out,
     interpolate,
     snapshot,
 )

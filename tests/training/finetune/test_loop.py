@@ -52,7 +52,7 @@ def test_it_takes_its_steps_and_tells():
         (None, float("inf"), "not finite"),
     ],
 )
-def test_it_goes_back_to_numbers_whose_loss_was_finite(failure, poison, stopped):
+def test_it_returns_to_parameters_whose_loss_was_finite(failure, poison, stopped):
     x, seen, backward = problem(5, failure, poison)
     history = run(x, backward)
     assert history.stopped == stopped
@@ -60,7 +60,7 @@ def test_it_goes_back_to_numbers_whose_loss_was_finite(failure, poison, stopped)
     assert float(x.detach()) == seen[3]
 
 
-def test_an_interrupt_in_the_middle_of_a_step_leaves_whole_numbers():
+def test_an_interrupt_in_the_middle_of_a_step_keeps_the_last_complete_step():
     x, seen, backward = problem()
 
     class Halfway(torch.optim.SGD):

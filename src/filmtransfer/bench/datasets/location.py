@@ -95,7 +95,7 @@ def inventory(root: str | Path) -> list[InventoryRow]:
 
 def _data_folder(root: str | Path) -> Path:
     if not Path(root).is_dir():
-        raise InputError(f"There is no data folder {root}.", "Name the folder that contains the datasets.")
+        raise InputError(f"There is no data folder {root}.", "Name the folder of the datasets (--data-root).")
     return Path(root)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import InputError, UpdateFileError
+from ...files import reading
 
 DEPTH = 3
 
@@ -88,11 +89,10 @@ def require_files(paths: Sequence[Path], list_file: Path) -> None:
 def read_text(path: Path) -> str:
     """Return the content of a text file of the dataset."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with reading(path, "Unpack the archive again."):
+            return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise damaged_file(path, "it is not text") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}).", "Unpack the archive again.") from None
 
 
 def read_lines(file: Path) -> list[str]:

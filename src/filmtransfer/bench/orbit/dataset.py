@@ -20,11 +20,11 @@ from torch import Tensor
 from ...data.images import SkippedImage, read_squares
 from ...data.pixels import SUFFIXES, PixelSpec
 from ...data.videos import VIDEO_SUFFIXES, frame_times, read_frames
-from ...errors import InputError, UsageError
+from ...errors import InputError, check_choice
 from ...files import reading
 
 MODES = ("train", "validation", "test")
-TYPES = ("clean", "clutter")
+VIDEO_KINDS = ("clean", "clutter")  # of an object; either can be the query videos of a task
 FRAME_CAP = 1000  # of one video (ORBIT's protocol)
 ABSENT = "object_not_present_issue"
 
@@ -118,7 +118,7 @@ def read_user(root: str | Path, name: str, mode: str = "test", rate: float | Non
         if not _is_object(folder):
             user.notes.append(f"{folder.name} has neither a clean nor a clutter folder: skipped.")
             continue
-        videos = {kind: list(_videos(folder / kind, annotations, rate, user.notes)) for kind in TYPES}
+        videos = {kind: list(_videos(folder / kind, annotations, rate, user.notes)) for kind in VIDEO_KINDS}
         if not videos["clean"]:
             user.notes.append(f"{folder.name} has no clean video to learn from: skipped.")
             continue
@@ -131,8 +131,7 @@ def read_user(root: str | Path, name: str, mode: str = "test", rate: float | Non
 
 
 def _base(root: Path, mode: str) -> Path:
-    if mode not in MODES:
-        raise UsageError(f"ORBIT has no part {mode!r}.", f"Choose one of: {', '.join(MODES)}.")
+    check_choice("The part of ORBIT", mode, MODES)
     if not root.is_dir():
         raise InputError(f"There is no folder {root}.", "Name ORBIT's folder with --data-root.")
     if (root / mode).is_dir():
@@ -164,7 +163,7 @@ def _videos(folder: Path, annotations: Path, rate: float | None, notes: list[str
 
 
 def _is_object(folder: Path) -> bool:
-    return any((folder / kind).is_dir() for kind in TYPES)
+    return any((folder / kind).is_dir() for kind in VIDEO_KINDS)
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -13,8 +13,8 @@ from ...errors import InputError, UpdateFileError, UsageError, check_choice, che
 from ...files import reading
 from ..recipe import Run
 from ..rows import RunSettings
-from .dataset import OrbitUser, read_user, user_names
-from .tasks import QUERY_KINDS, OrbitProtocol, split_videos
+from .dataset import VIDEO_KINDS, OrbitUser, read_user, user_names
+from .tasks import OrbitProtocol, split_videos
 
 CNAPS = "cnaps"
 
@@ -111,9 +111,9 @@ def _query_kinds(user: OrbitUser, protocol: OrbitProtocol, notes: list[str]) -> 
         notes.append(f"{user.name} has fewer than two objects with clean videos: skipped.")
         return []
     kinds = [
-        kind for kind in QUERY_KINDS if any(split_videos(item, kind, protocol)[1] for item in user.objects)
+        kind for kind in VIDEO_KINDS if any(split_videos(item, kind, protocol)[1] for item in user.objects)
     ]
-    notes += [f"{user.name} has no {kind} query video." for kind in QUERY_KINDS if kind not in kinds]
+    notes += [f"{user.name} has no {kind} query video." for kind in VIDEO_KINDS if kind not in kinds]
     return kinds
 
 
@@ -122,7 +122,7 @@ def _fingerprint(user: OrbitUser) -> str:
     content = [
         [item.name, kind, video.name, len(video.frames)]
         for item in user.objects
-        for kind in QUERY_KINDS
+        for kind in VIDEO_KINDS
         for video in getattr(item, kind)
     ]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]

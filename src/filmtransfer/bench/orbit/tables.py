@@ -10,9 +10,9 @@ from ..averages import run_notes
 from ..published import BACKBONES, Published, lookup, published
 from ..result_table import COMPARISON, Cell, Count, ResultTable, write_tables
 from ..rows import Row
+from .dataset import VIDEO_KINDS
 from .evaluation import Summary, summarise
 from .runs import METHODS
-from .tasks import QUERY_KINDS
 
 TABLE = "orbit_results"
 METRICS = ("frame", "video")
@@ -39,7 +39,7 @@ def orbit_tables(rows: Sequence[Row]) -> list[ResultTable]:
     summaries = {
         (method, kind, metric): summarise(own, metric)
         for method in methods
-        for kind in QUERY_KINDS
+        for kind in VIDEO_KINDS
         for metric in METRICS
         if (own := _select(rows, method, kind))
     }
@@ -65,7 +65,7 @@ def _table(rows: Sequence[Row], methods: Sequence[str], backbone: str, summaries
         backbone,
         ("method", "per user"),
         heads,
-        (*(f"{kind}: {metric}" for kind in QUERY_KINDS for metric in METRICS), "shared", "average"),
+        (*(f"{kind}: {metric}" for kind in VIDEO_KINDS for metric in METRICS), "shared", "average"),
         cells,
         _notes(rows),
         LEGEND + (COMPARISON if comparable else NOT_COMPARABLE.format(*ORBIT)),
@@ -76,7 +76,7 @@ def _published_numbers(backbone: str, method: str) -> list[Published | None]:
     """Return the published accuracies, and the shared and average parameters, of a method."""
     accuracies = [
         published_orbit_number(backbone, method, f"{metric}_accuracy", videos=kind)
-        for kind in QUERY_KINDS
+        for kind in VIDEO_KINDS
         for metric in METRICS
     ]
     sizes = ("shared_parameters_m", "parameters_m")
@@ -89,7 +89,7 @@ def _method_cells(
     own = _select(rows, method)
     by_user = {row["settings"]["user"]: row["result"]["numbers"] for row in own}
     sizes = (own[0]["result"]["shared"], sum(by_user.values()) / len(by_user))
-    own_summaries = [summaries.get((method, kind, metric)) for kind in QUERY_KINDS for metric in METRICS]
+    own_summaries = [summaries.get((method, kind, metric)) for kind in VIDEO_KINDS for metric in METRICS]
     return [
         *(
             None if s is None else _cell(s.mean, s.over_videos, number)
@@ -103,7 +103,7 @@ def _by_user(methods: Sequence[str], backbone: str, summaries: _Summaries) -> Re
     heads: list[tuple[str, str, str]] = []
     cells: list[list[Cell | Count | None]] = []
     users = sorted({user for summary in summaries.values() for user in summary.by_user})
-    for kind in QUERY_KINDS:
+    for kind in VIDEO_KINDS:
         for metric in METRICS:
             own = [summaries.get((method, kind, metric)) for method in methods]
             if not any(own):

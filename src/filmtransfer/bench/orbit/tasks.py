@@ -17,9 +17,7 @@ from ...data import PixelSpec
 from ...errors import InputError, UsageError, check_choice, check_count
 from ...seeding import integer, make_generator, permutation
 from ..rows import RunSettings, group_by
-from .dataset import OrbitObject, OrbitUser, OrbitVideo
-
-QUERY_KINDS = ("clean", "clutter")
+from .dataset import VIDEO_KINDS, OrbitObject, OrbitUser, OrbitVideo
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def sample_task(
 ) -> OrbitTask:
     """Sample task ``number`` of a user, which is the same for every method."""
     protocol = protocol or OrbitProtocol()
-    check_choice("The kind of query videos", query_kind, QUERY_KINDS)
+    check_choice("The kind of query videos", query_kind, VIDEO_KINDS)
     if len(user.objects) < 2:
         raise InputError(
             f"{user.name} has {len(user.objects)} object{'s' * (len(user.objects) != 1)} with clean videos.",

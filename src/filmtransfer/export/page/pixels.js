@@ -113,7 +113,7 @@ function roundEven(x) {
   return x - low === 0.5 ? low + (low % 2) : Math.round(x);
 }
 
-/* Return three planes of bytes (3 · size · size): the whole image squashed, or its centre. */
+/* Return three planes of bytes (3 · size · size): the complete image scaled to a square, or its centre. */
 function toSquare(image, spec) {
   const size = spec.size;
   let current, left = 0, top = 0;

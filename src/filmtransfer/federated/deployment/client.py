@@ -25,6 +25,7 @@ from ...processes import (
     interruptible,
     is_loopback,
 )
+from .. import messages
 from ..certificates import KeysError
 from ..keys import check_client_keys, check_name
 from ..records import Log
@@ -35,11 +36,11 @@ POLL_SECONDS = 0.5
 FINISHED_SECONDS = 30.0  # after which a server that stopped after the last round is considered finished
 REFUSED = "[code: 2004]"  # Flower's code for a node that is not registered, or is already online
 ACTIVITIES = {
-    "query.describe": "Reporting the classes and their numbers of images.",
-    "train.round": "Training.",
-    "evaluate.local": "Evaluating the personalized classifier.",
-    "query.statistics": "Summing statistics.",
-    "query.finish": "Saving the personalized classifier.",
+    messages.DESCRIBE: "Reporting the classes and their numbers of images.",
+    messages.TRAIN: "Training.",
+    messages.EVALUATE: "Evaluating the personalized classifier.",
+    messages.STATISTICS: "Summing statistics.",
+    messages.FINISH: "Saving the personalized classifier.",
 }
 
 
@@ -222,7 +223,7 @@ class SuperNodeRunner:
             self._report_connection()
         elif match := re.search(r"Receiving: (\S+) message", line):
             self._report_connection()
-            self.finished = match[1] == "query.finish"
+            self.finished = match[1] == messages.FINISH
             self.log(ACTIVITIES.get(match[1], f"Working on {match[1]}."))
 
     def _report_connection(self) -> None:

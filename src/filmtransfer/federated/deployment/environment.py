@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from types import ModuleType
 
+from ...files import make_folder
 from ...processes import LOOPBACK
 
 UNKNOWN_APP = "The server sent another app than that of this package."
@@ -40,15 +41,12 @@ def patch(module: ModuleType, **attributes: object) -> None:
 
 
 def flower_environment(home: Path, host: str, poll: float) -> dict[str, str]:
-    """Return the environment of Flower's processes: a home folder, no telemetry, no proxy to the own machine."""
+    """Return the environment of Flower's processes: a home folder, polling, no proxy to the own machine."""
     existing = os.environ.get("NO_PROXY") or os.environ.get("no_proxy")
     direct = ",".join(filter(None, (existing, LOOPBACK, "localhost", "::1", host)))
-    home.mkdir(parents=True, exist_ok=True)
+    make_folder(home, parents=True)
     return os.environ | {
         "FLWR_HOME": str(home.resolve()),
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",
         "PYTHONUNBUFFERED": "1",
         POLL_VARIABLE: str(poll),

@@ -19,7 +19,7 @@ from flwr.supercore.superexec.executor.types import ExecutionSpec, LaunchResult
 
 from ... import __version__
 from ...errors import InputError
-from ...processes import FORK, exit_with_parent
+from ...processes import exit_with_parent
 from .environment import POLL_VARIABLE, UNKNOWN_APP, CappedSleep, patch
 from .fab import fab_digest
 
@@ -59,7 +59,7 @@ class ForkExecutor:
         """Start a task in a fork."""
         path = spec.root_certificates_path
         certificates = Path(path).read_bytes() if path else None
-        process = FORK.Process(
+        process = ForkProcess(
             target=run_task,
             args=(self.side, spec.runtime_api_address, spec.token, spec.insecure, certificates),
         )

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from ...formatting import capitalize, count, file_size
 from ...heads import HEADS
+from ...training.finetune.loop import STOPPED
 from ..markup import Markup, join, paragraph, table, tag
 from ..report_data import ReportData
 from . import Section
 
-STOPPED = {
-    "interrupted": ", stopped by you",
-    "time limit": ", stopped by the time limit",
-    "not finite": ", stopped because the loss was not finite",
-    "one-shot": ": with one photo of each class there is nothing to fine-tune on",
-}
 MAX_SKIPPED = 20
 MAX_VALUES = 8
 
@@ -31,7 +26,7 @@ def section(data: ReportData) -> Section:
         ["image size", f"{update.pixels.size} × {update.pixels.size} pixels"],
         ["fine-tuning", _fine_tuning(data)],
         ["trained parameters", f"{update.stored_parameters():,}{on_disk}"],
-        ["covariance weights e", head.describe_weights(update.head_weights)],
+        ["head weights", head.describe_weights(update.head_weights)],
         ["temperature", f"{update.temperature:.3g}"],
         ["class prior", _text(update.settings.get("prior", "uniform"))],
         ["seed", update.seed],
@@ -45,7 +40,7 @@ def section(data: ReportData) -> Section:
         tag(
             "details",
             tag("summary", "All settings"),
-            table(["setting", "value"], [list(row) for row in settings], "All settings", class_="facts"),
+            table(["setting", "value"], settings, "All settings", class_="facts"),
         ),
     ]
     if data.skipped:
@@ -70,7 +65,7 @@ def _fine_tuning(data: ReportData) -> str:
         return f"none{stopped}"
     duration = "" if data.seconds is None else f" in {data.seconds:.0f} s"
     kept = f", {100 * results['share']:.0f}% of the change kept" if "share" in results else ""
-    return f"{steps} steps{duration}{kept}{stopped}"
+    return f"{steps} steps{duration}{stopped}{kept}"
 
 
 def _text(value: object) -> str:

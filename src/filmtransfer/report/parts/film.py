@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ...formatting import percent
+from ...training.finetune.interpolation import DEFAULT_ALPHA, INTERPOLATION
 from ..drawing import Scale, axis_ticks, figure, line, svg_text, vertical_axis
 from ..markup import Markup, join, paragraph, scrollable, tag
 from ..report_data import ReportData
@@ -24,11 +25,8 @@ def section(data: ReportData) -> Section:
     scales = {site: (film[f"{site}.gamma"] - 1).abs().flatten() for site in sites}
     shifts = {site: film[f"{site}.beta"].abs().flatten() for site in sites}
     median = float(torch.cat(list(scales.values())).median())
-    kept = (
-        " Only half of the change is kept (interpolation factor 0.5), which is safest with few photos."
-        if data.update.results.get("share") == 0.5
-        else ""
-    )
+    half = data.update.results.get("share") == DEFAULT_ALPHA
+    kept = f" {INTERPOLATION[DEFAULT_ALPHA]}" if half else ""
     intro = paragraph(
         f"Fine-tuning trained {_trained(data):,} FiLM parameters inside the backbone: a scale γ and a shift β for each channel "
         f"of {len(sites)} layers. The median scale changed by {percent(median)}; where the boxes are tall, your photos "

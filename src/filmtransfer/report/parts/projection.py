@@ -183,7 +183,7 @@ def _intro(data: ReportData, axes: ProjectionAxes, has_training: bool) -> Markup
         kept,
         ""
         if has_training
-        else "The map was made from these very photos, so the classes look a little tidier than they are.",
+        else "The map was made from the photos that it shows, so the classes look a little tidier than they are.",
         "A red ring marks a mistake." if _mistakes(data) else "",
     ]
     return paragraph(" ".join(filter(None, sentences)))

@@ -87,9 +87,9 @@ def _verdict(data: ReportData, predictions: PhotoPredictions) -> str:
     if low <= confidence <= high:
         verdict = ": its percentages can be trusted, as far as so many photos can show."
     elif confidence > accuracy:
-        verdict = ": it is overconfident."
+        verdict = ": it is overconfident, that is, its predictions are correct less often than it says."
     else:
-        verdict = ": it is better than it says."
+        verdict = ": it is underconfident, that is, its predictions are correct more often than it says."
     if not visibly_calibrated(predictions):
         return averages + verdict
     change = "less" if predictions.predictor.temperature > 1 else "more"

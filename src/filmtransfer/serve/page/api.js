@@ -1,6 +1,6 @@
 // The API of the service as functions. Every failure is a ServiceError with a message and a hint.
 
-import { reportLost } from "./connection.js";
+import { pause, reportLost, untilConnected } from "./connection.js";
 import { token } from "./token.js";
 
 export class ServiceError extends Error {
@@ -9,6 +9,13 @@ export class ServiceError extends Error {
     Object.assign(this, { status, code, hint, retry });
   }
 }
+
+/** Whether the same request may succeed later: the connection was lost, or the service is busy. */
+export const retryable = (error) => [0, 429, 503].includes(error.status);
+
+/** Waits after such a failure until the request may be repeated. */
+export const waitToRetry = ({ status, retry }) =>
+  status === 0 ? untilConnected() : pause(1000 * (retry ?? 1));
 
 const MESSAGES = {
   0: ["The service does not respond.", "Is it still running? The page tries again by itself."],

@@ -8,7 +8,7 @@ import { dropTarget, picker, unpack } from "./files.js";
 import { count } from "./format.js";
 import { icon } from "./icons.js";
 import { attempt, notify } from "./notice.js";
-import { movePhoto, showPhotos } from "./photos.js";
+import { PHOTO_TYPE, movePhoto, showPhotos } from "./photos.js";
 import { recorder } from "./recorder.js";
 import { changed, on, photosOf, state } from "./state.js";
 import { addPhotos, uploads } from "./upload.js";
@@ -149,13 +149,12 @@ function card(row) {
 
 /** Moves a photo of another class that is dragged here. */
 function acceptPhotos(box, row) {
-  const type = "application/x-filmtransfer-photo";
   box.addEventListener(
     "dragover",
-    (event) => event.dataTransfer.types.includes(type) && event.preventDefault(),
+    (event) => event.dataTransfer.types.includes(PHOTO_TYPE) && event.preventDefault(),
   );
   box.addEventListener("drop", (event) => {
-    const photo = state.photos.find((other) => other.id === event.dataTransfer.getData(type));
+    const photo = state.photos.find((other) => other.id === event.dataTransfer.getData(PHOTO_TYPE));
     if (!photo) return;
     event.preventDefault();
     if (photo.class_id !== row.id) movePhoto(photo, row.id);

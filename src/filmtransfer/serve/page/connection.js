@@ -2,6 +2,7 @@
 
 const FIRST_DELAY = 500; // ms
 const MAX_DELAY = 5000;
+export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const listeners = new Set();
 let isLost = false;
 let waiting = [];
@@ -22,7 +23,7 @@ export function untilConnected() {
 }
 
 async function poll(delay) {
-  await new Promise((resolve) => setTimeout(resolve, delay));
+  await pause(delay);
   let alive = false;
   try {
     alive = (await fetch("/healthz", { cache: "no-store" })).ok;

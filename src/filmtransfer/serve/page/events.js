@@ -2,7 +2,7 @@
 // after a lost connection it continues after the last event that was received.
 
 import * as api from "./api.js";
-import { untilConnected } from "./connection.js";
+import { pause, untilConnected } from "./connection.js";
 
 /** Returns a function that takes pieces of text and returns the events that are complete. */
 export function parser() {
@@ -54,7 +54,7 @@ export async function follow(id, onEvent, signal) {
       if (signal.aborted) return;
       if (error instanceof api.ServiceError && error.status !== 0 && error.status !== 503) throw error;
     }
-    await new Promise((resolve) => setTimeout(resolve, 1000));
+    await pause(1000);
     await untilConnected();
   }
 }

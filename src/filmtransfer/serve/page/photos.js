@@ -8,6 +8,8 @@ import { changed, className, photosOf, state } from "./state.js";
 import { release, thumbnail } from "./thumbnails.js";
 import { view } from "./viewer.js";
 
+export const PHOTO_TYPE = "application/x-filmtransfer-photo"; // the id of a photo that is dragged
+
 export function removePhoto(photo) {
   return attempt(async () => {
     await api.removePhoto(photo.id);
@@ -81,7 +83,7 @@ function tile(photo, list) {
     }
   });
   button.addEventListener("dragstart", (event) => {
-    event.dataTransfer.setData("application/x-filmtransfer-photo", photo.id);
+    event.dataTransfer.setData(PHOTO_TYPE, photo.id);
     event.dataTransfer.effectAllowed = "move";
   });
   return h("li", {}, button);

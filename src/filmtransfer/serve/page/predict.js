@@ -2,9 +2,9 @@
 
 import { announcePrediction, liveAnnouncer, setSpeech } from "./announce.js";
 import * as api from "./api.js";
-import { announcement, predictionBox } from "./answer.js";
+import { announcement, predictionBox } from "./prediction.js";
 import * as camera from "./camera.js";
-import { untilConnected } from "./connection.js";
+import { pause } from "./connection.js";
 import { byId, h, setText, show } from "./dom.js";
 import { dropTarget, picker } from "./files.js";
 import { icon } from "./icons.js";
@@ -17,7 +17,6 @@ const parts = {};
 let running = false;
 let requests = 0; // only the newest request may show its prediction
 const announcer = liveAnnouncer();
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 async function predictLive() {
   while (running) {
@@ -31,12 +30,11 @@ async function predictLive() {
         const [best] = prediction.unknown ? [{ class: null, p: 1 }] : prediction.probabilities;
         announcer.update(best.class, best.p, announcement(prediction));
       } catch (error) {
-        if (error.status === 0) await untilConnected();
-        else if (error.status === 429 || error.status === 503) await pause(1000 * (error.retry ?? 1));
-        else {
+        if (!api.retryable(error)) {
           notifyError(error);
           return stopLive();
         }
+        await api.waitToRetry(error);
       }
     }
     await pause(Math.max(20, INTERVAL - (performance.now() - start)));

@@ -6,11 +6,12 @@ export const state = {
   me: null, // name, quota, backbone
   classes: [], // {id, name}
   photos: [], // {id, class_id, bytes, …}, oldest first
-  versions: [], // newest first
+  versions: [], // newest first; `classes` has the number of photos of each class: {cup: 12}
   training: null, // the newest: {id, state, message}
   progress: [], // of the training: {step, steps, loss, accuracy, seconds_left}
   published: [], // versions of the training: {step, number, stage, accuracy}
   assessment: null, // leave-one-out predictions of the current version
+  moved: false, // whether a photo was moved to another class after the last training had started
   activeClass: null, // the class that was used last, which gets pasted photos
 };
 
@@ -35,21 +36,16 @@ export const className = (classId) => state.classes.find((row) => row.id === cla
 export const current = () => state.versions.find((version) => version.current) ?? null;
 export const isTraining = () => state.training?.state === "waiting" || state.training?.state === "running";
 
-/** The number of photos of each class of a version, by name: {cup: 12}. */
-export function countsOf(version) {
-  const classes = version?.classes ?? {};
-  return Array.isArray(classes) ? Object.fromEntries(classes.map((name) => [name, null])) : classes;
-}
-
 /** Whether the photos have changed since the current version was trained. */
 export function isStale() {
   const version = current();
   if (!version || version.source !== "trained") return false;
-  const counts = countsOf(version);
   const now = state.classes.map((row) => [row.name, photosOf(row.id).length]).filter(([, n]) => n > 0);
-  if (now.length !== Object.keys(counts).length) return true;
   return (
-    state.moved || now.some(([name, n]) => !(name in counts) || (counts[name] !== null && counts[name] !== n))
+    state.moved ||
+    now.length !== Object.keys(version.classes).length ||
+    now.some(([name, n]) => version.classes[name] !== n) ||
+    state.photos.some((photo) => Date.parse(photo.created) > Date.parse(version.created))
   );
 }
 

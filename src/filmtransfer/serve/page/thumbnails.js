@@ -2,7 +2,6 @@
 // about to be visible.
 
 import * as api from "./api.js";
-import { untilConnected } from "./connection.js";
 import { h } from "./dom.js";
 
 const AT_ONCE = 6;
@@ -23,9 +22,8 @@ async function next() {
   try {
     resolve(URL.createObjectURL(await api.thumbnail(id)));
   } catch (error) {
-    if (error.status === 0 || error.status === 429 || error.status === 503) {
-      if (error.status === 0) await untilConnected();
-      else await new Promise((resume) => setTimeout(resume, 1000 * (error.retry ?? 1)));
+    if (api.retryable(error)) {
+      await api.waitToRetry(error);
       queue.push({ id, resolve });
     } else resolve(null); // removed in the meantime: the tile stays empty until it is removed
   }

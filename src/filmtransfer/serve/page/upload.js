@@ -2,14 +2,12 @@
 
 import { alert, announce } from "./announce.js";
 import * as api from "./api.js";
-import { untilConnected } from "./connection.js";
 import { count } from "./format.js";
 import { notify } from "./notice.js";
 import { changed, className, state } from "./state.js";
 
 const AT_ONCE = 3;
 const TRIES = 20;
-const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
 
 /** The uploads in progress by class: {done, total}. */
 export const uploads = new Map();
@@ -19,10 +17,8 @@ async function send(classId, file) {
     try {
       return await api.addPhoto(classId, file);
     } catch (error) {
-      const temporary = error.status === 0 || error.status === 429 || error.status === 503;
-      if (!temporary || tries === TRIES) throw error;
-      if (error.status === 0) await untilConnected();
-      else await pause(error.retry ?? 1);
+      if (!api.retryable(error) || tries === TRIES) throw error;
+      await api.waitToRetry(error);
     }
   }
 }

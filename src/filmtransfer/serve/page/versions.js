@@ -8,7 +8,7 @@ import { picker } from "./files.js";
 import { count, dateTime, percent, size } from "./format.js";
 import { icon } from "./icons.js";
 import { attempt } from "./notice.js";
-import { countsOf, loadVersions, on, state } from "./state.js";
+import { loadVersions, on, state } from "./state.js";
 
 const parts = {};
 const name = (version) => `Version ${version.number}`;
@@ -63,14 +63,13 @@ const kind = (version) =>
   (version.source === "uploaded" ? "uploaded" : "trained");
 
 function describe(version) {
-  const counts = countsOf(version);
-  const classes = Object.keys(counts).length;
-  const photos = Object.values(counts).reduce((sum, n) => sum + (n ?? 0), 0);
+  const counts = Object.values(version.classes);
+  const photos = counts.reduce((sum, n) => sum + n, 0);
   const accuracy = typeof version.accuracy === "number" ? `${percent(version.accuracy)} accuracy` : null;
   return [
     kind(version),
     accuracy,
-    classes && count(classes, "class", "classes"),
+    counts.length && count(counts.length, "class", "classes"),
     photos && count(photos, "photo"),
     size(version.bytes),
   ]
@@ -142,8 +141,8 @@ function draw() {
   setText(
     parts.text,
     state.versions.length
-      ? "Each is a small file that contains the classifier and none of your photos. Download it, share it, or use it again."
-      : "Each training creates a version: a small file that contains the classifier and none of your photos.",
+      ? "Each is a small file that contains the classifier and the features of your photos, but not the photos themselves. Download it, use it again, or share it with people you trust."
+      : "Each training creates a version: a small file that contains the classifier and the features of your photos, but not the photos themselves.",
   );
 }
 

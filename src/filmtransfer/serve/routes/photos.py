@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 from anyio import to_thread
@@ -50,9 +49,10 @@ async def add_photo(
     """Add a photo to a class. When the response arrives, the photo is on the disk."""
     content = await read_image(request)
     media_type, thumbnail = await to_thread.run_sync(check_image, content, limiter=service.decoding)
-    start = datetime.now(UTC)
-    photo = await to_thread.run_sync(service.store.photos.add, user.id, id, content, thumbnail, media_type)
-    if photo.created < start:  # the class had a photo with the same bytes
+    photo, added = await to_thread.run_sync(
+        service.store.photos.add, user.id, id, content, thumbnail, media_type
+    )
+    if not added:  # the class had a photo with the same bytes
         response.status_code = 200
     return PhotoPublic.model_validate(photo)
 

@@ -9,12 +9,11 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from torch import Tensor
 
-from ...errors import InputError
 from ..deps import CurrentUser, Service, ServiceDep
 from ..engine.multi_user import Member
 from ..schemas import GUARDED, MAX_NUMBER, ClassProbability, PredictionPublic, errors
 from ..store import ConflictError
-from ..uploads import IMAGE_BODY, check_header, image_error, read_image
+from ..uploads import IMAGE_BODY, check_header, image_errors, read_image
 
 router = APIRouter(prefix="/api/predictions", tags=["predictions"], responses=errors(*GUARDED))
 
@@ -53,8 +52,6 @@ def _member(service: Service, user: str, number: int | None) -> tuple[int, Membe
 
 
 def _pixels(service: Service, content: bytes, member: Member) -> Tensor:
-    check_header(content)
-    try:
+    with image_errors():
+        check_header(content)
         return service.engine.pixels(content, member.spec)
-    except InputError as error:
-        raise image_error(error.message) from None

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ...errors import MissingExtraError, UsageError
+from ...files import sync_folder
 from .errors import StoreDamagedError, StoreError, StoreFullError, StoreUnavailableError
 
 PART = ".part"  # suffix of a file that is being written
@@ -99,7 +100,7 @@ def _write_local(root: Path, name: str, content: bytes) -> None:
         finally:
             os.close(handle)
         os.replace(part, path)
-        _sync(path.parent)
+        sync_folder(path.parent)
     except OSError:
         part.unlink(missing_ok=True)
         path.unlink(missing_ok=True)
@@ -113,15 +114,7 @@ def _make_folder(folder: Path, root: Path) -> None:
     if folder != root:
         _make_folder(folder.parent, root)
     folder.mkdir(exist_ok=True, mode=0o700)
-    _sync(folder.parent)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_folder(folder.parent)
 
 
 @contextmanager

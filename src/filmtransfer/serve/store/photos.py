@@ -25,8 +25,10 @@ class PhotoRepository:
         self.database = database
         self.objects = objects
 
-    def add(self, user: str, class_id: str, content: bytes, thumbnail: bytes, media_type: str) -> Photo:
-        """Add a photo to a class, or return the photo of the class that has the same bytes."""
+    def add(
+        self, user: str, class_id: str, content: bytes, thumbnail: bytes, media_type: str
+    ) -> tuple[Photo, bool]:
+        """Return the photo of a class with these bytes, and whether it was added now."""
         if len(media_type) > 100 or not media_type.isprintable():
             raise InputError(f"{media_type[:100]!a} is not a media type.", "As in image/jpeg.")
         digest = hashlib.sha256(content).hexdigest()
@@ -35,13 +37,13 @@ class PhotoRepository:
                 connection, find_user(connection, user), class_id, digest, len(content)
             )
             if existing is not None:
-                return existing
+                return existing, False
         with self.objects.stage(user, content, thumbnail) as staged, self.database.write() as connection:
             existing = _existing_or_allowed(
                 connection, lock_user(connection, user), class_id, digest, len(content)
             )
             if existing is not None:
-                return existing
+                return existing, False
             photo = Photo(new_id(), class_id, digest, len(content), media_type, now())
             self.objects.keep(connection, staged)
             connection.execute(
@@ -50,7 +52,7 @@ class PhotoRepository:
                     media_type=media_type, created=photo.created, content=staged.names[0], thumbnail=staged.names[1],
                 )
             )  # fmt: skip
-        return photo
+        return photo, True
 
     def all(self, user: str, class_id: str | None = None) -> list[Photo]:
         """Return the photos of a user, or of one class, in the order in which they were added."""

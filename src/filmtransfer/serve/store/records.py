@@ -77,7 +77,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Training:
-    """A training of a user: its place in the queue, its state, and the worker that runs it."""
+    """A training of a user: its state, its options, and the worker that runs it."""
 
     id: str
     user: str

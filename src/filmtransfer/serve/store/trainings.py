@@ -12,7 +12,7 @@ from datetime import timedelta
 from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from ...errors import invalid_choice
+from ...errors import check_choice
 from .database import Database
 from .errors import ConflictError, not_found
 from .records import Event, JsonObject, Training, TrainingState
@@ -69,7 +69,7 @@ class TrainingRepository:
             count = connection.execute(select(func.count()).where(trainings.c.state == "waiting"))
             return int(count.scalar_one())
 
-    def claim(self, worker: str, lease: float = 60) -> Training | None:
+    def claim(self, worker: str, lease: float) -> Training | None:
         """Claim the oldest training that is waiting or whose lease has expired; no two workers get the same one."""
         with self.database.write() as connection:
             while True:
@@ -94,7 +94,7 @@ class TrainingRepository:
                 connection.execute(update(trainings).where(trainings.c.id == row.id).values(**values))
                 return _training(_find(connection, row.user_id, row.id))
 
-    def renew(self, id: str, worker: str, lease: float = 60) -> bool:
+    def renew(self, id: str, worker: str, lease: float) -> bool:
         """Renew the lease; return whether the training is still running and this worker's."""
         with self.database.write() as connection:
             expires = self.database.now(connection) + timedelta(seconds=lease)
@@ -125,8 +125,7 @@ class TrainingRepository:
 
     def end(self, id: str, worker: str, state: TrainingState, message: str = "") -> None:
         """End a training of this worker, and add the event "end" unless it has one."""
-        if state not in ENDED:
-            raise invalid_choice("The end of a training", state, ENDED)
+        check_choice("The end of a training", state, ENDED)
         with self.database.write() as connection:
             _end(connection, lock_running(connection, id, worker=worker), state, message)
 

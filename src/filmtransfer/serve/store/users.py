@@ -9,6 +9,7 @@ from dataclasses import asdict
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
 from ...errors import InputError
+from ..settings import MIN_VERSIONS
 from .database import Database
 from .errors import QuotaError, StoreError, StoreUnavailableError, not_found
 from .objects import ObjectStore
@@ -158,7 +159,7 @@ def _columns(quota: Quota) -> dict[str, int]:
 
 def _valid(quota: Quota) -> Quota:
     for name, value in asdict(quota).items():
-        least = 1 if name == "versions" else 0
+        least = MIN_VERSIONS if name == "versions" else 0
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
             raise InputError(
                 f"A quota of {value!r} {name} is not possible.", f"Use an integer of at least {least}."

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import get_args
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from ...errors import invalid_choice
+from ...errors import check_choice
 from .database import Database
 from .errors import ConflictError, StoreDamagedError
 from .objects import ObjectStore
@@ -40,8 +41,7 @@ class VersionRepository:
         worker: str | None = None,
     ) -> Version:
         """Add a version and make it current; for a training, only while it is running (by this worker)."""
-        if source not in ("trained", "uploaded"):
-            raise invalid_choice("source", source, ("trained", "uploaded"))
+        check_choice("source", source, get_args(Source))
         encoded, digest = to_json(summary), hashlib.sha256(content).hexdigest()
         with self.database.read() as connection:
             find_user(connection, user)

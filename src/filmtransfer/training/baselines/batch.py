@@ -1,7 +1,7 @@
 """Batch training of a linear head: the ordinary way, and the paper's baselines.
 
 Beside the head, what is trained of the backbone is an adapter (with FiLM: BiT-FiLM) or every weight (BiT). The rule
-says how: the published BiT-HyperRule, or a few steps of Adam from the logistic regression on the frozen features, so
+says how: the published BiT-HyperRule, or a few steps of AdamW from the logistic regression on the frozen features, so
 that step 0 is the FineTuner baseline.
 """
 

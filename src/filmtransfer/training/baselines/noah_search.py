@@ -13,17 +13,18 @@ from ...adapters import noah
 from ...adapters.search import search
 from ...adapters.search_space import SearchSpace, Subnet
 from ...backbones import Backbone
+from ...episodes import hold_out
 from ...heads import make_head
 from ...model import AdaptedModel, Body, Hardware
 from ...seeding import make_generator
 from ..callbacks import Callbacks, Progress
 from ..config import TrainingConfig
 from ..finetune.activations import Activations
-from ..finetune.interpolation import hold_out
 from .batch import CosineSchedule, train_batches
 
 SIZES = (1, 5, 10)  # of the published VTAB-1k subnets
-LIMIT = 431_686  # parameters of the published subnet on ViT-B/16, the table's 0.4 M
+VIT_B = SearchSpace(12, 768)
+LIMIT = VIT_B.parameter_count(noah.PUBLISHED)  # 0.4 M in the paper; in proportion to the network elsewhere
 HOLD_OUT = 0.2  # val200 of VTAB-1k's 1000
 
 
@@ -67,10 +68,8 @@ def find_subnet(
         noah.set_subnet(model.network, subnet)
         return float((model.logits(pixels[held_out]).argmax(1).cpu() == truth).float().mean())
 
-    limit = LIMIT * space.parameter_count(((8, 8, 8),) * space.blocks) // _REFERENCE
+    limit = (
+        LIMIT * space.parameter_count(((8, 8, 8),) * space.blocks) // VIT_B.parameter_count(((8, 8, 8),) * 12)
+    )
     subnet = search(score, space, limit, generator, population=population, generations=generations)
     return [list(row) for row in subnet]
-
-
-# The limit is in proportion to the network: ViT-B/16 has 12 blocks of width 768.
-_REFERENCE = SearchSpace(12, 768).parameter_count(((8, 8, 8),) * 12)

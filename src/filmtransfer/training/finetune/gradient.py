@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...episodes import Episode
-from ...errors import UsageError
+from ...errors import UsageError, check_count
 from ...heads import Head, map_state
 from ..profiler import DISABLED, Profiler
 from .parallel import World
@@ -115,8 +115,7 @@ def accumulate(
 
 
 def _check(episode: Episode, micro_batch: int, world: World) -> None:
-    if micro_batch < 1:
-        raise UsageError(f"micro_batch cannot be {micro_batch}.", "It has to be at least 1.")
+    check_count("micro_batch", micro_batch)
     if len(episode.support) < world.size:
         raise UsageError(
             f"{world.size} processes cannot share {len(episode.support)} support images.",
@@ -135,7 +134,7 @@ def _result(total: _QueryLoss, episode: Episode, images: int, world: World) -> S
 
 def _not_finite(features: Tensor) -> Tensor:
     """Return 1 for each row with a value that is not finite, 0 for the others; on the CPU."""
-    return (~torch.isfinite(features.detach()).all(1)).double().cpu()
+    return (~torch.isfinite(features.detach()).all(1)).cpu().double()
 
 
 def _find(query: Tensor, support: Tensor) -> tuple[Tensor, Tensor]:

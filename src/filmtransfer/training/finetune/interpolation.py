@@ -2,7 +2,7 @@
 
 Fine-tuning on few images can be worse than the frozen backbone. α = ½ keeps most of the gain and removes most of the
 overfitting, so that is the default; but on a task far from the pretraining data α = 1 is better, and sometimes α = 0.
-So a quarter of each class is held out of the episodes, and the three models are compared on it: the head is built
+So a part of each class (``hold_out``) is held out of the episodes, and the three models are compared on it: the head is built
 from the other images, and the score is the mean probability of the correct class. (Accuracy on a few images has too
 many ties, and the log-likelihood depends on the single worst image.) Another α than ½ has to be clearly better. The
 final head is then built from all images.
@@ -18,12 +18,15 @@ from torch import Tensor
 
 from ...heads import SingularError
 from ...model import AdaptedModel, log_posterior
-from ...seeding import permutation
 from .activations import Activations
 
 ALPHAS = (0.0, 0.5, 1.0)
 DEFAULT_ALPHA = 0.5  # where there is nothing to choose it by
-SMALLEST = 4  # a class with fewer images has none held out
+INTERPOLATION = {  # each α in words
+    0.0: "None of the change is kept (α = 0): it was worse on held-out photos.",
+    0.5: "Half of the change is kept (α = 0.5), which is safest with few photos.",
+    1.0: "All of the change is kept (α = 1).",
+}
 
 Snapshot = list[Tensor]
 
@@ -35,18 +38,6 @@ class Choice:
     alpha: float
     scores: dict[float, float]
     features: Tensor
-
-
-def hold_out(labels: Tensor, fraction: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return fit and held-out indices: a fraction of each class with at least 4 images is held out."""
-    held_out = torch.zeros(len(labels), dtype=torch.bool)
-    if fraction > 0:
-        for c in torch.unique(labels).tolist():
-            members = torch.nonzero(labels == c).flatten()
-            if len(members) >= SMALLEST:
-                count = max(1, round(fraction * len(members)))
-                held_out[members[permutation(len(members), generator)[:count]]] = True
-    return torch.nonzero(~held_out).flatten(), torch.nonzero(held_out).flatten()
 
 
 def snapshot(model: AdaptedModel) -> Snapshot:

@@ -21,6 +21,13 @@ from .gradient import NonFiniteError, StepResult
 from .parallel import World, between_steps
 
 Stop = Literal["done", "interrupted", "time limit", "not finite", "one-shot"]
+STOPPED: dict[Stop, str] = {  # why training ended, after the number of steps
+    "done": "",
+    "interrupted": " (interrupted; what was trained so far is kept)",
+    "time limit": " (time limit)",
+    "not finite": " (the loss was no longer finite; the last finite parameters are kept)",
+    "one-shot": " (one photo per class: nothing to fine-tune on)",
+}
 Backward = Callable[[], StepResult]
 
 

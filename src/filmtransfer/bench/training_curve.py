@@ -1,4 +1,4 @@
-"""Test accuracy against training step (the paper's figure of convergence).
+"""Training curves: test accuracy against training step (the paper's figure of convergence).
 
 At the chosen steps the head is built from the current parameters and evaluated on the test images, without the choice of
 an interpolation factor.

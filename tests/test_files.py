@@ -1,0 +1,45 @@
+"""Folders that are created, and their errors."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from filmtransfer.errors import InputError
+from filmtransfer.files import make_folder, sync_folder
+
+
+def test_parents_are_created_only_on_request(tmp_path):
+    with pytest.raises(InputError, match="There is no folder"):
+        make_folder(tmp_path / "a" / "b")
+    assert make_folder(tmp_path / "a" / "b", parents=True).is_dir()
+    assert make_folder(tmp_path / "a" / "b") == tmp_path / "a" / "b"  # it exists already
+
+
+def test_a_private_folder_can_be_read_by_its_owner_only(tmp_path):
+    before = os.umask(0o022)
+    try:
+        modes = [
+            stat.S_IMODE(make_folder(tmp_path / "open").stat().st_mode),
+            stat.S_IMODE(make_folder(tmp_path / "private", mode=0o700).stat().st_mode),
+        ]
+    finally:
+        os.umask(before)
+    assert modes == [0o755, 0o700]
+
+
+@pytest.mark.parametrize("parents", [False, True])
+def test_a_file_in_the_way_is_an_error(parents, tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(InputError, match="is a file, not a folder"):
+        make_folder(tmp_path / "taken", parents=parents)
+    with pytest.raises(InputError, match="cannot be created"):
+        make_folder(tmp_path / "taken" / "below", parents=parents)
+
+
+def test_a_folder_that_cannot_be_flushed_is_an_error(tmp_path):
+    sync_folder(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        sync_folder(tmp_path / "absent")
