@@ -27,14 +27,14 @@ def test_logits_are_scaled_cosines(rng, dtype):
 
 def test_lengths_do_not_count(rng):
     z, y, q = problem(rng)
-    head = Cosine().double().configure(z, y)
+    head = Cosine().to(torch.float64).configure(z, y)
     torch.testing.assert_close(head.logits(q), head.logits(50 * q))
-    torch.testing.assert_close(head.logits(q), Cosine().double().configure(50 * z, y).logits(q))
+    torch.testing.assert_close(head.logits(q), Cosine().to(torch.float64).configure(50 * z, y).logits(q))
 
 
 def test_gradients_are_those_of_finite_differences(rng):
     z, y, q = (t.requires_grad_() if t.is_floating_point() else t for t in problem(rng))
-    head = Cosine((3.0,)).double()
+    head = Cosine((3.0,)).to(torch.float64)
 
     def logits(z, q, log):
         head.weights.values = lambda: log.exp()

@@ -57,7 +57,7 @@ def test_float32_is_close_and_gradients_agree():
 def test_it_is_twice_qda_without_its_determinant():
     features, labels, query = draw([4, 4], 6)
     trust = 4 / 5
-    qda = QDA((trust, 1 - trust, 1.0), side="columns").double().configure(features, labels)
+    qda = QDA((trust, 1 - trust, 1.0), side="columns").to(torch.float64).configure(features, labels)
     log_det = 2 * torch.log(torch.diagonal(qda.configured().cholesky, dim1=-2, dim2=-1)).sum(-1)
     ours = Mahalanobis().configure(features, labels).logits(query)
     assert torch.allclose(ours, 2 * qda.logits(query) + log_det, rtol=1e-6)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from ..arrays import SingularError
 from ..errors import UsageError, check_choice
 from .cosine import Cosine
 from .gaussian import GaussianHead
 from .head import Head, State, class_means, map_state, options_of
 from .lda import LDA
 from .linear import Linear
-from .lowrank import SingularError
 from .mahalanobis import Mahalanobis
 from .protonets import ProtoNets
 from .qda import QDA

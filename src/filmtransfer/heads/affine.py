@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
-from torch import Tensor
-
+from ..arrays import Array
 from .head import Head, Shapes, State
 from .scores import AffineScores, Scores
 
@@ -14,24 +13,24 @@ from .scores import AffineScores, Scores
 class Affine(NamedTuple):
     """The state of an affine head."""
 
-    weight: Tensor  # (C, D)
-    bias: Tensor  # (C)
+    weight: Array  # (C, D)
+    bias: Array  # (C)
 
 
 class AffineHead(Head):
     """A head of C(D+1) parameters: logit_c = w_cᵀ z + b_c."""
 
-    def evaluate(self, state: State, query: Tensor) -> Tensor:
+    def evaluate(self, state: State, query: Array) -> Array:
         """Compute W z + b."""
         weight, bias = state
         return query @ weight.mT + bias
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Array]:
         """Return W and b."""
         weight, bias = self.configured()
         return {"weight": weight, "bias": bias}
 
-    def restore(self, tensors: Mapping[str, Tensor], counts: Tensor) -> Self:
+    def restore(self, tensors: Mapping[str, Array], counts: Array) -> Self:
         """Configure the head from W and b."""
         return self.set_state(Affine(tensors["weight"], tensors["bias"]), counts)
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from torch import Tensor
-from torch.nn import functional as F
-
+from ..arrays import Array, like, precise, to_numpy, unit_rows
 from .gaussian import Start
-from .head import PositiveWeights, State
+from .head import PositiveWeights, State, root
 from .means import MeansHead
 from .scores import Scores
 
@@ -20,8 +18,8 @@ from .scores import Scores
 class CosineState(NamedTuple):
     """The state of the cosine head."""
 
-    means: Tensor  # (C, D)
-    scale: Tensor
+    means: Array  # (C, D)
+    scale: Array
 
 
 class Cosine(MeansHead):
@@ -35,37 +33,35 @@ class Cosine(MeansHead):
         super().__init__()
         self.weights = PositiveWeights(self.weight_names, start)  # type: ignore[arg-type]
 
-    def state_of(self, means: Tensor) -> State:
+    def state_of(self, means: Array) -> State:
         """Return the class means with the scale."""
-        return CosineState(means, self.weights.values()[0].to(means))
+        return CosineState(means, like(self.weights.values()[0], means))
 
-    def evaluate(self, state: State, query: Tensor) -> Tensor:
+    def evaluate(self, state: State, query: Array) -> Array:
         """Compute s · cos(z, μ_c)."""
         means, scale = state
-        return scale * F.normalize(query, dim=1) @ F.normalize(means, dim=1).mT
+        return scale * unit_rows(query) @ unit_rows(means).mT
 
-    def distances(self, support: Tensor, queries: Tensor, targets: Tensor) -> Tensor:
+    def distances(self, support: Array, queries: Array, targets: Array) -> Array:
         """Compute the chord √(2 − 2 cos) between directions."""
         del support
-        cosines = F.normalize(queries, dim=1) @ F.normalize(targets, dim=1).mT
-        return (2 - 2 * cosines).clamp(min=0).sqrt()
+        return root(2 - 2 * unit_rows(queries) @ unit_rows(targets).mT)
 
     def scores(self) -> Scores:
         """Return the scaled cosines; they share no part."""
-        means, scale = (tensor.detach().cpu().double() for tensor in self.configured())
-        return CosineScores(scale * F.normalize(means, dim=1))
+        means, scale = (precise(to_numpy(array)) for array in self.configured())
+        return CosineScores(scale * unit_rows(means))
 
 
 class CosineScores(Scores):
     """r = W z / ‖z‖."""
 
-    weight: Tensor
+    weight: Array
 
-    def __init__(self, weight: Tensor) -> None:
-        super().__init__()
+    def __init__(self, weight: Array) -> None:
         self.keep(weight=weight.mT)
 
-    def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, z: Array) -> tuple[Array, Array]:
         """Compute r; s is 0."""
-        relative = F.normalize(z, dim=1) @ self.weight
+        relative = unit_rows(z) @ self.weight
         return relative, relative[:, :1] * 0

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-import torch
-from torch import Tensor
-
+from ..arrays import Array, cholesky, eye, like, on_device
 from ..errors import check_choice
 from . import lowrank
 from .affine import Affine, AffineHead
@@ -45,7 +43,7 @@ class LDA(AffineHead, GaussianHead):
         check_choice("The LDA covariance", covariance, get_args(Covariance))
         self.covariance: Covariance = covariance
 
-    def build(self, features: Tensor, labels: Tensor) -> State:
+    def build(self, features: Array, labels: Array) -> State:
         """Compute W and b from support features."""
         classes = check_support(features, labels)
         share = memberships(labels, classes, features)
@@ -72,32 +70,31 @@ class LDA(AffineHead, GaussianHead):
         """Return which covariance it is, and its divisor."""
         return {"covariance": self.covariance, "divisor": self.divisor}
 
-    def _within(self, centred: Tensor, share: Tensor, labels: Tensor) -> Tensor:
+    def _within(self, centred: Array, share: Array, labels: Array) -> Array:
         """Subtract the class means where the covariance is the pooled one."""
         if self.covariance == "task":
             return centred
-        return centred - (share.mT @ centred)[labels.to(centred.device)]
+        return centred - (share.mT @ centred)[on_device(labels, centred)]
 
     def _degrees(self, rows: int, classes: int) -> int:
         """Return the divisor of the scatter matrix; the pooled one has used C degrees of freedom for the means."""
         used = classes - 1 if self.covariance == "pooled" and self.divisor == "n-1" else 0
         return divide_by(rows - used, self.divisor)
 
-    def _solve_rows(self, centred: Tensor, share: Tensor, labels: Tensor, classes: int) -> Tensor:
-        task_weight, ridge = self.weights.values().to(centred)  # e2, e3
+    def _solve_rows(self, centred: Array, share: Array, labels: Array, classes: int) -> Array:
+        task_weight, ridge = like(self.weights.values(), centred)  # e2, e3
         scale = task_weight / self._degrees(len(centred), classes)
         within = self._within(centred, share, labels)
-        cholesky = lowrank.factor(within @ within.mT, scale, ridge)
+        lower = lowrank.factor(within @ within.mT, scale, ridge)
         if self.covariance == "task":  # Σ⁻¹ Xᵀ s = Xᵀ (e₃·I + a·K)⁻¹ s
-            return lowrank.within(cholesky, share)[1].mT @ centred
-        return lowrank.solve(within, cholesky, scale, ridge, share.mT @ centred)
+            return lowrank.within(lower, share)[1].mT @ centred
+        return lowrank.solve(within, lower, scale, ridge, share.mT @ centred)
 
-    def _solve_columns(self, scatter: Tensor, targets: Tensor, rows: int, classes: int) -> Tensor:
-        task_weight, ridge = self.weights.values().to(scatter)  # e2, e3
-        identity = torch.eye(scatter.shape[-1], dtype=scatter.dtype, device=scatter.device)
-        sigma = task_weight / self._degrees(rows, classes) * scatter + ridge * identity
-        return lowrank.within(torch.linalg.cholesky(sigma), targets.mT)[1].mT
+    def _solve_columns(self, scatter: Array, targets: Array, rows: int, classes: int) -> Array:
+        task_weight, ridge = like(self.weights.values(), scatter)  # e2, e3
+        sigma = task_weight / self._degrees(rows, classes) * scatter + ridge * eye(len(scatter), scatter)
+        return lowrank.within(cholesky(sigma), targets.mT)[1].mT
 
 
-def _affine(weight: Tensor, centred_means: Tensor, mean: Tensor) -> Affine:
+def _affine(weight: Array, centred_means: Array, mean: Array) -> Affine:
     return Affine(weight, -(weight @ mean) - (weight * centred_means).sum(1) / 2)

@@ -10,9 +10,7 @@ from __future__ import annotations
 import math
 from typing import Self
 
-import torch
-from torch import Tensor, nn
-
+from ..arrays import Array, like, to_tensor, zeros
 from ..errors import UsageError, check_count
 from .affine import Affine, AffineHead
 from .head import State, check_support
@@ -37,14 +35,17 @@ class Linear(AffineHead):
         check_count("max_iterations", max_iterations)
         self.max_iterations = max_iterations
 
-    def build(self, features: Tensor, labels: Tensor) -> State:
+    def build(self, features: Array, labels: Array) -> State:
         """Minimise  Σ_n −log p(y_n | z_n) + penalty/2 · ‖W‖²  (scikit-learn's C = 1/penalty)."""
+        import torch
+
         classes = check_support(features, labels)
-        z = features.detach().cpu().double()  # small enough for any CPU; not every GPU has float64
+        z = to_tensor(features).detach().cpu().double()  # small enough for any CPU; not every GPU has float64
+        targets = to_tensor(labels).long()
         mean = z.mean(0)
         centred = z - mean
-        weight = torch.zeros(classes, z.shape[1], dtype=z.dtype, device=z.device, requires_grad=True)
-        bias = torch.zeros(classes, dtype=z.dtype, device=z.device, requires_grad=True)
+        weight = torch.zeros(classes, z.shape[1], dtype=z.dtype, requires_grad=True)
+        bias = torch.zeros(classes, dtype=z.dtype, requires_grad=True)
         solver = torch.optim.LBFGS(
             [weight, bias],
             max_iter=self.max_iterations,
@@ -54,9 +55,9 @@ class Linear(AffineHead):
             line_search_fn="strong_wolfe",
         )
 
-        def loss() -> Tensor:
+        def loss() -> Array:
             solver.zero_grad()
-            value: Tensor = nn.functional.cross_entropy(centred @ weight.mT + bias, labels, reduction="sum")
+            value = torch.nn.functional.cross_entropy(centred @ weight.mT + bias, targets, reduction="sum")
             value = value + self.penalty / 2 * (weight * weight).sum()
             value.backward()
             return value
@@ -64,12 +65,12 @@ class Linear(AffineHead):
         with torch.enable_grad():
             solver.step(loss)
         weight, bias = weight.detach(), bias.detach()
-        return Affine(weight.to(features), (bias - weight @ mean).to(features))
+        return Affine(like(weight, features), like(bias - weight @ mean, features))
 
-    def zeros(self, counts: Tensor, features: int, device: torch.device | None = None) -> Self:
-        """Configure the head with zeros: where batch training from scratch begins."""
-        weight = torch.zeros(len(counts), features, device=device)
-        return self.set_state(Affine(weight, torch.zeros(len(counts), device=device)), counts)
+    def zeros(self, counts: Array, like: Array) -> Self:
+        """Configure the head with zeros (C, D) of the kind of ``like`` (D): where batch training from scratch begins."""
+        weight = zeros((len(counts), len(like)), like)
+        return self.set_state(Affine(weight, zeros((len(counts),), like)), counts)
 
     def approximate(self) -> Self:
         """Return an unconfigured copy whose solver stops early."""

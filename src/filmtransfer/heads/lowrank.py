@@ -14,38 +14,33 @@ Features enter only through K and through X(z − m): no D×D matrix is ever for
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
-# What a factorisation raises when features or weights are no longer finite.
-SingularError: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
+from ..arrays import Array, eye, namespace, solve_lower, solve_upper
+from ..arrays import cholesky as factorise
 
 
-def factor(gram: Tensor, scale: Tensor, ridge: Tensor) -> Tensor:
+def factor(gram: Array, scale: Array, ridge: Array) -> Array:
     """Compute L (N, N) with L Lᵀ = e₃·I + a·K."""
-    identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    lower: Tensor = torch.linalg.cholesky(ridge * identity + scale * gram)
-    return lower
+    return factorise(ridge * eye(len(gram), gram) + scale * gram)
 
 
-def log_determinant(cholesky: Tensor, ridge: Tensor, dimension: int) -> Tensor:
+def log_determinant(cholesky: Array, ridge: Array, dimension: int) -> Array:
     """Compute log|Σ| from the factor L of the N×N side."""
-    return (dimension - len(cholesky)) * torch.log(ridge) + log_determinant_of(cholesky)
+    return (dimension - len(cholesky)) * namespace(ridge).log(ridge) + log_determinant_of(cholesky)
 
 
-def log_determinant_of(cholesky: Tensor) -> Tensor:
+def log_determinant_of(cholesky: Array) -> Array:
     """Compute log|L Lᵀ| = 2 Σ log diag L, for one factor or a stack of them."""
-    return 2 * torch.log(torch.diagonal(cholesky, dim1=-2, dim2=-1)).sum(-1)
+    xp = namespace(cholesky)
+    return 2 * xp.log(xp.diagonal(cholesky, 0, -2, -1)).sum(-1)
 
 
-def solve(rows: Tensor, cholesky: Tensor, scale: Tensor, ridge: Tensor, targets: Tensor) -> Tensor:
+def solve(rows: Array, cholesky: Array, scale: Array, ridge: Array, targets: Array) -> Array:
     """Apply Σ⁻¹ to each row of ``targets`` (C, D), whether or not it lies in the span of X."""
     _, inner = within(cholesky, rows @ targets.mT)
     return (targets - scale * (inner.mT @ rows)) / ridge
 
 
-def within(cholesky: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+def within(cholesky: Array, right: Array) -> tuple[Array, Array]:
     """Compute L⁻¹ r, and from it (L Lᵀ)⁻¹ r."""
-    half: Tensor = torch.linalg.solve_triangular(cholesky, right, upper=False)
-    solved: Tensor = torch.linalg.solve_triangular(cholesky.mT, half, upper=True)
-    return half, solved
+    half = solve_lower(cholesky, right)
+    return half, solve_upper(cholesky.mT, half)

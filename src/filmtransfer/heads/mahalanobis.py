@@ -14,24 +14,24 @@ from __future__ import annotations
 
 from typing import NamedTuple, get_args
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from ..arrays import Array, cholesky, eye, like, namespace, precise, solve_lower, to_numpy
 from ..errors import check_choice
 from .gaussian import Side, divide_by, task_distances
 from .head import State, memberships
-from .quadratic import Factors, QuadraticHead, centring, precise, query_products
+from .quadratic import Factors, QuadraticHead, centring, query_products
 from .scores import QuadraticScores, Scores
 
 
 class MahalanobisRows(NamedTuple):
     """The state on the rows' side."""
 
-    mean: Tensor  # m (D)
-    centred: Tensor  # X (N, D)
-    share: Tensor  # S (N, C)
-    gram_share: Tensor  # XXᵀS (N, C)
-    half: Tensor  # L_c⁻¹ R_c (C, N, N)
+    mean: Array  # m (D)
+    centred: Array  # X (N, D)
+    share: Array  # S (N, C)
+    gram_share: Array  # XXᵀS (N, C)
+    half: Array  # L_c⁻¹ R_c (C, N, N)
 
 
 class Mahalanobis(QuadraticHead):
@@ -45,35 +45,32 @@ class Mahalanobis(QuadraticHead):
         check_choice("The side", side, get_args(Side))
         self.side: Side = side
 
-    def build_factors(self, mean: Tensor, centred: Tensor, labels: Tensor, classes: int) -> Factors:
+    def build_factors(self, mean: Array, centred: Array, labels: Array, classes: int) -> Factors:
         """Compute the Cholesky factors of Q_c in float64, where the device has it."""
         x = precise(centred)
         share, own, of_task = _weights(labels, classes, x)
         means = share.mT @ x
         scatter = x.mT @ x
-        identity = torch.eye(scatter.shape[0], dtype=scatter.dtype, device=scatter.device)
         factors = []
         for c in range(len(means)):
             within = x[labels == c] - means[c]
-            factors.append(
-                torch.linalg.cholesky(own[c] * within.mT @ within + of_task[c] * scatter + identity)
-            )
-        return Factors(mean + means.to(mean), torch.stack(factors).to(mean))
+            sigma = own[c] * within.mT @ within + of_task[c] * scatter + eye(len(scatter), scatter)
+            factors.append(cholesky(sigma))
+        return Factors(mean + like(means, mean), like(namespace(x).stack(factors), mean))
 
-    def build_rows(self, mean: Tensor, centred: Tensor, labels: Tensor, classes: int) -> MahalanobisRows:
+    def build_rows(self, mean: Array, centred: Array, labels: Array, classes: int) -> MahalanobisRows:
         """Compute the state from the centred rows."""
         x = precise(centred)
         share, own, of_task = _weights(labels, classes, x)
         gram = x @ x.mT
-        project = centring((share > 0).to(x).mT)
-        identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-        both, rest = torch.sqrt(own + of_task), torch.sqrt(of_task)
+        project = centring(like(share > 0, x).mT)
+        identity, xp = eye(len(gram), gram), namespace(gram)
+        both, rest = xp.sqrt(own + of_task), xp.sqrt(of_task)
         root = (both - rest)[:, None, None] * project + rest[:, None, None] * identity
-        lower = torch.linalg.cholesky(identity + root @ gram @ root)
-        half: Tensor = torch.linalg.solve_triangular(lower, root, upper=False)
+        half = solve_lower(cholesky(identity + root @ gram @ root), root)
         return MahalanobisRows(mean, centred, share, gram @ share, half)
 
-    def evaluate(self, state: State, query: Tensor) -> Tensor:
+    def evaluate(self, state: State, query: Array) -> Array:
         """Compute the negative squared distances."""
         if isinstance(state, Factors):
             return -state.squared_distances(query)
@@ -82,27 +79,26 @@ class Mahalanobis(QuadraticHead):
         inner = half @ (x.mT[None] - gram_share.mT[:, :, None])  # (C, N, Q)
         return -(norms - (inner * inner).sum(1).mT)
 
-    def distances(self, support: Tensor, queries: Tensor, targets: Tensor) -> Tensor:
+    def distances(self, support: Array, queries: Array, targets: Array) -> Array:
         """Compute Mahalanobis distances under Σ_task + I (Q, T)."""
-        return task_distances(support, queries, targets, torch.ones(2), "n-1")
+        return task_distances(support, queries, targets, np.ones(2), "n-1")
 
     def scores(self) -> Scores:
         """Return the distances as a module: within the span of the rows a Cholesky factor for each class."""
         state = self.configured()
         if isinstance(state, Factors):
-            return state.scores(torch.zeros(len(state.means)), 1.0)
-        mean, centred, share, _, half = (t.detach().cpu().double() for t in state)
-        left, spread, right = torch.linalg.svd(centred, full_matrices=False)
+            return state.scores(np.zeros(len(state.means)), 1.0)
+        mean, centred, share, _, half = (precise(to_numpy(array)) for array in state)
+        left, spread, right = np.linalg.svd(centred, full_matrices=False)
         inner = half @ (left * spread)  # L_c⁻¹ R_c U S (C, N, r)
-        identity = torch.eye(len(spread), dtype=inner.dtype)
-        root = torch.linalg.cholesky(identity - inner.mT @ inner).mT  # of I − (L_c⁻¹R_cUS)ᵀ(L_c⁻¹R_cUS)
+        root = cholesky(np.eye(len(spread)) - inner.mT @ inner).mT  # of I − (L_c⁻¹R_cUS)ᵀ(L_c⁻¹R_cUS)
         centres = share.mT @ centred @ right.mT
-        return QuadraticScores(mean, root, centres, torch.zeros(len(root)), 1.0, right.mT)
+        return QuadraticScores(mean, root, centres, np.zeros(len(root)), 1.0, right.mT)
 
 
-def _weights(labels: Tensor, classes: int, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _weights(labels: Array, classes: int, rows: Array) -> tuple[Array, Array, Array]:
     """Return 1/N_c by example and class (N, C); λ_c / (N_c − 1) and (1 − λ_c) / (N − 1) by class (C)."""
     share = memberships(labels, classes, rows)
-    counts = (share > 0).sum(0).to(rows)
+    counts = like((share > 0).sum(0), rows)
     trust = counts / (counts + 1)  # λ_c
     return share, trust / divide_by(counts, "n-1"), (1 - trust) / divide_by(len(rows), "n-1")

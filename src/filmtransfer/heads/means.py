@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
-import torch
-from torch import Tensor
-
+from ..arrays import Array, cast
 from .head import Head, Shapes, State, check_support, class_means
 from .statistics import Statistics
 
@@ -15,7 +13,7 @@ from .statistics import Statistics
 class Means(NamedTuple):
     """The state of a head of class means."""
 
-    means: Tensor  # (C, D)
+    means: Array  # (C, D)
 
 
 class MeansHead(Head):
@@ -23,25 +21,24 @@ class MeansHead(Head):
 
     scatter = "none"
 
-    def state_of(self, means: Tensor) -> State:
+    def state_of(self, means: Array) -> State:
         """Return the state of class means."""
         return Means(means)
 
-    def build(self, features: Tensor, labels: Tensor) -> State:
+    def build(self, features: Array, labels: Array) -> State:
         """Compute the class means."""
         check_support(features, labels)
         return self.state_of(class_means(features, labels))
 
     def configure_from(self, statistics: Statistics) -> Self:
         """Configure the head from n_c and Σz."""
-        return self.set_state(self.state_of(statistics.means().to(statistics.dtype)), statistics.counts)
+        return self.set_state(self.state_of(cast(statistics.means(), statistics.dtype)), statistics.counts)
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Array]:
         """Return the class means."""
         return {"means": self.configured()[0]}
 
-    @torch.no_grad()
-    def restore(self, tensors: Mapping[str, Tensor], counts: Tensor) -> Self:
+    def restore(self, tensors: Mapping[str, Array], counts: Array) -> Self:
         """Configure the head from class means."""
         return self.set_state(self.state_of(tensors["means"]), counts)
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 
-from torch import Tensor
-
+from ..arrays import Array, is_tensor, precise, to_numpy
 from ..errors import UsageError
 from .head import State
 from .means import MeansHead
@@ -30,13 +29,14 @@ class ProtoNets(MeansHead):
             raise UsageError(f"The temperature cannot be {temperature!r}.", "It is a number above 0.")
         self.temperature = float(temperature)
 
-    def evaluate(self, state: State, query: Tensor) -> Tensor:
+    def evaluate(self, state: State, query: Array) -> Array:
         """Compute −‖z − μ_c‖² / τ."""
         (means,) = state
         # Shifting both by one mean changes no distance and keeps the squares small.
-        centre = means.mean(0).detach()
+        centre = means.mean(0)
+        centre = centre.detach() if is_tensor(centre) else centre
         z, mu = query - centre, means - centre
-        return (2 * z @ mu.mT - (mu * mu).sum(1) - (z * z).sum(1, keepdim=True)) / self.temperature
+        return (2 * z @ mu.mT - (mu * mu).sum(1) - (z * z).sum(1)[:, None]) / self.temperature
 
     def options(self) -> dict[str, object]:
         """Return the temperature where it is not the paper's."""
@@ -44,7 +44,7 @@ class ProtoNets(MeansHead):
 
     def scores(self) -> Scores:
         """Return r_c = (2 μ_c·z − ‖μ_c‖²) / τ, s = −‖z‖² / τ about the mean of the class means."""
-        means = self.configured()[0].detach().cpu().double()
+        means = precise(to_numpy(self.configured()[0]))
         centre = means.mean(0)
         means, scale = means - centre, 1 / self.temperature
         return AffineScores(2 * scale * means, -scale * (means * means).sum(1), centre, scale)

@@ -19,13 +19,28 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
-from torch import Tensor, nn
+import numpy as np
 
+from ..arrays import (
+    Array,
+    cholesky,
+    contiguous,
+    eye,
+    labels_like,
+    like,
+    namespace,
+    on_device,
+    one_hot,
+    padded_index,
+    precise,
+    solve_lower,
+    take_along_rows,
+    to_numpy,
+)
 from . import lowrank
 from .gaussian import Divisor, GaussianHead, Side, Start, divide_by
 from .head import State, memberships, squared_distances
-from .quadratic import Factors, QuadraticHead, centring, precise, query_products
+from .quadratic import Factors, QuadraticHead, centring, query_products
 from .scores import Scores
 from .statistics import Statistics
 
@@ -33,16 +48,16 @@ from .statistics import Statistics
 class QDARows(NamedTuple):
     """The state on the rows' side."""
 
-    mean: Tensor  # m (D)
-    centred: Tensor  # X (N, D)
-    share: Tensor  # S (N, C)
-    gram_share: Tensor  # XXᵀS (N, C)
-    cholesky: Tensor  # L (N, N)
-    rows_of: Tensor  # the rows of each class, padded (C, N_max)
-    half: Tensor  # √b T⁻¹H (C, N_max, N_max)
-    log_det: Tensor  # log|Σ_c| (C)
-    scale: Tensor  # a
-    ridge: Tensor  # e3
+    mean: Array  # m (D)
+    centred: Array  # X (N, D)
+    share: Array  # S (N, C)
+    gram_share: Array  # XXᵀS (N, C)
+    cholesky: Array  # L (N, N)
+    rows_of: Array  # the rows of each class, padded (C, N_max)
+    half: Array  # √b T⁻¹H (C, N_max, N_max)
+    log_det: Array  # log|Σ_c| (C)
+    scale: Array  # a
+    ridge: Array  # e3
 
 
 class QDA(QuadraticHead, GaussianHead):
@@ -58,37 +73,35 @@ class QDA(QuadraticHead, GaussianHead):
     ) -> None:
         super().__init__(start, divisor, side)
 
-    def build_factors(self, mean: Tensor, centred: Tensor, labels: Tensor, classes: int) -> Factors:
+    def build_factors(self, mean: Array, centred: Array, labels: Array, classes: int) -> Factors:
         """Compute the Cholesky factors of Σ_c."""
         share = memberships(labels, classes, centred)
         means = share.mT @ centred
-        within = centred - means[labels.to(means.device)]
-        members = torch.nn.functional.one_hot(labels).to(centred)
-        by_class = torch.einsum("nc,nd,ne->cde", members, within, within)
+        within = centred - means[on_device(labels, means)]
+        members = one_hot(labels, classes, centred)
+        by_class = namespace(centred).einsum("nc,nd,ne->cde", members, within, within)
         scatter = centred.mT @ centred
-        return self._factors(means + mean, by_class, scatter, torch.bincount(labels))
+        return self._factors(means + mean, by_class, scatter, namespace(labels).bincount(labels))
 
-    def build_rows(self, mean: Tensor, centred: Tensor, labels: Tensor, classes: int) -> QDARows:
+    def build_rows(self, mean: Array, centred: Array, labels: Array, classes: int) -> QDARows:
         """Compute the state from the centred rows."""
         x = precise(centred)
         rows, dimension = x.shape
         share = memberships(labels, classes, x)
-        class_weight, task_weight, ridge = self.weights.values().to(x)  # e1, e2, e3
-        counts = (share > 0).sum(0).to(x)
+        class_weight, task_weight, ridge = like(self.weights.values(), x)  # e1, e2, e3
+        counts = like((share > 0).sum(0), x)
         scale = task_weight / divide_by(rows, self.divisor)
-        extra = class_weight / divide_by(counts, self.divisor)
+        extra = (class_weight / divide_by(counts, self.divisor))[:, None, None]
         gram = x @ x.mT
-        cholesky = lowrank.factor(gram, scale, ridge)
-        _, solved = lowrank.within(cholesky, gram)  # X Σ₀⁻¹ Xᵀ
-        index, mask = _padded_index(labels, classes, x)
-        centre = centring(mask)
+        lower = lowrank.factor(gram, scale, ridge)
+        _, solved = lowrank.within(lower, gram)  # X Σ₀⁻¹ Xᵀ
+        padded, mask = padded_index(labels, classes)
+        index, centre = on_device(labels_like(padded, x), x), centring(like(mask, x))
         inner = centre @ solved[index[:, :, None], index[:, None, :]] @ centre
-        identity = torch.eye(index.shape[1], dtype=gram.dtype, device=gram.device)
-        own = torch.linalg.cholesky(identity + extra[:, None, None] * (inner + inner.mT) / 2)
-        root = torch.sqrt(extra)[:, None, None] * centre
-        half: Tensor = torch.linalg.solve_triangular(own, root, upper=False)
-        log_det = lowrank.log_determinant(cholesky, ridge, dimension) + lowrank.log_determinant_of(own)
-        return QDARows(mean, centred, share, gram @ share, cholesky, index, half, log_det, scale, ridge)
+        own = cholesky(eye(padded.shape[1], x) + extra * (inner + inner.mT) / 2)
+        half = solve_lower(own, namespace(x).sqrt(extra) * centre)
+        log_det = lowrank.log_determinant(lower, ridge, dimension) + lowrank.log_determinant_of(own)
+        return QDARows(mean, centred, share, gram @ share, lower, index, half, log_det, scale, ridge)
 
     def build_from(self, statistics: Statistics) -> State:
         """Compute the Cholesky factors from n_c, Σz and Σzzᵀ of each class."""
@@ -99,16 +112,16 @@ class QDA(QuadraticHead, GaussianHead):
             statistics.counts,
         )
 
-    def evaluate(self, state: State, query: Tensor) -> Tensor:
+    def evaluate(self, state: State, query: Array) -> Array:
         """Compute the log-densities of the classes, less the constant of 2π."""
         if isinstance(state, Factors):
             return -(state.squared_distances(query) + lowrank.log_determinant_of(state.cholesky)) / 2
         x, norms = query_products(state, query)
-        *_, gram_share, cholesky, index, half, log_det, scale, ridge = state
-        of_query, solved = lowrank.within(cholesky, x.mT)  # (N, Q)
-        of_means, solved_means = lowrank.within(cholesky, gram_share)  # (N, C)
+        *_, gram_share, lower, index, half, log_det, scale, ridge = state
+        of_query, solved = lowrank.within(lower, x.mT)  # (N, Q)
+        of_means, solved_means = lowrank.within(lower, gram_share)  # (N, C)
         shared = squared_distances(of_query.mT, of_means.mT)  # ‖L⁻¹ X d‖² (Q, C)
-        offsets = solved[index] - solved_means.mT.gather(1, index)[:, :, None]  # (C, N_c, Q)
+        offsets = solved[index] - take_along_rows(solved_means.mT, index)[:, :, None]  # (C, N_c, Q)
         own = half @ offsets
         return -((norms - scale * shared) / ridge - (own * own).sum(1).mT + log_det) / 2
 
@@ -118,16 +131,15 @@ class QDA(QuadraticHead, GaussianHead):
         if isinstance(state, QDARows):
             return QDARowScores(state)
         assert isinstance(state, Factors)
-        return state.scores(-lowrank.log_determinant_of(state.cholesky.cpu().double()) / 2, 0.5)
+        return state.scores(-lowrank.log_determinant_of(precise(to_numpy(state.cholesky))) / 2, 0.5)
 
-    def _factors(self, means: Tensor, by_class: Tensor, scatter: Tensor, counts: Tensor) -> Factors:
-        class_weight, task_weight, ridge = self.weights.values().to(means)  # e1, e2, e3
-        identity = torch.eye(means.shape[1], dtype=means.dtype, device=means.device)
-        of_class = by_class / divide_by(counts.to(by_class), self.divisor)[:, None, None]
+    def _factors(self, means: Array, by_class: Array, scatter: Array, counts: Array) -> Factors:
+        class_weight, task_weight, ridge = like(self.weights.values(), means)  # e1, e2, e3
+        of_class = by_class / divide_by(like(counts, by_class), self.divisor)[:, None, None]
         of_task = scatter / divide_by(int(counts.sum()), self.divisor)
-        sigma = class_weight * of_class + task_weight * of_task + ridge * identity
-        cholesky = torch.linalg.cholesky(sigma).contiguous()  # as a restored one is: solving rounds by layout
-        return Factors(means, cholesky)
+        sigma = class_weight * of_class + task_weight * of_task + ridge * eye(means.shape[1], means)
+        lower = cholesky(sigma)
+        return Factors(means, contiguous(lower))  # as a restored one is: solving rounds by layout
 
 
 class QDARowScores(Scores):
@@ -139,48 +151,39 @@ class QDARowScores(Scores):
         −2 logit_c = ‖(I − VVᵀ)(z − m)‖²/e₃ + ‖v‖² − 2 v·v_c + ‖v_c‖² − ‖E_c (v − v_c)‖² + log|Σ_c|
     """
 
-    mean: Tensor
-    basis: Tensor
-    whiten: Tensor
-    middle: Tensor
-    bias: Tensor
-    own: Tensor
-    offset: Tensor
+    mean: Array
+    basis: Array
+    whiten: Array
+    middle: Array
+    bias: Array
+    own: Array
+    offset: Array
 
     def __init__(self, state: QDARows) -> None:
-        super().__init__()
         mean, centred, share, half, log_det, scale, ridge = (
-            tensor.detach().cpu().double()
-            for tensor in (
+            precise(to_numpy(array))
+            for array in (
                 state.mean, state.centred, state.share, state.half, state.log_det, state.scale, state.ridge,
             )
         )  # fmt: skip
-        left, spread, right = torch.linalg.svd(centred, full_matrices=False)
+        left, spread, right = np.linalg.svd(centred, full_matrices=False)
         whiten = (ridge + scale * spread**2) ** -0.5
         middle = whiten * (share.mT @ centred @ right.mT)  # v_c (C, r)
-        own = half @ (left * (spread * whiten))[state.rows_of.cpu()]  # E_c (C, N_max, r)
-        offset = torch.einsum("cnr,cr->cn", own, middle)
+        own = half @ (left * (spread * whiten))[to_numpy(state.rows_of)]  # E_c (C, N_max, r)
+        offset = np.einsum("cnr,cr->cn", own, middle)
         self.classes, self.rows = own.shape[:2]
         self.ridge = float(ridge)
         self.keep(mean=mean, basis=right.mT, whiten=whiten, middle=middle.mT)
         self.keep(bias=-((middle * middle).sum(1) + log_det) / 2)
-        self.keep(own=own.flatten(0, 1).mT, offset=offset.flatten())
+        self.keep(own=own.reshape(-1, own.shape[2]).T, offset=offset.reshape(-1))
 
-    def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, z: Array) -> tuple[Array, Array]:
         """Compute r and s."""
         z = z - self.mean
         within = z @ self.basis
         v = within * self.whiten
         own = (v @ self.own - self.offset).reshape(-1, self.classes, self.rows)
         relative = v @ self.middle + self.bias + (own * own).sum(2) / 2
-        outside = z - within @ self.basis.t()  # the part of z outside the span of the support rows
-        distance = (outside * outside).sum(1, keepdim=True) / self.ridge + (v * v).sum(1, keepdim=True)
+        outside = z - within @ self.basis.mT  # the part of z outside the span of the support rows
+        distance = (outside * outside).sum(1)[:, None] / self.ridge + (v * v).sum(1)[:, None]
         return relative, -distance / 2
-
-
-def _padded_index(labels: Tensor, classes: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows of each class (C, N_max), padded, and a mask of the entries that are not padding."""
-    groups = [torch.nonzero(labels == c).flatten() for c in range(classes)]
-    index = nn.utils.rnn.pad_sequence(groups, batch_first=True)
-    mask = nn.utils.rnn.pad_sequence([torch.ones(len(g)) for g in groups], batch_first=True)
-    return index.to(like.device), mask.to(like)

@@ -10,9 +10,9 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from ..arrays import Array, diagonal_matrices, precise, solve_lower, to_numpy, zeros
 from .gaussian import Side, use_rows
 from .head import Head, Shapes, State, check_support
 from .scores import QuadraticScores, Scores
@@ -21,20 +21,19 @@ from .scores import QuadraticScores, Scores
 class Factors(NamedTuple):
     """A mean and the Cholesky factor of a covariance for each class."""
 
-    means: Tensor  # (C, D)
-    cholesky: Tensor  # (C, D, D)
+    means: Array  # (C, D)
+    cholesky: Array  # (C, D, D)
 
-    def squared_distances(self, query: Tensor) -> Tensor:
+    def squared_distances(self, query: Array) -> Array:
         """Compute ‖L_c⁻¹(z − μ_c)‖² (Q, C)."""
         offsets = query[None] - self.means[:, None]  # (C, Q, D)
-        white: Tensor = torch.linalg.solve_triangular(self.cholesky, offsets.mT, upper=False)
+        white = solve_lower(self.cholesky, offsets.mT)
         return (white * white).sum(1).mT
 
-    def scores(self, bias: Tensor, scale: float) -> Scores:
+    def scores(self, bias: Array, scale: float) -> Scores:
         """Return b_c − a ‖L_c⁻¹(z − μ_c)‖² as a module."""
-        means, lower = self.means.detach().cpu().double(), self.cholesky.detach().cpu().double()
-        identity = torch.eye(lower.shape[-1], dtype=lower.dtype).expand_as(lower)
-        inverse: Tensor = torch.linalg.solve_triangular(lower, identity, upper=False)
+        means, lower = (precise(to_numpy(array)) for array in self)
+        inverse = solve_lower(lower, np.eye(lower.shape[-1]))
         centre = means.mean(0)
         return QuadraticScores(centre, inverse, means - centre, bias, scale)
 
@@ -45,14 +44,14 @@ class QuadraticHead(Head):
     side: Side
 
     @abstractmethod
-    def build_rows(self, mean: Tensor, centred: Tensor, labels: Tensor, classes: int) -> State:
+    def build_rows(self, mean: Array, centred: Array, labels: Array, classes: int) -> State:
         """Compute the state from the mean (D) and the centred rows (N, D), in float64 where the device has it."""
 
     @abstractmethod
-    def build_factors(self, mean: Tensor, centred: Tensor, labels: Tensor, classes: int) -> Factors:
+    def build_factors(self, mean: Array, centred: Array, labels: Array, classes: int) -> Factors:
         """Compute the Cholesky factors from the mean (D) and the centred rows (N, D)."""
 
-    def build(self, features: Tensor, labels: Tensor) -> State:
+    def build(self, features: Array, labels: Array) -> State:
         """Compute the state on the cheaper side."""
         classes = check_support(features, labels)
         mean = features.mean(0)
@@ -61,26 +60,25 @@ class QuadraticHead(Head):
             return self.build_rows(mean, centred, labels, classes)
         return self.build_factors(mean, centred, labels, classes)
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Array]:
         """Return the centred rows where N ≤ D: the same model as C Cholesky factors, far smaller."""
         state = self.configured()
         if isinstance(state, Factors):
-            below = torch.tril_indices(*state.cholesky.shape[-2:])
-            return {"means": state.means, "cholesky": state.cholesky[:, below[0], below[1]]}
+            rows, columns = np.tril_indices(state.cholesky.shape[-1])
+            return {"means": state.means, "cholesky": state.cholesky[:, rows, columns]}
         mean, centred, share, *_ = state
         return {"mean": mean, "rows": centred, "labels": share.argmax(1)}
 
-    @torch.no_grad()
-    def restore(self, tensors: Mapping[str, Tensor], counts: Tensor) -> Self:
+    def restore(self, tensors: Mapping[str, Array], counts: Array) -> Self:
         """Configure the head from either form."""
         if "rows" in tensors:
-            state = self.build_rows(tensors["mean"], tensors["rows"], tensors["labels"].cpu(), len(counts))
+            state = self.build_rows(tensors["mean"], tensors["rows"], tensors["labels"], len(counts))
             return self.set_state(state, counts)
         means, packed = tensors["means"], tensors["cholesky"]
         classes, features = means.shape
-        below = torch.tril_indices(features, features)
-        cholesky = packed.new_zeros(classes, features, features)
-        cholesky[:, below[0], below[1]] = packed
+        rows, columns = np.tril_indices(features)
+        cholesky = zeros((classes, features, features), packed)
+        cholesky[:, rows, columns] = packed
         return self.set_state(Factors(means, cholesky), counts)
 
     @classmethod
@@ -93,20 +91,15 @@ class QuadraticHead(Head):
         ]
 
 
-def precise(x: Tensor) -> Tensor:
-    """Return x in float64, where the device has it."""
-    return x if x.device.type == "mps" else x.double()
-
-
-def centring(members: Tensor) -> Tensor:
+def centring(members: Array) -> Array:
     """Return H_c (C, N, N) of members (C, N), 1 or 0: subtract the mean of a class and map all other rows to 0."""
     outer = members[:, :, None] * members[:, None, :]
-    return torch.diag_embed(members) - outer / members.sum(1)[:, None, None]
+    return diagonal_matrices(members) - outer / members.sum(1)[:, None, None]
 
 
-def query_products(state: State, query: Tensor) -> tuple[Tensor, Tensor]:
+def query_products(state: State, query: Array) -> tuple[Array, Array]:
     """Compute X(z − m) (Q, N) and ‖z − μ_c‖² (Q, C): all that the rows' side needs of a query."""
     mean, centred, share, gram_share, *_ = state
     z = precise(query) - mean
     x = z @ precise(centred).mT
-    return x, (z * z).sum(1, keepdim=True) - 2 * x @ share + (share * gram_share).sum(0)
+    return x, (z * z).sum(1)[:, None] - 2 * x @ share + (share * gram_share).sum(0)

@@ -13,9 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import torch
-from torch import Tensor
-
+from ..arrays import Array, cast, dtype_name, namespace, on_cpu, one_hot, precise
 from ..errors import InputError, check_choice
 
 Scatter = Literal["none", "task", "class"]
@@ -25,26 +23,26 @@ Scatter = Literal["none", "task", "class"]
 class Statistics:
     """Counts (C), sums (C, D) and second moments: none, (D, D) or (C, D, D)."""
 
-    counts: Tensor
-    sums: Tensor
-    moments: Tensor | None = None
-    dtype: torch.dtype = torch.float32  # of the features: heads built from this are cast to it
+    counts: Array
+    sums: Array
+    moments: Array | None = None
+    dtype: str = "float32"  # of the features: heads built from this are cast to it
 
     @classmethod
     def of(
-        cls, features: Tensor, labels: Tensor, classes: int | None = None, scatter: Scatter = "task"
+        cls, features: Array, labels: Array, classes: int | None = None, scatter: Scatter = "task"
     ) -> Statistics:
         """Compute the statistics of features (N, D) with labels in 0 … C−1; classes may be empty."""
         check_choice("scatter", scatter, get_args(Scatter))
         count = int(labels.max()) + 1 if classes is None else classes
-        z = features.cpu().double()  # sums travel and are kept; not every GPU has float64
-        onehot = torch.nn.functional.one_hot(labels, count).double()
+        z = precise(on_cpu(features))  # sums travel and are kept; not every GPU has float64
+        onehot = one_hot(labels, count, z)
         moments = None
         if scatter == "task":
             moments = z.mT @ z
         elif scatter == "class":
-            moments = torch.stack([z[labels == c].mT @ z[labels == c] for c in range(count)])
-        return cls(onehot.sum(0).long(), onehot.mT @ z, moments, features.dtype)
+            moments = namespace(z).stack([z[labels == c].mT @ z[labels == c] for c in range(count)])
+        return cls(cast(onehot.sum(0), "int64"), onehot.mT @ z, moments, dtype_name(features))
 
     def __add__(self, other: Statistics) -> Statistics:
         return self._combine(other, 1)
@@ -58,31 +56,31 @@ class Statistics:
             raise InputError(
                 "Second moments summed over all classes cannot be divided again.", "Use scatter='class'."
             )
-        index = torch.as_tensor(list(classes))
+        index = list(classes)
         moments = None if self.moments is None else self.moments[index]
         return Statistics(self.counts[index], self.sums[index], moments, self.dtype)
 
-    def means(self) -> Tensor:
+    def means(self) -> Array:
         """Compute μ_c (C, D)."""
         if bool((self.counts <= 0).any()):
             raise InputError("A class has no example left.", "Omit it, or add a photo to it.")
         return self.sums / self.counts[:, None]
 
-    def mean(self) -> Tensor:
+    def mean(self) -> Array:
         """Compute m (D), the mean of all examples."""
         return self.sums.sum(0) / self.counts.sum()
 
-    def scatter_about_mean(self) -> Tensor:
+    def scatter_about_mean(self) -> Array:
         """Compute Σ (z − m)(z − m)ᵀ over all examples (D, D)."""
         mean = self.mean()
-        return _symmetric(self._total() - self.counts.sum() * torch.outer(mean, mean))
+        return _symmetric(self._total() - self.counts.sum() * mean[:, None] * mean)
 
-    def scatter_within(self) -> Tensor:
+    def scatter_within(self) -> Array:
         """Compute Σ (z − μ_y)(z − μ_y)ᵀ over all examples (D, D)."""
         means = self.means()
         return _symmetric(self._total() - (means * self.counts[:, None]).mT @ means)
 
-    def scatter_by_class(self) -> Tensor:
+    def scatter_by_class(self) -> Array:
         """Compute Σ (z − μ_c)(z − μ_c)ᵀ over the examples of each class (C, D, D)."""
         if self.moments is None or self.moments.ndim != 3:
             raise InputError("These statistics hold no second moments by class.", "Use scatter='class'.")
@@ -90,7 +88,7 @@ class Statistics:
         outer = means[:, :, None] * means[:, None, :]
         return _symmetric(self.moments - self.counts[:, None, None] * outer)
 
-    def _total(self) -> Tensor:
+    def _total(self) -> Array:
         if self.moments is None:
             raise InputError("These statistics hold no second moments.", "Use scatter='task'.")
         return self.moments if self.moments.ndim == 2 else self.moments.sum(0)
@@ -112,5 +110,5 @@ class Statistics:
         )
 
 
-def _symmetric(matrix: Tensor) -> Tensor:
+def _symmetric(matrix: Array) -> Array:
     return (matrix + matrix.mT) / 2

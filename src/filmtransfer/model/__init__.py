@@ -1,25 +1,35 @@
 """The model, the predictor, and the file that holds what was learned for a task."""
 
-from .adapted import AdaptedModel
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
 from .body import Body
-from .hardware import Hardware
 from .ood import OODDetector
-from .predictor import Explanation, Predictions, Predictor, Prior, log_posterior, log_prior
+from .predictor import Explanation, FeaturePredictor, Predictions, Prior, log_posterior, log_prior
 from .support import Label, Support
 from .update import Update
+
+if TYPE_CHECKING:
+    from .adapted import AdaptedModel
+    from .hardware import Hardware
 
 __all__ = [
     "AdaptedModel",
     "Body",
     "Explanation",
+    "FeaturePredictor",
     "Hardware",
     "Label",
     "OODDetector",
     "Predictions",
-    "Predictor",
     "Prior",
     "Support",
     "Update",
     "log_posterior",
     "log_prior",
 ]
+
+# These need torch.
+__getattr__ = lazy_names(__name__, {"adapted": ("AdaptedModel",), "hardware": ("Hardware",)})

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..arrays import to_numpy, to_tensor
 from ..backbones import Backbone, run_parts, split_parts
 from ..data.pixels import PixelSpec, normalise
 from ..heads import Head
-from .body import Body, trainable_parameters
+from .body import Body
 from .hardware import Compiled, Hardware
+from .network import attach_body, load_parameters, trainable_parameters
+from .update import Update
 
 
 class AdaptedModel(nn.Module):
@@ -38,7 +42,7 @@ class AdaptedModel(nn.Module):
         self.hardware = hardware or Hardware(backbone.device)
         self.backbone = backbone = backbone.to(self.hardware.device)
         self.body = body or Body()
-        self.network = self.body.attach(backbone, seed)
+        self.network = attach_body(self.body, backbone, seed)
         self.head = head.to(backbone.device)
         self.pixels: PixelSpec = replace(
             backbone.pixels, size=backbone.fit_size(image_size or backbone.pixels.size)
@@ -87,6 +91,10 @@ class AdaptedModel(nn.Module):
             return torch.empty(0, self.backbone.features, device=self.backbone.device)
         return torch.cat([self.embed(part) for part in pixels.split(batch)])
 
+    def extract(self, squares: np.ndarray) -> np.ndarray:
+        """Compute features (B, D) of uint8 squares (B, 3, S, S): what prediction asks of either runtime."""
+        return to_numpy(self.features(to_tensor(squares)))
+
     @torch.no_grad()
     def configure(self, pixels: Tensor, labels: Tensor, batch: int = 32) -> Tensor:
         """Build the head from all support images (paper: FiT Prediction); return their features."""
@@ -102,3 +110,10 @@ class AdaptedModel(nn.Module):
     def logits(self, pixels: Tensor, batch: int = 32) -> Tensor:
         """Compute the logits of many images."""
         return self.head.logits(self.features(pixels, batch))
+
+
+def load_update(model: AdaptedModel, update: Update) -> None:
+    """Give a model the parameters, the head and the input format of an update."""
+    model.head = update.restore_head(torch.empty(0, device=model.backbone.device))
+    model.pixels = update.pixels
+    load_parameters(model.network, update.parameters)

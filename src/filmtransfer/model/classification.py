@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ..data import SkippedImage, read_squares
-from ..data.pixels import ImageSource
+from ..data.pixels import ImageSource, PixelSpec
 from ..errors import InputError
-from .adapted import AdaptedModel
-from .predictor import Predictions, Predictor
+from .predictor import FeaturePredictor, Predictions
 
 CHUNK = 256  # images in memory at once, so that memory does not grow with the folder
-OnImages = Callable[[Tensor, Sequence[ImageSource]], None]  # with pixels (B, 3, S, S) and their sources
+OnImages = Callable[[np.ndarray, Sequence[ImageSource]], None]  # with pixels (B, 3, S, S) and their sources
+
+
+class Extractor(Protocol):
+    """What computes features: an ``AdaptedModel`` with torch, or a graph with onnxruntime."""
+
+    pixels: PixelSpec
+
+    def extract(self, squares: np.ndarray) -> np.ndarray:
+        """Compute features (B, D) of uint8 squares (B, 3, S, S)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -31,13 +39,12 @@ class Classified:
     @property
     def probabilities(self) -> np.ndarray:
         """p(y=c | image) of the readable images."""
-        probabilities: np.ndarray = self.predictions.probabilities.numpy()
-        return probabilities
+        return self.predictions.probabilities
 
 
 def classify(
-    model: AdaptedModel,
-    predictor: Predictor,
+    extractor: Extractor,
+    predictor: FeaturePredictor,
     images: Sequence[ImageSource] | np.ndarray,
     *,
     strict: bool = False,
@@ -55,15 +62,15 @@ def classify(
     for begin in range(0, len(sources), CHUNK):
         part = list(sources[begin : begin + CHUNK])
         names = [str(s) if isinstance(s, str | Path) else f"image {begin + i}" for i, s in enumerate(part)]
-        squares, unreadable = read_squares(part, model.pixels, names)
+        squares, unreadable = read_squares(part, extractor.pixels, names)
         skipped += unreadable
         usable = [i for i, square in enumerate(squares) if square is not None]
         readable += [begin + i for i in usable]
         if usable:
-            pixels = torch.stack([square for square in squares if square is not None])
+            pixels = np.stack([square for square in squares if square is not None])
             if on_images is not None:
                 on_images(pixels, [part[i] for i in usable])
-            parts.append(predictor.predict(model.features(pixels)))
+            parts.append(predictor.predict(extractor.extract(pixels)))
     if skipped and (strict or not parts):
         raise InputError(
             f"{len(skipped)} of {len(sources)} images cannot be used, the first: "

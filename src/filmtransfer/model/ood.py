@@ -15,11 +15,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-from scipy.special import stdtrit
-from torch import Tensor
-from torch.nn import functional as F
+import numpy as np
 
+from ..arrays import unit_rows
 from ..errors import InputError, UpdateFileError, UsageError
 from ..heads import class_means
 
@@ -31,29 +29,32 @@ FALSE_ALARM = 0.05  # the default share of in-distribution images that may be re
 class OODDetector:
     """The directions of the classes, and the leave-one-out scores of in-distribution images."""
 
-    directions: Tensor  # (C, D), int8 of any length: rounding is a hundredth of the spread of the scores
-    known: Tensor  # (n, 2): the largest cosine and the largest logit of leave-one-out images
+    directions: np.ndarray  # (C, D), int8 of any length: rounding is a hundredth of the spread of the scores
+    known: np.ndarray  # (n, 2): the largest cosine and the largest logit of leave-one-out images
 
     @classmethod
-    def fit(cls, features: Tensor, labels: Tensor, cosines: Tensor, logits: Tensor) -> OODDetector:
+    def fit(
+        cls, features: np.ndarray, labels: np.ndarray, cosines: np.ndarray, logits: np.ndarray
+    ) -> OODDetector:
         """Make a detector from support features (N, D), labels 0 … C−1, and leave-one-out cosines (n) and logits (n, C)."""
-        towards = class_directions(features, labels).cpu()
-        longest = towards.abs().max(1, keepdim=True).values.clamp(min=torch.finfo(towards.dtype).tiny)
-        known = torch.stack([cosines.cpu().double(), logits.cpu().double().max(1).values], 1)
-        return cls((127 * towards / longest).round().to(torch.int8), known.float())
+        towards = class_directions(features, labels)
+        longest = np.maximum(np.abs(towards).max(1, keepdims=True), np.finfo(towards.dtype).tiny)
+        known = np.stack([cosines, logits.max(1)], 1)
+        return cls(np.rint(127 * towards / longest).astype(np.int8), known.astype(np.float32))
 
-    def scores(self, features: Tensor, logits: Tensor) -> Tensor:
+    def scores(self, features: np.ndarray, logits: np.ndarray) -> np.ndarray:
         """Compute s(z) (B) of features (B, D) and the head's own logits (B, C)."""
-        cosines = largest_cosine(F.normalize(self.directions.to(features), dim=1), features)
-        return self._standardise(torch.stack([cosines.double(), logits.double().max(1).values], 1))
+        cosines = largest_cosine(unit_rows(self.directions.astype(features.dtype)), features)
+        return self._standardise(np.stack([cosines, logits.max(1)], 1).astype(np.float64))
 
-    def known_scores(self) -> Tensor:
+    def known_scores(self) -> np.ndarray:
         """Return s of the leave-one-out images (n), ascending."""
-        return torch.sort(self._standardise(self.known.double())).values
+        return np.sort(self._standardise(self.known.astype(np.float64)))
 
-    def _standardise(self, pairs: Tensor) -> Tensor:
-        known = self.known.double().to(pairs.device)
-        return ((pairs - known.mean(0)) / known.std(0).clamp(min=1e-6)).sum(1)
+    def _standardise(self, pairs: np.ndarray) -> np.ndarray:
+        known = self.known.astype(np.float64)
+        total: np.ndarray = ((pairs - known.mean(0)) / np.maximum(known.std(0, ddof=1), 1e-6)).sum(1)
+        return total
 
     @property
     def usable(self) -> bool:
@@ -78,36 +79,40 @@ class OODDetector:
         scores = self.known_scores()
         if rank >= MIN_SCORES:
             return float(scores[rank - 1])
-        spread = float(scores.std()) * math.sqrt(1 + 1 / count)
+        from scipy.special import stdtrit  # here: it takes longer to import than to classify an image
+
+        spread = float(scores.std(ddof=1)) * math.sqrt(1 + 1 / count)
         return float(scores.mean()) - float(stdtrit(count - 1, 1 - false_alarm)) * spread
 
     def fits(self, classes: int, features: int) -> bool:
         """Tell whether the tensors have the types and shapes of C classes and D features."""
         return (
             tuple(self.directions.shape) == (classes, features)
-            and self.directions.dtype == torch.int8
+            and self.directions.dtype == np.int8
             and self.known.ndim == 2
             and self.known.shape[1] == 2
-            and self.known.dtype == torch.float32
+            and self.known.dtype == np.float32
         )
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, np.ndarray]:
         """Return what an update file stores."""
         return {"directions": self.directions, "known": self.known}
 
     @classmethod
-    def read(cls, tensors: Mapping[str, Tensor]) -> OODDetector:
+    def read(cls, tensors: Mapping[str, np.ndarray]) -> OODDetector:
         """Make a detector from the tensors of an update file."""
         if tensors.keys() != {"directions", "known"}:
             raise UpdateFileError("the OOD detector is not complete.", "Train it again.")
         return cls(tensors["directions"], tensors["known"])
 
 
-def class_directions(features: Tensor, labels: Tensor) -> Tensor:
+def class_directions(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Compute μ_c / ‖μ_c‖ (C, D)."""
-    return F.normalize(class_means(features, labels), dim=1)
+    directions: np.ndarray = unit_rows(class_means(features, labels))
+    return directions
 
 
-def largest_cosine(directions: Tensor, features: Tensor) -> Tensor:
+def largest_cosine(directions: np.ndarray, features: np.ndarray) -> np.ndarray:
     """Compute max_c cos(z, μ_c) (B)."""
-    return (F.normalize(features, dim=1) @ directions.mT).max(1).values
+    largest: np.ndarray = (unit_rows(features) @ directions.mT).max(1)
+    return largest

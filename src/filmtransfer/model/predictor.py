@@ -3,7 +3,8 @@
     p(y=c | z) = softmax(logits / T + log π)_c
 
 Temperature scaling divides the logits alone: the prior π says how often classes occur, not how confident the features
-are. The estimator, the multi-user engine, the report, the export and federated evaluation all use a ``Predictor``.
+are. The estimator, the multi-user engine, the report, the export and federated evaluation all use a ``FeaturePredictor``.
+It computes with numpy arrays: features may come from torch or from onnxruntime.
 """
 
 from __future__ import annotations
@@ -12,53 +13,53 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from ..arrays import Array, like, log_softmax, namespace, to_numpy
 from ..errors import InputError, invalid_choice
-from ..heads import Head, State
+from ..heads import Head, State, map_state
 from .ood import FALSE_ALARM, MIN_SCORES, OODDetector
 from .support import Label, Support, no_statistics
 
-Prior = Literal["uniform", "empirical"] | str | Sequence[float] | Tensor
+Prior = Literal["uniform", "empirical"] | str | Sequence[float] | np.ndarray
 
 
-def log_posterior(logits: Tensor, log_prior: Tensor | None = None, temperature: float = 1.0) -> Tensor:
-    """Compute log p(y=c | z) (Q, C) of logits (Q, C) under log π (C), equal priors if None."""
+def log_posterior(logits: Array, log_prior: Array | None = None, temperature: float = 1.0) -> Array:
+    """Compute log p(y=c | z) (Q, C) of logits (Q, C) under log π (C), equal priors if None; arrays or tensors."""
     scaled = logits / temperature if temperature != 1 else logits
-    return torch.log_softmax(scaled if log_prior is None else scaled + log_prior.to(scaled), dim=1)
+    return log_softmax(scaled if log_prior is None else scaled + like(log_prior, scaled))
 
 
-def log_prior(prior: Prior, counts: Tensor | Sequence[int]) -> Tensor:
+def log_prior(prior: Prior, counts: Array | Sequence[int]) -> np.ndarray:
     """Compute log π_c (C) in float64: uniform, N_c/N, or given as C positive numbers."""
-    counts = torch.as_tensor(counts)
+    counts = to_numpy(counts)
     if isinstance(prior, str):
         if prior == "uniform":
-            return torch.zeros(len(counts), dtype=torch.float64, device=counts.device)
+            return np.zeros(len(counts))
         if prior == "empirical":
-            return torch.log(counts.double() / counts.sum())
+            return np.log(counts / counts.sum())
         raise invalid_choice("The prior", prior, ("uniform", "empirical", "an array of C numbers"))
-    given = torch.as_tensor(prior, dtype=torch.float64, device=counts.device)
-    if given.shape != counts.shape or not bool((given > 0).all()) or not bool(given.isfinite().all()):
+    given = to_numpy(prior).astype(np.float64)
+    if given.shape != counts.shape or not (given > 0).all() or not np.isfinite(given).all():
         raise InputError(
             f"The prior has to be {len(counts)} positive numbers.", "One per class, in class order."
         )
-    return torch.log(given / given.sum())
+    return np.log(given / given.sum())
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
     """What a classifier makes of B images."""
 
-    features: Tensor  # (B, D)
-    logits: Tensor  # (B, C), float64
-    probabilities: Tensor  # (B, C), float64
+    features: np.ndarray  # (B, D)
+    logits: np.ndarray  # (B, C), float64
+    probabilities: np.ndarray  # (B, C), float64
 
     def __len__(self) -> int:
         return len(self.logits)
 
     @property
-    def labels(self) -> Tensor:
+    def labels(self) -> np.ndarray:
         """The most probable class of each image (B), as an index."""
         return self.probabilities.argmax(1)
 
@@ -66,9 +67,9 @@ class Predictions:
     def concatenate(parts: Sequence[Predictions]) -> Predictions:
         """Join the predictions of several batches."""
         return Predictions(
-            torch.cat([part.features for part in parts]),
-            torch.cat([part.logits for part in parts]),
-            torch.cat([part.probabilities for part in parts]),
+            np.concatenate([part.features for part in parts]),
+            np.concatenate([part.logits for part in parts]),
+            np.concatenate([part.probabilities for part in parts]),
         )
 
 
@@ -81,43 +82,43 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Predictor:
+class FeaturePredictor:
     """All that prediction needs beside the features: a head with its state, π, T and the OOD detector."""
 
     head: Head  # may be shared by many predictors; what belongs to this one is the state
     state: State
     classes: list[Label]
-    log_prior: Tensor  # log π (C)
+    log_prior: np.ndarray  # log π (C)
     temperature: float = 1.0  # T
     ood: OODDetector | None = None
     support: Support | None = None
 
     @classmethod
-    def of(cls, head: Head, classes: Sequence[Label] = (), prior: Prior = "uniform") -> Predictor:
+    def of(cls, head: Head, classes: Sequence[Label] = (), prior: Prior = "uniform") -> FeaturePredictor:
         """Return the predictor of a configured head without temperature scaling."""
         assert head.counts is not None
         names = list(classes) or head.classes.tolist()
-        return cls(head, head.configured(), names, log_prior(prior, head.counts.cpu()))
+        return cls(head, map_state(to_numpy, head.configured()), names, log_prior(prior, head.counts))
 
-    @torch.no_grad()
-    def predict(self, features: Tensor) -> Predictions:
-        """Compute logits and probabilities of features (B, D); they come back on the CPU."""
-        logits = self.head.evaluate(self.state, features).cpu().double()
-        return Predictions(features.cpu(), logits, self.posterior(logits))
+    def predict(self, features: Array) -> Predictions:
+        """Compute logits and probabilities of features (B, D), an array or a tensor."""
+        features = to_numpy(features)
+        logits = self.head.evaluate(self.state, features).astype(np.float64)
+        return Predictions(features, logits, self.posterior(logits))
 
-    def posterior(self, logits: Tensor) -> Tensor:
-        """Compute p(y=c | z) of logits (B, C)."""
-        return self.log_posterior(logits).exp()
+    def posterior(self, logits: Array) -> Array:
+        """Compute p(y=c | z) of logits (B, C), an array or a tensor."""
+        return namespace(logits).exp(self.log_posterior(logits))
 
-    def log_posterior(self, logits: Tensor) -> Tensor:
-        """Compute log p(y=c | z) of logits (B, C)."""
+    def log_posterior(self, logits: Array) -> Array:
+        """Compute log p(y=c | z) of logits (B, C), an array or a tensor."""
         return log_posterior(logits, self.log_prior, self.temperature)
 
-    def ood_scores(self, predictions: Predictions) -> Tensor:
+    def ood_scores(self, predictions: Predictions) -> np.ndarray:
         """Compute the OOD score of each image (B): the lower, the less it looks like any class."""
         return self._detector().scores(predictions.features, predictions.logits)
 
-    def rejected(self, predictions: Predictions, false_alarm: float = FALSE_ALARM) -> Tensor:
+    def rejected(self, predictions: Predictions, false_alarm: float = FALSE_ALARM) -> np.ndarray:
         """Tell which images belong to none of the classes (B).
 
         ``false_alarm`` is the share of in-distribution images that may be rejected.
@@ -133,23 +134,23 @@ class Predictor:
             )
         return self.ood
 
-    @torch.no_grad()
-    def explain(self, features: Tensor, photos: int = 3) -> list[Explanation]:
+    def explain(self, features: np.ndarray, photos: int = 3) -> list[Explanation]:
         """Explain features (B, D) by the distances to the class means and the nearest support photos."""
         if self.support is None:
             raise no_statistics("its predictions cannot be explained")
-        support, queries = self.support.features.double(), features.cpu().double()
-        labels, names = self.support.labels.tolist(), self.support.names
-        metric = self.head.unconfigured().cpu()
-        references = torch.cat([self.support.class_means(), support])
-        to_means, to_photos = metric.distances(support, queries, references).tensor_split([-len(support)], 1)
-        nearest = to_photos.topk(min(photos, len(support)), largest=False)
+        support, queries = self.support.features.astype(np.float64), features.astype(np.float64)
+        references = np.concatenate([self.support.class_means(), support])
+        distances = self.head.distances(support, queries, references)
+        to_means, to_photos = np.split(distances, [len(self.classes)], 1)
         return [
             Explanation(
-                {self.classes[c]: row[c] for c in sorted(range(len(row)), key=row.__getitem__)},
-                [(names[i], self.classes[labels[i]], far) for i, far in zip(index, values, strict=True)],
+                {self.classes[c]: float(means[c]) for c in np.argsort(means, kind="stable")},
+                [self._neighbour(i, far[i]) for i in np.argsort(far, kind="stable")[:photos]],
             )
-            for row, index, values in zip(
-                to_means.tolist(), nearest.indices.tolist(), nearest.values.tolist(), strict=True
-            )
+            for means, far in zip(to_means, to_photos, strict=True)
         ]
+
+    def _neighbour(self, index: int, distance: float) -> tuple[str, Label, float]:
+        """Return the name, the class and the distance of a support photo."""
+        assert self.support is not None
+        return self.support.names[index], self.classes[self.support.labels[index]], float(distance)

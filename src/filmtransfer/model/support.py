@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ..data.images import Label as Label
 from ..errors import InputError, UpdateFileError
@@ -35,16 +33,16 @@ def no_statistics(consequence: str) -> InputError:
 class Support:
     """N support images under the final ψ."""
 
-    features: Tensor  # (N, D)
-    labels: Tensor  # (N), indices into the update's classes
-    held_out: Tensor  # (N) bool: ψ was fine-tuned without them, so that they can assess it
+    features: np.ndarray  # (N, D)
+    labels: np.ndarray  # (N), indices into the update's classes
+    held_out: np.ndarray  # (N) bool: ψ was fine-tuned without them, so that they can assess it
     names: list[str]
     digests: list[str]
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def select(self, kept: Tensor) -> Support:
+    def select(self, kept: np.ndarray) -> Support:
         """Return some of the images, by index; nothing of the others remains."""
         chosen = kept.tolist()
         return Support(
@@ -58,33 +56,35 @@ class Support:
     def join(self, other: Support) -> Support:
         """Return these images followed by others."""
         return Support(
-            torch.cat([self.features, other.features]),
-            torch.cat([self.labels, other.labels]),
-            torch.cat([self.held_out, other.held_out]),
+            np.concatenate([self.features, other.features]),
+            np.concatenate([self.labels, other.labels]),
+            np.concatenate([self.held_out, other.held_out]),
             self.names + other.names,
             self.digests + other.digests,
         )
 
     def relabel(self, labels: Sequence[int]) -> Support:
         """Return the images with class c renumbered to ``labels[c]``."""
-        return replace(self, labels=torch.tensor(list(labels))[self.labels])
+        return replace(self, labels=np.array(list(labels))[self.labels])
 
     def counts(self, classes: int) -> list[int]:
         """Return the number of images of each class."""
-        return torch.bincount(self.labels, minlength=classes).tolist()
+        counted: list[int] = np.bincount(self.labels, minlength=classes).tolist()
+        return counted
 
-    def class_means(self) -> Tensor:
+    def class_means(self) -> np.ndarray:
         """Compute μ_c (C, D) in float64."""
-        return class_means(self.features.double(), self.labels)
+        means: np.ndarray = class_means(self.features.astype(np.float64), self.labels)
+        return means
 
     # The file
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, np.ndarray]:
         """Return the tensors that an update file stores."""
         return {
             "support/features": self.features,
             "support/labels": self.labels,
-            "support/unseen": self.held_out.to(torch.uint8),
+            "support/unseen": self.held_out.astype(np.uint8),
         }
 
     def metadata(self) -> dict[str, list[str]]:
@@ -92,11 +92,11 @@ class Support:
         return {"names": self.names, "digests": self.digests}
 
     @classmethod
-    def read(cls, tensors: Mapping[str, Tensor], metadata: Mapping[str, list[str]] | None) -> Support:
+    def read(cls, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, list[str]] | None) -> Support:
         """Make it from what a file stores; the first files have no names, so images are numbered."""
         features, labels = tensors["features"], tensors["labels"]
         count = len(labels)
-        held_out = tensors.get("unseen", torch.zeros(count, dtype=torch.uint8)).bool()
+        held_out = tensors.get("unseen", np.zeros(count, np.uint8)).astype(bool)
         metadata = metadata or {"names": [f"image {i}" for i in range(count)], "digests": [""] * count}
         names, digests = metadata["names"], metadata["digests"]
         complete = all(isinstance(texts, list) and len(texts) == count for texts in (names, digests))
@@ -107,8 +107,8 @@ class Support:
     def check(self, rows: int, features: int) -> None:
         """Refuse tensors without the types and shapes that ``rows`` images need."""
         types = (self.features.dtype, self.labels.dtype)
-        shapes = (tuple(self.features.shape), tuple(self.labels.shape), tuple(self.held_out.shape))
-        if types != (torch.float32, torch.int64) or shapes != ((rows, features), (rows,), (rows,)):
+        shapes = (self.features.shape, self.labels.shape, self.held_out.shape)
+        if types != (np.float32, np.int64) or shapes != ((rows, features), (rows,), (rows,)):
             raise UpdateFileError("The kept support features do not fit the classes.", "Train it again.")
 
 

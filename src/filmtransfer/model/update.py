@@ -13,25 +13,29 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from ..backbones import Backbone, BackboneFacts
+from ..arrays import Array, is_finite, is_floating, labels_like, like, to_numpy
 from ..data.pixels import PixelSpec
 from ..errors import InputError, UpdateFileError, UsageError
 from ..files import reading, write_atomically
 from ..heads import HEADS, Head, make_head
-from .adapted import AdaptedModel
-from .body import Body, load_parameters
-from .hardware import Hardware
+from .body import Body
 from .metadata import FORMAT, Json, JsonTable, read_metadata
 from .ood import OODDetector
-from .predictor import Predictor, Prior, log_prior
+from .predictor import FeaturePredictor, Prior, log_prior
 from .support import Label, Support
 from .tensor_file import pack, unpack
 
+if TYPE_CHECKING:
+    from ..backbones import Backbone, BackboneFacts
+    from .adapted import AdaptedModel
+    from .hardware import Hardware
+
 KEY = "filmtransfer"
+NUMPY = np.empty(0, np.float32)  # the kind of arrays that prediction uses
 MAX_LOG_WEIGHT = 50  # of the head's weights; no training leads there, and float32 overflows at 88
 
 
@@ -39,10 +43,10 @@ MAX_LOG_WEIGHT = 50  # of the head's weights; no training leads there, and float
 class Update:
     """What is learned for a task: ψ, the head and its weights e; and what is needed to use it again."""
 
-    parameters: dict[str, Tensor]  # ψ: what was trained of the backbone, by name
+    parameters: dict[str, np.ndarray]  # ψ: what was trained of the backbone, by name
     head: str
-    head_tensors: dict[str, Tensor]
-    head_weights: Tensor | None  # log e
+    head_tensors: dict[str, np.ndarray]
+    head_weights: np.ndarray | None  # log e
     classes: list[Label]
     counts: list[int]
     backbone: str
@@ -64,10 +68,10 @@ class Update:
         head, weights = model.head, model.head.log_weights()
         assert head.counts is not None
         return cls(
-            parameters=detached(model.backbone_parameters()),
+            parameters=copies(model.backbone_parameters()),
             head=head.name,
-            head_tensors=detached(head.tensors()),
-            head_weights=None if weights is None else weights.detach().cpu().clone(),
+            head_tensors=copies(head.tensors()),
+            head_weights=None if weights is None else to_numpy(weights).copy(),
             classes=list(classes),
             counts=head.counts.tolist(),
             backbone=model.backbone.name,
@@ -84,7 +88,7 @@ class Update:
         return prior
 
     @property
-    def film(self) -> dict[str, Tensor]:
+    def film(self) -> dict[str, np.ndarray]:
         """The FiLM parameters; none if something else was trained."""
         return self.parameters if self.body().is_film else {}
 
@@ -103,20 +107,26 @@ class Update:
 
     def apply(self, backbone: Backbone, hardware: Hardware | None = None) -> AdaptedModel:
         """Return the model again, on a backbone with the same weights."""
+        from .adapted import AdaptedModel, load_update
+
         self.check_backbone(backbone)
-        device = backbone.device if hardware is None else hardware.device
-        head = self.restore_head(torch.empty(0, device=device))
         try:
-            model = AdaptedModel(backbone, head, self.pixels.size, body=self.body(), hardware=hardware)
+            model = AdaptedModel(
+                backbone,
+                make_head(self.head, **self.head_options),
+                self.pixels.size,
+                body=self.body(),
+                hardware=hardware,
+            )
         except UsageError as error:  # not the user's mistake: the file's, or the backbone's
             raise UpdateFileError(error.message, error.hint) from None
-        model.pixels = self.pixels
-        load_parameters(model.network, self.parameters)
+        load_update(model, self)
         return model
 
-    def predictor(self, head: Head, prior: Prior | None = None) -> Predictor:
+    def predictor(self, head: Head | None = None, prior: Prior | None = None) -> FeaturePredictor:
         """Return what turns features into probabilities, with the prior of the file unless another is given."""
-        return Predictor(
+        head = head or self.restore_head()
+        return FeaturePredictor(
             head,
             head.configured(),
             self.classes,
@@ -126,15 +136,15 @@ class Update:
             self.support,
         )
 
-    def restore_head(self, like: Tensor) -> Head:
-        """Return the configured head, with the device and dtype of ``like``."""
-        head = make_head(self.head, **self.head_options).to(like.device, like.dtype)
+    def restore_head(self, kind: Array = NUMPY) -> Head:
+        """Return the configured head: of numpy arrays, or of tensors with the device and dtype of ``kind``."""
+        head = make_head(self.head, **self.head_options).match(kind)
         head.set_log_weights(self.head_weights)
         tensors = {
-            name: tensor.to(like) if tensor.is_floating_point() else tensor.to(like.device)
+            name: like(tensor, kind) if is_floating(tensor) else labels_like(tensor, kind)
             for name, tensor in self.head_tensors.items()
         }
-        head.restore(tensors, torch.tensor(self.counts))
+        head.restore(tensors, labels_like(np.array(self.counts), kind))
         if not head.is_finite():
             raise UpdateFileError("The head is not made of finite numbers.", "Train it again.")
         return head
@@ -156,7 +166,7 @@ class Update:
     def stored_parameters(self) -> int:
         """Return how many parameters this file stores for the model (support features not counted)."""
         tensors = [*self.parameters.values(), *self.head_tensors.values()]
-        return sum(t.numel() for t in tensors) + len(HEADS[self.head].weight_names)
+        return sum(t.size for t in tensors) + len(HEADS[self.head].weight_names)
 
     def updateable(self, facts: BackboneFacts) -> tuple[int, int]:
         """Return the updateable parameters by the paper's count, and those of BiT for this task."""
@@ -164,7 +174,7 @@ class Update:
         head = HEADS[self.head]
         if self.body().train == "all" and head.trained_by == "batches":
             return full, full
-        trained = sum(tensor.numel() for tensor in self.parameters.values())
+        trained = sum(tensor.size for tensor in self.parameters.values())
         return trained + head.updateable(len(self.classes), facts.features), full
 
     # Reading and writing
@@ -179,7 +189,7 @@ class Update:
             tensors |= self.support.tensors()
         if self.ood is not None:
             tensors |= {f"ood/{k}": v for k, v in self.ood.tensors().items()}
-        if any(t.is_floating_point() and not bool(torch.isfinite(t).all()) for t in tensors.values()):
+        if any(is_floating(t) and not is_finite(t) for t in tensors.values()):
             raise InputError(
                 "The trained parameters are not finite; nothing was written.",
                 "Try a smaller learning rate, or fewer steps.",
@@ -238,12 +248,12 @@ class Update:
             ) from None
 
     @classmethod
-    def _read(cls, tensors: Mapping[str, Tensor], fields: JsonTable) -> Update:
+    def _read(cls, tensors: Mapping[str, np.ndarray], fields: JsonTable) -> Update:
         for name, tensor in tensors.items():
-            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            if is_floating(tensor) and not is_finite(tensor):
                 raise UpdateFileError(f"{name} holds values that are not finite.", "Train it again.")
 
-        def group(name: str) -> dict[str, Tensor]:
+        def group(name: str) -> dict[str, np.ndarray]:
             return {k.partition("/")[2]: v for k, v in tensors.items() if k.startswith(f"{name}/")}
 
         stored: Json = fields.pop("support")
@@ -269,12 +279,14 @@ class Update:
                 "Train it again.",
             )
         for name, tensor in {**self.parameters, **self.head_tensors}.items():
-            dtype = torch.int64 if name == "labels" else torch.float32
+            dtype = np.int64 if name == "labels" else np.float32
             if tensor.dtype != dtype:
-                raise UpdateFileError(f"{name} is of type {tensor.dtype}, not {dtype}.", "Train it again.")
+                raise UpdateFileError(
+                    f"{name} is of type {tensor.dtype}, not {np.dtype(dtype)}.", "Train it again."
+                )
         weights = self.head_weights
-        if len(head.weight_names) != (0 if weights is None else weights.numel()) or (
-            weights is not None and float(weights.abs().max()) > MAX_LOG_WEIGHT
+        if len(head.weight_names) != (0 if weights is None else weights.size) or (
+            weights is not None and float(np.abs(weights).max()) > MAX_LOG_WEIGHT
         ):
             raise UpdateFileError("The covariance weights do not fit the head.", "Train it again.")
         if "labels" in self.head_tensors:
@@ -285,12 +297,12 @@ class Update:
         if self.ood is not None and not self.ood.fits(classes, features):
             raise UpdateFileError("The OOD detector does not fit the classes.", "Train it again.")
 
-    def _check_labels(self, labels: Tensor) -> None:
+    def _check_labels(self, labels: np.ndarray) -> None:
         inside = bool(((labels >= 0) & (labels < len(self.classes))).all())
-        if not inside or torch.bincount(labels, minlength=len(self.classes)).tolist() != self.counts:
+        if not inside or np.bincount(labels, minlength=len(self.classes)).tolist() != self.counts:
             raise UpdateFileError("The labels of the support rows do not fit the counts.", "Train it again.")
 
 
-def detached(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return copies of the tensors on the CPU, without gradients."""
-    return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+def copies(arrays: Mapping[str, Array]) -> dict[str, np.ndarray]:
+    """Return copies as numpy arrays, without gradients."""
+    return {name: to_numpy(array).copy() for name, array in arrays.items()}

@@ -13,32 +13,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from ..arrays import Array, to_numpy
 from ..errors import InputError, UsageError
-from ..heads import HEADS, Head
+from ..heads import HEADS, make_head
 from ..model import Label, Support, Update, log_prior
 from ..model.metadata import JsonTable
 from ..model.support import no_statistics
-from ..model.update import detached
+from ..model.update import copies
 from .assess.assessment import Assessment, assess, with_assessment
 
 
 @dataclass(frozen=True)
 class Edited:
-    """The update after an edit, and the head that goes with it."""
+    """The update after an edit, and its assessment."""
 
     update: Update
-    head: Head
     assessment: Assessment | None
 
 
 def add_photos(
     update: Update,
-    head: Head,
     name: Label,
-    features: Tensor,
+    features: Array,
     names: Sequence[str],
     digests: Sequence[str],
 ) -> Edited:
@@ -52,22 +50,22 @@ def add_photos(
     if name not in classes:
         classes.append(name)
     more = Support(
-        features[new].cpu().float(),
-        torch.full((len(new),), classes.index(name)),
-        torch.ones(len(new), dtype=torch.bool),  # ψ has never seen them
+        to_numpy(features)[new].astype(np.float32),
+        np.full(len(new), classes.index(name)),
+        np.ones(len(new), bool),  # ψ has never seen them
         [names[i] for i in new],
         [digests[i] for i in new],
     )
     line = {"what": "add", "class": name, "photos": len(new)}
-    return _rebuild(update, head, classes, support.join(more), line)
+    return _rebuild(update, classes, support.join(more), line)
 
 
-def forget_photos(update: Update, head: Head, which: Sequence[int]) -> Edited:
+def forget_photos(update: Update, which: Sequence[int]) -> Edited:
     """Remove photos, by their indices among the support images."""
     support = kept_support(update)
-    kept = torch.ones(len(support), dtype=torch.bool)
+    kept = np.ones(len(support), bool)
     kept[list(which)] = False
-    left = support.select(torch.nonzero(kept).flatten())
+    left = support.select(np.flatnonzero(kept))
     counts = left.counts(len(update.classes))
     if 0 in counts:
         raise InputError(
@@ -75,10 +73,10 @@ def forget_photos(update: Update, head: Head, which: Sequence[int]) -> Edited:
         )
     classes = sorted({str(update.classes[int(support.labels[i])]) for i in which})
     line = {"what": "forget", "classes": classes, "photos": int((~kept).sum())}
-    return _rebuild(update, head, update.classes, left, line)
+    return _rebuild(update, update.classes, left, line)
 
 
-def remove_class(update: Update, head: Head, name: Label) -> Edited:
+def remove_class(update: Update, name: Label) -> Edited:
     """Remove a class and its photos."""
     support, index = kept_support(update), class_index(update, name)
     if len(update.classes) == 2:
@@ -86,15 +84,15 @@ def remove_class(update: Update, head: Head, name: Label) -> Edited:
             "A classifier needs at least two classes; this would leave one.",
             "Add another class first, or delete the file.",
         )
-    left = support.select(torch.nonzero(support.labels != index).flatten())
+    left = support.select(np.flatnonzero(support.labels != index))
     labels = [-1 if c == index else c - (c > index) for c in range(len(update.classes))]
     classes = [c for c in update.classes if c != name]
     line = {"what": "remove", "photos": len(support) - len(left)}  # its name goes with it
     silent = replace(update, edits=_without_name(update.edits, name))
-    return _rebuild(silent, head, classes, left.relabel(labels), line, labels)
+    return _rebuild(silent, classes, left.relabel(labels), line, labels)
 
 
-def merge_classes(update: Update, head: Head, names: Sequence[Label], into: Label) -> Edited:
+def merge_classes(update: Update, names: Sequence[Label], into: Label) -> Edited:
     """Merge several classes into one."""
     support = kept_support(update)
     merged = [class_index(update, name) for name in names]
@@ -113,7 +111,7 @@ def merge_classes(update: Update, head: Head, names: Sequence[Label], into: Labe
     ]
     labels = [classes.index(into) if i in merged else classes.index(c) for i, c in enumerate(update.classes)]
     line = {"what": "merge", "classes": [str(n) for n in names], "into": into}
-    return _rebuild(update, head, classes, support.relabel(labels), line, labels)
+    return _rebuild(update, classes, support.relabel(labels), line, labels)
 
 
 def rename_class(update: Update, name: Label, to: Label) -> Update:
@@ -171,10 +169,8 @@ def find_photos(update: Update, name: str, digest: str | None) -> list[int]:
     return matches
 
 
-@torch.no_grad()
 def _rebuild(
     update: Update,
-    head: Head,
     classes: list[Label],
     support: Support,
     line: JsonTable,
@@ -185,20 +181,21 @@ def _rebuild(
     settings = dict(update.settings)
     if isinstance(prior := settings.get("prior"), list):
         settings["prior"] = _changed_prior(prior, labels or range(len(prior)), len(classes))
-    rebuilt = head.unconfigured()
-    rebuilt.configure(support.features.to(head.configured()[0].device), support.labels)
+    rebuilt = make_head(update.head, **update.head_options)
+    rebuilt.set_log_weights(update.head_weights)
+    rebuilt.configure(support.features, support.labels)
     edited = replace(
         update,
         classes=classes,
         counts=counts,
-        head_tensors=detached(rebuilt.tensors()),
+        head_tensors=copies(rebuilt.tensors()),
         support=support,
         settings=settings,
         edits=[*update.edits, _dated(line)],
     )
     prior = log_prior(edited.prior, counts)
     assessment = assess(rebuilt, support.features, support.labels, support.held_out, prior, seed=update.seed)
-    return Edited(with_assessment(edited, assessment), rebuilt, assessment)
+    return Edited(with_assessment(edited, assessment), assessment)
 
 
 def _dated(line: JsonTable) -> JsonTable:

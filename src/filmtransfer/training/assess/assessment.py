@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from torch import Tensor
+import numpy as np
 
+from ...arrays import Array, to_numpy
 from ...heads import Head
 from ...model import Update
 from ...model.ood import MIN_SCORES, OODDetector
@@ -44,20 +45,21 @@ class Assessment:
 
 
 def assess(
-    head: Head, features: Tensor, labels: Tensor, held_out: Tensor, log_prior: Tensor, *, seed: int
+    head: Head, features: Array, labels: Array, held_out: Array, log_prior: np.ndarray, *, seed: int
 ) -> Assessment | None:
     """Assess a head by its support images; None if no class has an image to spare.
 
     ``held_out`` ((N) bool) are the images that fine-tuning has not seen.
     """
+    features, labels, held_out = (to_numpy(array) for array in (features, labels, held_out))
     everything = leave_one_out(head, features, labels, seed=seed)
     if len(everything) == 0:
         return None
-    unseen = everything.select(held_out.cpu())
+    unseen = everything.select(held_out)
     used = unseen if len(unseen) >= MIN_SCORES else everything
-    truths, classes = labels.cpu()[used.index], everything.logits.shape[1]
-    prior, temperature = log_prior.cpu(), fit_temperature(used.logits, truths)
-    before, after = (log_posterior(used.logits, prior, t) for t in (1.0, temperature))
+    truths, classes = labels[used.index], everything.logits.shape[1]
+    temperature = fit_temperature(used.logits, truths)
+    before, after = (log_posterior(used.logits, log_prior, t) for t in (1.0, temperature))
     enough = len(used) >= MIN_SCORES
     return Assessment(
         leave_one_out=everything,

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import math
 
-import torch
-from scipy.optimize import minimize_scalar
-from torch import Tensor
+import numpy as np
 
 from ...model.predictor import log_posterior
 
@@ -25,16 +23,18 @@ COLDEST, HOTTEST = 0.02, 1e5
 GRID = 65
 
 
-def fit_temperature(logits: Tensor, labels: Tensor) -> float:
+def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     """Return T by a grid over the range, then a bounded minimisation around the lowest point of the grid."""
-    logits = logits.double()
+    from scipy.optimize import minimize_scalar  # here: prediction does not need it
+
+    logits = logits.astype(np.float64)
 
     def loss(log: float) -> float:
         return len(labels) * log_loss(log_posterior(logits, temperature=math.exp(log)), labels) + _penalty(
             log / SPREAD
         )
 
-    grid = torch.linspace(math.log(COLDEST), math.log(HOTTEST), GRID).tolist()
+    grid = np.linspace(math.log(COLDEST), math.log(HOTTEST), GRID).tolist()
     lowest = min(range(1, GRID - 1), key=lambda i: loss(grid[i]))
     bounds = (grid[lowest - 1], grid[lowest + 1])
     best = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-5})
@@ -46,18 +46,18 @@ def _penalty(u: float) -> float:
     return math.log1p(u * u) if u > 0 else u * u / 2
 
 
-def log_loss(log_probabilities: Tensor, labels: Tensor) -> float:
+def log_loss(log_probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Compute the mean of −log p(true class)."""
-    return float(torch.nn.functional.nll_loss(log_probabilities, labels))
+    return -float(log_probabilities[np.arange(len(labels)), labels].mean())
 
 
-def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 15) -> float:
+def calibration_error(probabilities: np.ndarray, labels: np.ndarray, bins: int = 15) -> float:
     """Compute the ECE: the mean gap between confidence and accuracy over equal-width bins of confidence."""
-    confidence, predicted = probabilities.max(1)
-    correct = (predicted == labels).double()
-    bin_of = (confidence * bins).long().clamp(max=bins - 1)
+    confidence, predicted = probabilities.max(1), probabilities.argmax(1)
+    correct = (predicted == labels).astype(np.float64)
+    bin_of = np.minimum((confidence * bins).astype(int), bins - 1)
     gaps = [
         abs(float(correct[bin_of == b].mean() - confidence[bin_of == b].mean())) * int((bin_of == b).sum())
-        for b in bin_of.unique().tolist()
+        for b in np.unique(bin_of)
     ]
     return sum(gaps) / len(labels)

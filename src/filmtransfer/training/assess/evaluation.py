@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
+
+from ...arrays import Array, to_numpy
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Evaluation:
     low: float
     high: float
     images: int
-    confusion: Tensor
+    confusion: np.ndarray
 
     def by_class(self) -> list[float | None]:
         """Return the accuracy of each class; None where it has no image."""
@@ -26,12 +27,13 @@ class Evaluation:
         return [c / t if t else None for c, t in zip(correct, totals, strict=True)]
 
 
-def evaluate(predicted: Tensor, labels: Tensor, classes: int) -> Evaluation:
+def evaluate(predicted: Array, labels: Array, classes: int) -> Evaluation:
     """Compare predicted and true labels (N)."""
-    pairs = torch.bincount(labels * classes + predicted, minlength=classes * classes)
+    predicted, labels = to_numpy(predicted), to_numpy(labels)
+    pairs = np.bincount(labels * classes + predicted, minlength=classes * classes)
     correct, total = int((predicted == labels).sum()), len(labels)
     low, high = wilson(correct, total)
-    return Evaluation(correct / total if total else 0.0, low, high, total, pairs.view(classes, classes))
+    return Evaluation(correct / total if total else 0.0, low, high, total, pairs.reshape(classes, classes))
 
 
 def wilson(correct: int, total: int, z: float = 1.959963984540054) -> tuple[float, float]:
