@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from ..arrays import to_numpy, to_tensor
 from ..backbones import Backbone, run_parts, split_parts
-from ..data.pixels import PixelSpec, normalise
+from ..data.pixels import PixelSpec
 from ..heads import Head
 from .body import Body
 from .hardware import Compiled, Hardware
 from .network import attach_body, load_parameters, trainable_parameters
+from .tensors import normalise
 from .update import Update
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ...arrays import Array, to_numpy
 from ...heads import Head, SingularError
 from ...model.ood import class_directions, largest_cosine
-from ...seeding import numpy_generator
+from ...seeding import numpy_generator, permutation
 
 FOLDS = 20  # at most; then a twentieth of the images is held out at a time
 SOLVER_FOLDS = 5  # of a head that an iterative solver builds
@@ -67,5 +67,5 @@ def _folds(labels: np.ndarray, most: int, seed: int) -> np.ndarray:
         members = np.flatnonzero(labels == c)
         if len(members) > 1:
             count = min(most, largest, len(members))
-            folds[generator.permutation(members)] = np.arange(len(members)) % count
+            folds[members[permutation(len(members), generator)]] = np.arange(len(members)) % count
     return folds
