@@ -16,7 +16,8 @@ from .backbones import Backbone, load_backbone
 from .data import LabelledImages, LoadedImages
 from .errors import FitWarning, InputError, UsageError
 from .heads import HEADS, make_head
-from .model import AdaptedModel, Explanation, Hardware, Predictor, Update, log_prior
+from .model import AdaptedModel, Explanation, FeaturePredictor, Hardware, Update, log_prior
+from .model.adapted import load_update
 from .model.classification import Classified, OnImages, classify
 from .model.hub import find_update
 from .model.metadata import library_versions
@@ -196,10 +197,10 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # Predicting
 
     @property
-    def predictor_(self) -> Predictor:
+    def predictor_(self) -> FeaturePredictor:
         """What turns features into probabilities, under the present ``prior``."""
         check_is_fitted(self)
-        return self.update_.predictor(self.model_.head, self.prior)
+        return self.update_.predictor(self._head, self.prior)
 
     def predict_proba(self, images: Sequence[Any]) -> np.ndarray:
         """Return p(y=c | image) (N, C), classes in the order of ``classes_``."""
@@ -222,8 +223,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def rejected(self, classified: Classified, false_alarm: float = FALSE_ALARM) -> np.ndarray:
         """Tell which of the classified images belong to none of the classes (N) bool."""
-        rejected: np.ndarray = self.predictor_.rejected(classified.predictions, false_alarm).numpy()
-        return rejected
+        return self.predictor_.rejected(classified.predictions, false_alarm)
 
     def explain(self, images: Sequence[Any], photos: int = 3) -> list[Explanation]:
         """Explain each prediction by the distances to the classes and the nearest support photos."""
@@ -259,26 +259,24 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = [name_of(source, f"added {i}") for i, source in enumerate(images)]
         digests = [digest_of(source) for source in images]
         return self._edited(
-            edit.add_photos(
-                self.update_, self.model_.head, label, classified.predictions.features, names, digests
-            )
+            edit.add_photos(self.update_, label, classified.predictions.features, names, digests)
         )
 
     def forget(self, images: Sequence[Any]) -> Self:
         """Forget photos, given as they were at training, or by name ("cup/1.jpg")."""
         check_is_fitted(self)
         which = [i for source in images for i in edit.find_photos(self.update_, *identify(source))]
-        return self._edited(edit.forget_photos(self.update_, self.model_.head, which))
+        return self._edited(edit.forget_photos(self.update_, which))
 
     def remove_class(self, label: Any) -> Self:
         """Forget a class and all of its photos."""
         check_is_fitted(self)
-        return self._edited(edit.remove_class(self.update_, self.model_.head, label))
+        return self._edited(edit.remove_class(self.update_, label))
 
     def merge_classes(self, labels: Sequence[Any], into: Any) -> Self:
         """Make one class of several."""
         check_is_fitted(self)
-        return self._edited(edit.merge_classes(self.update_, self.model_.head, labels, into))
+        return self._edited(edit.merge_classes(self.update_, labels, into))
 
     def rename_class(self, label: Any, to: Any) -> Self:
         """Give a class another name; this needs no statistics."""
@@ -351,7 +349,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._take(with_assessment(update, assessment), model)
 
     def _edited(self, edited: edit.Edited) -> Self:
-        self.model_.head = edited.head
+        load_update(self.model_, edited.update)
         self.prior = edited.update.prior
         self.assessment_ = edited.assessment
         self._take(edited.update, self.model_)
@@ -359,6 +357,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _take(self, update: Update, model: AdaptedModel) -> None:
         self.update_, self.model_ = update, model
+        self._head = update.restore_head()
         self.classes_ = np.asarray(update.classes)
         self.counts_ = np.asarray(update.counts)
 

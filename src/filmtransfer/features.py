@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .heads import make_head
-from .model import Predictor, Prior
+from .model import FeaturePredictor, Prior
 
 
 class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -38,7 +38,7 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         features = torch.from_numpy(np.array(X)).to(self.head_.configured()[0])
-        predictor = Predictor.of(self.head_, prior=self.prior)
+        predictor = FeaturePredictor.of(self.head_, prior=self.prior)
         return predictor.log_posterior(predictor.predict(features).logits)
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:

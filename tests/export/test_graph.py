@@ -10,7 +10,7 @@ import torch
 from filmtransfer.export import folded_graph
 from filmtransfer.export.graph import head_graph, open_session, read_metadata
 from filmtransfer.heads import HEADS, QDA, make_head
-from filmtransfer.model import Predictor
+from filmtransfer.model import FeaturePredictor
 from tests.export.small_classifiers import CLASSES, SIDE, classifier, lite0
 
 
@@ -41,7 +41,7 @@ def test_the_graph_of_every_head_agrees_with_the_head(head):
         configured = make_head(head, **({} if side is None else {"side": side})).configure(features, labels)
         prior = torch.log(torch.tensor([0.4, 0.3, 0.2, 0.1]))
         probabilities, logits = head_graph(
-            replace(Predictor.of(configured, prior=prior.exp()), temperature=1.7)
+            replace(FeaturePredictor.of(configured, prior=prior.exp()), temperature=1.7)
         )(query)
         expected = configured.logits(query).double()
         scale = expected.abs().max()
@@ -55,7 +55,7 @@ def test_qda_is_precise_in_float32():
     features = torch.randn(30, 1280, generator=generator) * 5
     configured = QDA().configure(features, torch.arange(30) % 3)
     query = features[:5] + 0.1 * torch.randn(5, 1280, generator=generator)
-    probabilities, logits = head_graph(Predictor.of(configured))(query)
+    probabilities, logits = head_graph(FeaturePredictor.of(configured))(query)
     expected = configured.logits(query).double()
     assert (logits - expected).abs().max() / expected.abs().max() < 1e-5
     assert (probabilities - torch.softmax(expected, 1)).abs().max() < 1e-4

@@ -10,7 +10,7 @@ import torch
 
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.heads import HEADS, LDA, make_head
-from filmtransfer.model import Predictor, Support, log_posterior, log_prior
+from filmtransfer.model import FeaturePredictor, Support, log_posterior, log_prior
 
 
 def test_the_temperature_divides_the_logits_and_not_the_prior(rng):
@@ -26,16 +26,16 @@ def test_priors(rng):
     y = torch.tensor([0, 0, 0, 0, 1, 1])
     head = LDA().double().configure(z, y)
     uniform, empirical, given = (
-        Predictor.of(head, prior=prior).predict(z).probabilities.log()
+        FeaturePredictor.of(head, prior=prior).predict(z).probabilities.log()
         for prior in ("uniform", "empirical", [4.0, 2.0])
     )
     odds = (empirical - uniform)[:, 0] - (empirical - uniform)[:, 1]
     np.testing.assert_allclose(odds.numpy(), np.log(4 / 2), atol=1e-12)
     assert torch.allclose(given, empirical)
     with pytest.raises(InputError, match="2 positive numbers"):
-        Predictor.of(head, prior=[1.0, -1.0])
+        FeaturePredictor.of(head, prior=[1.0, -1.0])
     with pytest.raises(UsageError, match="uniform, empirical"):
-        Predictor.of(head, prior="flat")
+        FeaturePredictor.of(head, prior="flat")
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -43,7 +43,7 @@ def test_priors(rng):
 def test_probabilities_are_the_softmax_of_scaled_logits(name, dtype, rng):
     z, y = torch.tensor(rng.normal(0, 1, (12, 5)), dtype=dtype), torch.arange(12) % 3
     head = make_head(name).to(dtype).configure(z, y)
-    predictor = replace(Predictor.of(head, ["a", "b", "c"], [0.5, 0.3, 0.2]), temperature=1.7)
+    predictor = replace(FeaturePredictor.of(head, ["a", "b", "c"], [0.5, 0.3, 0.2]), temperature=1.7)
     predictions = predictor.predict(z)
     expected = np.exp(head.logits(z).detach().double().numpy() / 1.7) * [0.5, 0.3, 0.2]
     np.testing.assert_allclose(
@@ -54,7 +54,7 @@ def test_probabilities_are_the_softmax_of_scaled_logits(name, dtype, rng):
 
 def test_without_a_detector_nothing_can_be_rejected_and_without_support_nothing_explained(rng):
     z, y = torch.tensor(rng.normal(0, 1, (4, 3))), torch.tensor([0, 0, 1, 1])
-    predictor = Predictor.of(LDA().double().configure(z, y))
+    predictor = FeaturePredictor.of(LDA().double().configure(z, y))
     with pytest.raises(InputError, match="out-of-distribution"):
         predictor.rejected(predictor.predict(z))
     with pytest.raises(InputError, match="cannot be explained"):
@@ -87,7 +87,7 @@ def test_distances_are_mahalanobis(name, shape):
         sigma = task * np.cov(z.T) + ridge * np.eye(shape[1])
     inverse = np.linalg.inv(sigma)
     head.configure(features, labels)
-    predictor = replace(Predictor.of(head), support=kept(features, labels))
+    predictor = replace(FeaturePredictor.of(head), support=kept(features, labels))
     for row, explanation in zip(query.double().numpy(), predictor.explain(query), strict=True):
         for c in range(3):
             d = row - z[labels.numpy() == c].mean(0)

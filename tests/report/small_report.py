@@ -12,7 +12,7 @@ from PIL import Image
 
 from filmtransfer.data.pixels import PixelSpec
 from filmtransfer.heads import Head, ProtoNets, make_head
-from filmtransfer.model import Predictor, Update
+from filmtransfer.model import FeaturePredictor, Update
 from filmtransfer.model.support import Support
 from filmtransfer.report.report_data import (
     PhotoPredictions,
@@ -54,7 +54,7 @@ def photos(labels: torch.Tensor, z: torch.Tensor, pictures: bool = True) -> Repo
 def predictions(probabilities: list[list[float]], labels: list[int]) -> PhotoPredictions:
     """Return predictions with the given probabilities."""
     classes = len(probabilities[0])
-    predictor = Predictor(ProtoNets(), (), list(range(classes)), torch.zeros(classes))
+    predictor = FeaturePredictor(ProtoNets(), (), list(range(classes)), torch.zeros(classes))
     logits = torch.tensor(probabilities).log()
     return PhotoPredictions(torch.arange(len(labels)), torch.tensor(labels), logits, predictor)
 
@@ -103,7 +103,7 @@ def report_data(
     held_out = torch.zeros(len(labels), dtype=torch.bool)
     if assessed:
         every = leave_one_out(built, z, labels)
-        predictor = replace(Predictor.of(built, names), temperature=temperature)
+        predictor = replace(FeaturePredictor.of(built, names), temperature=temperature)
         predictions = PhotoPredictions(every.index, labels[every.index], every.logits, predictor)
         held_out[every.index] = True
         held_out[: len(labels) // 2] = False

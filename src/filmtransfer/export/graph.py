@@ -19,13 +19,14 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ..data.pixels import PixelSpec
 from ..errors import InputError, MissingExtraError
 from ..heads import Scores
-from ..model import Predictor, log_posterior
+from ..model import FeaturePredictor, log_posterior
 from ..model.metadata import JsonTable
 from ..model.tensors import normalise
 
@@ -40,21 +41,23 @@ class HeadGraph(nn.Module):
 
     log_prior: Tensor
 
-    def __init__(self, scores: Scores, log_prior: Tensor, temperature: float) -> None:
+    def __init__(self, scores: Scores, log_prior: np.ndarray, temperature: float) -> None:
         super().__init__()
         self.scores = scores
-        self.register_buffer("log_prior", log_prior.float())
+        for name, array in scores.kept().items():
+            self.register_buffer(name, torch.from_numpy(array))
+        self.register_buffer("log_prior", torch.from_numpy(log_prior).float())
         self.temperature = float(temperature)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Compute probabilities and logits."""
-        relative, shared = self.scores(features)
+        relative, shared = self.scores.map(lambda name, _: getattr(self, name))(features)
         return log_posterior(relative, self.log_prior, self.temperature).exp(), relative + shared
 
 
-def head_graph(predictor: Predictor) -> HeadGraph:
+def head_graph(predictor: FeaturePredictor) -> HeadGraph:
     """Return the module of a predictor; its head has to be configured."""
-    return HeadGraph(predictor.head.scores(), predictor.log_prior.cpu(), predictor.temperature).eval()
+    return HeadGraph(predictor.head.scores(), predictor.log_prior, predictor.temperature).eval()
 
 
 class FoldedClassifier(nn.Module):

@@ -66,7 +66,7 @@ def probe_images(size: int, count: int = 8, seed: int = 0) -> Tensor:
 def torch_outputs(clf: FewShotClassifier, pixels: Tensor) -> dict[str, np.ndarray]:
     """Return the outputs of torch, computed as ``FewShotClassifier.classify`` does."""
     predictions = clf.predictor_.predict(clf.model_.features(pixels))
-    return {name: getattr(predictions, name).double().numpy() for name in OUTPUTS}
+    return {name: getattr(predictions, name).astype(np.float64) for name in OUTPUTS}
 
 
 def compare(run: Run, clf: FewShotClassifier, pixels: Tensor) -> Parity:

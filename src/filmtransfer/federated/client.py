@@ -20,7 +20,7 @@ from torch import Tensor
 from ..errors import FitError, InputError
 from ..files import make_folder, write_atomically
 from ..heads import Statistics
-from ..model import AdaptedModel, Predictor
+from ..model import AdaptedModel, FeaturePredictor
 from ..seeding import make_generator
 from ..training.assess.evaluation import evaluate
 from ..training.baselines.batch import ConstantSchedule, train_batches
@@ -191,7 +191,7 @@ class Client:
         if self.test is None or not len(self.test):
             return {"num-examples": 0, "accuracy": 0.0}
         self.build_head()
-        predicted = Predictor.of(self.model.head).predict(self.test.embed.features()).labels
+        predicted = FeaturePredictor.of(self.model.head).predict(self.test.embed.features()).labels
         result = evaluate(predicted, self.test.labels, len(self.examples.classes))
         return {"num-examples": result.images, "accuracy": result.accuracy}
 

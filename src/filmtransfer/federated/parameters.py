@@ -64,7 +64,7 @@ def make_model(
         hardware=Hardware(backbone.device),
     )
     if plan.trained_by == "batches":
-        model.head.zeros(torch.ones(classes, dtype=torch.long), backbone.features)
+        model.head.zeros(torch.ones(classes, dtype=torch.long), torch.empty(backbone.features))
     return model
 
 
@@ -97,7 +97,7 @@ def set_parameters(model: AdaptedModel, vector: np.ndarray) -> None:
 
 def _tensors(model: AdaptedModel) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = dict(model.backbone_parameters())
-    tensors |= {f"head/{name}": tensor for name, tensor in model.head.named_parameters()}
+    tensors |= {f"head/{name}": tensor for name, tensor in model.head.named_parameters().items()}
     if model.head.trained_by == "batches":
         tensors |= {f"head/{name}": tensor for name, tensor in model.head.tensors().items()}
     return tensors

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..data import SkippedImage
 from ..formatting import count
 from ..heads import Head
-from ..model import Predictor, Update, log_posterior
+from ..model import FeaturePredictor, Update, log_posterior
 from ..model.support import Support
 from ..training.assess.evaluation import Evaluation, evaluate
 
@@ -39,7 +39,7 @@ class PhotoPredictions:
     index: Tensor  # (n), among the photos
     labels: Tensor  # (n)
     logits: Tensor  # (n, C)
-    predictor: Predictor  # of the classifier: prior and temperature
+    predictor: FeaturePredictor  # of the classifier: prior and temperature
 
     def __len__(self) -> int:
         return len(self.index)

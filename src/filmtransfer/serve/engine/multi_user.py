@@ -22,7 +22,7 @@ from ...data.pixels import PixelSpec, decode, to_square
 from ...errors import InputError, UpdateFileError, UsageError
 from ...film import FilmTable
 from ...heads import make_head, map_state
-from ...model import Label, Predictor, Update
+from ...model import Label, FeaturePredictor, Update
 from ...model.body import share_weights
 from ...model.tensors import normalise
 
@@ -47,7 +47,7 @@ class Member:
     """One user's update as the batch needs it: a row of FiLM parameters and the predictor."""
 
     film: Tensor
-    predictor: Predictor  # its head is shared by all members with such a head; its state is this one's
+    predictor: FeaturePredictor  # its head is shared by all members with such a head; its state is this one's
     spec: PixelSpec
     threshold: float = 0.0  # of the OOD score
 

@@ -170,7 +170,9 @@ def _initial_head(
     model: AdaptedModel, pixels: Tensor, labels: Tensor, initial: InitialHead
 ) -> tuple[nn.Parameter, nn.Parameter]:
     if initial == "zero":
-        model.head.zeros(torch.bincount(labels), model.backbone.features, model.backbone.device)
+        model.head.zeros(
+            torch.bincount(labels), torch.empty(model.backbone.features, device=model.backbone.device)
+        )
     elif initial == "logistic_regression":
         model.configure(pixels, labels)
     weight, bias = model.head.configured()
