@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -341,8 +340,9 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             support=adapted.support(loaded) if self.keep_statistics else None,
         )
         log_pi = log_prior(prior, update.counts)
-        labels = torch.from_numpy(loaded.labels)
-        assessment = assess(model.head, adapted.features, labels, adapted.unseen(), log_pi, seed=self.seed)
+        assessment = assess(
+            model.head, adapted.features, loaded.labels, adapted.unseen(), log_pi, seed=self.seed
+        )
         self.history_ = adapted.history
         self.skipped_ = loaded.skipped
         self.assessment_: Assessment | None = assessment

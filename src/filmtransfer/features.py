@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
@@ -29,25 +28,24 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError("A classifier needs at least 2 classes; there is only 1 class in y.")
-        features = torch.from_numpy(np.array(X))
-        with torch.no_grad():
-            self.head_ = make_head(self.head).to(features.dtype).configure(features, torch.from_numpy(labels))
+        self.head_ = make_head(self.head).configure(np.array(X), labels)
         return self
 
-    def _log_posterior(self, X: ArrayLike) -> torch.Tensor:
+    def _log_posterior(self, X: ArrayLike) -> np.ndarray:
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        features = torch.from_numpy(np.array(X)).to(self.head_.configured()[0])
+        features = np.array(X, self.head_.configured()[0].dtype)
         predictor = FeaturePredictor.of(self.head_, prior=self.prior)
-        return predictor.log_posterior(predictor.predict(features).logits)
+        log_posterior: np.ndarray = predictor.log_posterior(predictor.predict(features).logits)
+        return log_posterior
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Return p(y=c | z) (N, C)."""
-        return np.asarray(self._log_posterior(X).exp())
+        return np.exp(self._log_posterior(X))
 
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Return log p(y=c | z) (N, C)."""
-        return np.asarray(self._log_posterior(X))
+        return self._log_posterior(X)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the most probable class of each row."""

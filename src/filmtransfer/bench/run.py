@@ -150,7 +150,7 @@ def update_sizes(clf: FewShotClassifier) -> dict[str, float]:
     """Return the updateable parameters by the paper's count (its table of parameters), and relative to BiT's."""
     update = clf.update_
     counted, full = update.updateable(backbone_facts(clf.backbone))
-    body = sum(t.numel() for t in update.parameters.values())
+    body = sum(t.size for t in update.parameters.values())
     return {
         "numbers": counted,
         "stored_numbers": update.stored_parameters(),
@@ -159,15 +159,11 @@ def update_sizes(clf: FewShotClassifier) -> dict[str, float]:
     }
 
 
-def film_quantiles(film: Mapping[str, torch.Tensor]) -> dict[str, list[float]]:
+def film_quantiles(film: Mapping[str, np.ndarray]) -> dict[str, list[float]]:
     """Return the 0, ¼, ½, ¾ and 1 quantiles of |γ − 1| and |β| at each site, for box plots."""
-    levels = torch.tensor([0, 0.25, 0.5, 0.75, 1.0])
-    return {
-        name: [
-            round(q, 6) for q in torch.quantile((v - float(name.endswith("gamma"))).abs(), levels).tolist()
-        ]
-        for name, v in film.items()
-    }
+    changes = {name: np.abs(v - float(name.endswith("gamma"))) for name, v in film.items()}
+    levels = [0, 0.25, 0.5, 0.75, 1.0]
+    return {name: np.quantile(change, levels).round(6).tolist() for name, change in changes.items()}
 
 
 def _counts(task: BenchmarkTask) -> dict[str, int]:

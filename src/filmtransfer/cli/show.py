@@ -125,7 +125,7 @@ def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool) ->
 def _document(file: Path, update: Update, backbone: BackboneFacts) -> JsonTable:
     """Return the JSON document; parameter counts also have their former keys, which end in _numbers."""
     body = update.body()
-    trained = sum(t.numel() for t in update.parameters.values())
+    trained = sum(t.size for t in update.parameters.values())
     updateable, full = update.updateable(backbone)
     counts = {
         "shared": backbone.parameters,

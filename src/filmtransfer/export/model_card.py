@@ -108,7 +108,7 @@ def _class_table(update: Update) -> str:
 
 def _settings_table(update: Update) -> str:
     pixels, body = update.pixels, update.body()
-    trained = sum(t.numel() for t in update.parameters.values())
+    trained = sum(t.size for t in update.parameters.values())
     kind = "FiLM scales and shifts" if update.film else body.adapter if body.train == "adapter" else "weights"
     fit = "the complete image scaled to a square" if pixels.fit == "squash" else "its centre"
     timm_name = record_for(update.backbone).timm_name

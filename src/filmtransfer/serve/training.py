@@ -81,7 +81,8 @@ def summarise(classifier: FewShotClassifier) -> JsonObject:
     predicted = index = labels[:0]
     if assessment is not None:
         index = assessment.leave_one_out.index
-        confidences, predicted = classifier.predictor_.posterior(assessment.leave_one_out.logits).max(1)
+        posterior = classifier.predictor_.posterior(assessment.leave_one_out.logits)
+        confidences, predicted = posterior.max(1), posterior.argmax(1)
         photos = [
             {"index": i, "truth": names[labels[i]], "said": names[c], "p": round(p, 4)}
             for i, c, p in zip(index.tolist(), predicted.tolist(), confidences.tolist(), strict=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from ..arrays import to_numpy
 from ..data import LoadedImages
 from ..episodes import choose_split, has_query_images, hold_out
 from ..heads import SingularError
@@ -42,9 +43,9 @@ class Adapted:
     def support(self, loaded: LoadedImages) -> Support:
         """Return what an update can keep of the images: features, names and digests, no pixels."""
         return Support(
-            self.features.cpu(),
-            torch.from_numpy(loaded.labels),
-            self.unseen(),
+            to_numpy(self.features),
+            loaded.labels,
+            to_numpy(self.unseen()),
             [name_of(source, name) for source, name in zip(loaded.sources, loaded.names, strict=True)],
             [digest_of(source) for source in loaded.sources],
         )

@@ -22,7 +22,7 @@ from ...data.pixels import PixelSpec, decode, to_square
 from ...errors import InputError, UpdateFileError, UsageError
 from ...film import FilmTable
 from ...heads import make_head, map_state
-from ...model import Label, FeaturePredictor, Update
+from ...model import FeaturePredictor, Label, Update
 from ...model.body import share_weights
 from ...model.tensors import normalise
 
