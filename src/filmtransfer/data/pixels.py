@@ -183,17 +183,17 @@ def _from_array(array: np.ndarray) -> Image.Image:
 
 
 def _is_heif(header: bytes) -> bool:
-    """Return whether Pillow can read this file as HEIC, the format of telephones; import the decoder if so.
+    """Return whether a file is HEIC, the format of many phones; import and register its decoder if it may be.
 
-    Its library would take a good part of the start of the process. Registering it twice, by two threads, does no harm.
+    The import takes half as long as that of this package. Two threads may register the decoder at the same time.
     """
-    if header[4:8] != b"ftyp":  # neither HEIC nor any of its relatives
+    if header[4:8] != b"ftyp":  # no ISO media file
         return False
     try:
         from pillow_heif import register_heif_opener
     except ImportError:  # pragma: no cover - a platform without the wheel can read all other formats
         return False
-    register_heif_opener()  # replaces the registration below
+    register_heif_opener()  # in place of the two functions of this module
     accept = Image.OPEN["HEIF"][1]
     return accept is not None and bool(accept(header))
 
