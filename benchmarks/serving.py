@@ -39,7 +39,7 @@ from filmtransfer.backbones import Backbone, load_backbone
 from filmtransfer.backbones.frozen import fold_frozen_norms
 from filmtransfer.data.images import Label
 from filmtransfer.model import Update
-from filmtransfer.model.body import load_parameters, share_weights
+from filmtransfer.model.network import load_parameters, share_weights
 from filmtransfer.serve.engine.batcher import Batcher
 from filmtransfer.serve.engine.cache import Cache
 from filmtransfer.serve.engine.multi_user import Engine, Member

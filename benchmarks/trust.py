@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.metrics import roc_auc_score
 
 from few_shot_tasks import read_dataset
 from filmtransfer import FewShotClassifier
+from filmtransfer.arrays import unit_rows
 from filmtransfer.model import log_posterior
 from filmtransfer.model.ood import FALSE_ALARM, largest_cosine
 from filmtransfer.training.assess.calibration import calibration_error, log_loss
@@ -63,21 +63,21 @@ def run(sets: dict[str, Any], name: str, head: str, seed: int) -> dict[str, Any]
     clf.fit(images, labels)
     seconds = time.monotonic() - start
     known, nearer, further = (clf.classify(part) for part in (tests, near, far))
-    test_labels, update = torch.tensor(indices), clf.update_
+    test_labels, update = np.array(indices), clf.update_
     head_logits = [part.predictions.logits for part in (known, nearer, further)]
-    before, after = (log_posterior(head_logits[0], temperature=t).exp() for t in (1.0, update.temperature))
+    before, after = (np.exp(log_posterior(head_logits[0], temperature=t)) for t in (1.0, update.temperature))
     assert update.ood is not None
-    towards = torch.nn.functional.normalize(update.ood.directions.float(), dim=1)
+    towards = unit_rows(update.ood.directions.astype(np.float32))
     scores = {
         "both": [clf.predictor_.ood_scores(part.predictions) for part in (known, nearer, further)],
         "direction": [
             largest_cosine(towards, part.predictions.features) for part in (known, nearer, further)
         ],
-        "density": [logits.max(1).values for logits in head_logits],
-        "softmax": [log_posterior(logits).exp().max(1).values for logits in head_logits],
+        "density": [logits.max(1) for logits in head_logits],
+        "softmax": [np.exp(log_posterior(logits)).max(1) for logits in head_logits],
     }
     estimate = update.results["estimate"]
-    accuracy = float((after.argmax(1) == test_labels).double().mean())
+    accuracy = float((after.argmax(1) == test_labels).mean())
     return {
         "set": name, "head": head, "seed": seed, "classes": int(trained), "seconds": round(seconds, 1),
         "auroc": {k: [_auroc(s[0], s[1]), _auroc(s[0], s[2])] for k, s in scores.items()},
@@ -92,16 +92,16 @@ def run(sets: dict[str, Any], name: str, head: str, seed: int) -> dict[str, Any]
     }  # fmt: skip
 
 
-def _auroc(known: torch.Tensor, ood: torch.Tensor) -> float:
+def _auroc(known: np.ndarray, ood: np.ndarray) -> float:
     in_distribution = [1] * len(known) + [0] * len(ood)
-    return float(roc_auc_score(in_distribution, torch.cat([known, ood]).numpy()))
+    return float(roc_auc_score(in_distribution, np.concatenate([known, ood])))
 
 
-def _coverage(known: torch.Tensor, correct: torch.Tensor, ood: torch.Tensor) -> dict[str, float]:
+def _coverage(known: np.ndarray, correct: np.ndarray, ood: np.ndarray) -> dict[str, float]:
     """Compute the accuracy when only a share of the images with the highest scores is classified (OOD ones are never correct)."""
-    scores = torch.cat([known, ood])
-    correct = torch.cat([correct.double(), torch.zeros(len(ood), dtype=torch.float64)])
-    order = scores.argsort(descending=True)
+    scores = np.concatenate([known, ood])
+    correct = np.concatenate([correct.astype(float), np.zeros(len(ood))])
+    order = np.argsort(-scores, kind="stable")
     return {
         str(share): float(correct[order[: round(share * len(order))]].mean())
         for share in (0.25, 0.5, 0.75, 1.0)

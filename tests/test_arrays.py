@@ -31,8 +31,12 @@ def test_factors_and_triangular_systems(matrix, rng):
     lower = same(arrays.cholesky, matrix)
     np.testing.assert_allclose(lower @ lower.mT, matrix, atol=1e-12)
     right = rng.normal(size=(4, 3))
-    np.testing.assert_allclose(lower @ same(arrays.solve_lower, lower, right), np.stack([right] * 5), atol=1e-12)
-    np.testing.assert_allclose(lower[0].mT @ same(arrays.solve_upper, lower[0].mT.copy(), right), right, atol=1e-12)
+    np.testing.assert_allclose(
+        lower @ same(arrays.solve_lower, lower, right), np.stack([right] * 5), atol=1e-12
+    )
+    np.testing.assert_allclose(
+        lower[0].mT @ same(arrays.solve_upper, lower[0].mT.copy(), right), right, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])

@@ -228,15 +228,11 @@ def test_threads_can_meet_the_first_heic_file_together():
 @pytest.mark.process
 def test_the_package_needs_neither_torch_nor_the_decoder_of_heic():
     code = """
-import sys, time
+import sys
 import numpy, PIL.Image, PIL.ImageOps
-began = time.perf_counter()
 import filmtransfer.data, filmtransfer.data.sample, filmtransfer.data.videos
-seconds = time.perf_counter() - began
 filmtransfer.data.sample.sample_drawings(1, 0)
 assert not {"torch", "pillow_heif", "av"} & set(sys.modules)
-print(seconds)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert float(done.stdout) < 0.15

@@ -161,7 +161,9 @@ def test_arrays_give_the_same_head_as_tensors(name, shape):
         with torch.no_grad():
             distances = tensors.distances(z, q, z).numpy()
         np.testing.assert_allclose(
-            arrays.distances(z.numpy(), q.numpy(), z.numpy()), distances, atol=30 * tolerance * distances.max()
+            arrays.distances(z.numpy(), q.numpy(), z.numpy()),
+            distances,
+            atol=30 * tolerance * distances.max(),
         )
 
 

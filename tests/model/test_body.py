@@ -9,7 +9,7 @@ from filmtransfer.backbones import assemble, build, load_backbone, record_for
 from filmtransfer.errors import UpdateFileError, UsageError
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body, Update
-from filmtransfer.model.body import load_parameters
+from filmtransfer.model.network import load_parameters
 
 PIXELS = torch.randint(0, 256, (6, 3, 64, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 LABELS = torch.tensor([0, 0, 0, 1, 1, 1])

@@ -71,8 +71,6 @@ def _train_and_test(
     printer: Printer, training: LabelledImages, test: LabelledImages, seed: int, steps: int | Literal["auto"]
 ) -> tuple[FewShotClassifier, Evaluation]:
     """Train with so many fine-tuning steps, and print the accuracy on the held-out drawings."""
-    import torch
-
     from ..estimator import FewShotClassifier
     from ..training.assess.evaluation import evaluate
     from ..training.callbacks import Callbacks
@@ -80,8 +78,8 @@ def _train_and_test(
     clf = FewShotClassifier(seed=seed, steps=steps)
     with printer.notes(), progress_bar() as on_step:
         clf.fit_images(training, Callbacks(on_step=on_step))
-    predicted = torch.from_numpy(clf.predict_proba(test.sources).argmax(1))
-    result = evaluate(predicted, torch.tensor(test.labels), len(training.classes))
+    predicted = clf.predict_proba(test.sources).argmax(1)
+    result = evaluate(predicted, test.labels, len(training.classes))
     when = f"after {clf.history_.steps} steps of fine-tuning" if clf.history_.steps else "before fine-tuning"
     printer.say(
         f"accuracy {when}: {percent(result.accuracy)} "

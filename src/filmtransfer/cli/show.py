@@ -124,6 +124,8 @@ def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool) ->
 
 def _document(file: Path, update: Update, backbone: BackboneFacts) -> JsonTable:
     """Return the JSON document; parameter counts also have their former keys, which end in _numbers."""
+    import numpy as np
+
     body = update.body()
     trained = sum(t.size for t in update.parameters.values())
     updateable, full = update.updateable(backbone)
@@ -147,7 +149,7 @@ def _document(file: Path, update: Update, backbone: BackboneFacts) -> JsonTable:
         **{f"{name}_numbers": count for name, count in counts.items()},
         "full_fine_tuning_parameters": full,
         "relative_update_size": updateable / full,
-        "covariance_weights": None if weights is None else weights.exp().tolist(),
+        "covariance_weights": None if weights is None else np.exp(weights).tolist(),
         "keeps_statistics": update.support is not None,
         "rejects_ood": update.ood is not None,
         "tells_unknown": update.ood is not None,

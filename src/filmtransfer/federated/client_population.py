@@ -133,7 +133,8 @@ class ClientPopulation:
             for rows in map(self.rows, range(len(self)))
         )
         self.model.head.configure_from(reduce(add, parts))
-        return self.model.head.logits(test)
+        logits: Tensor = self.model.head.logits(test)
+        return logits
 
     def restricted_accuracy(self, logits: Tensor) -> list[float]:
         """Return the accuracy of the global classifier among each client's classes: the personalized upper bound."""

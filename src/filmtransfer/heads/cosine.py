@@ -28,6 +28,7 @@ class Cosine(MeansHead):
     name = "cosine"
     description = "cosine: similarity to the class mean"
     weight_names = ("scale",)
+    weights: PositiveWeights
 
     def __init__(self, start: Start = (20.0,)) -> None:
         super().__init__()

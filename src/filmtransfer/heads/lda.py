@@ -76,7 +76,7 @@ class LDA(AffineHead, GaussianHead):
             return centred
         return centred - (share.mT @ centred)[on_device(labels, centred)]
 
-    def _degrees(self, rows: int, classes: int) -> int:
+    def _degrees(self, rows: int, classes: int) -> Array:
         """Return the divisor of the scatter matrix; the pooled one has used C degrees of freedom for the means."""
         used = classes - 1 if self.covariance == "pooled" and self.divisor == "n-1" else 0
         return divide_by(rows - used, self.divisor)

@@ -110,7 +110,8 @@ class AdaptedModel(nn.Module):
     @torch.no_grad()
     def logits(self, pixels: Tensor, batch: int = 32) -> Tensor:
         """Compute the logits of many images."""
-        return self.head.logits(self.features(pixels, batch))
+        logits: Tensor = self.head.logits(self.features(pixels, batch))
+        return logits
 
 
 def load_update(model: AdaptedModel, update: Update) -> None:

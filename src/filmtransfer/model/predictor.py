@@ -32,19 +32,19 @@ def log_posterior(logits: Array, log_prior: Array | None = None, temperature: fl
 
 def log_prior(prior: Prior, counts: Array | Sequence[int]) -> np.ndarray:
     """Compute log π_c (C) in float64: uniform, N_c/N, or given as C positive numbers."""
-    counts = to_numpy(counts)
+    counts = np.asarray(to_numpy(counts))
     if isinstance(prior, str):
         if prior == "uniform":
             return np.zeros(len(counts))
         if prior == "empirical":
-            return np.log(counts / counts.sum())
+            return np.asarray(np.log(counts / counts.sum()))
         raise invalid_choice("The prior", prior, ("uniform", "empirical", "an array of C numbers"))
     given = to_numpy(prior).astype(np.float64)
     if given.shape != counts.shape or not (given > 0).all() or not np.isfinite(given).all():
         raise InputError(
             f"The prior has to be {len(counts)} positive numbers.", "One per class, in class order."
         )
-    return np.log(given / given.sum())
+    return np.asarray(np.log(given / given.sum()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,9 +106,9 @@ class Support:
 
     def check(self, rows: int, features: int) -> None:
         """Refuse tensors without the types and shapes that ``rows`` images need."""
-        types = (self.features.dtype, self.labels.dtype)
+        types = (self.features.dtype.name, self.labels.dtype.name)
         shapes = (self.features.shape, self.labels.shape, self.held_out.shape)
-        if types != (np.float32, np.int64) or shapes != ((rows, features), (rows,), (rows,)):
+        if types != ("float32", "int64") or shapes != ((rows, features), (rows,), (rows,)):
             raise UpdateFileError("The kept support features do not fit the classes.", "Train it again.")
 
 

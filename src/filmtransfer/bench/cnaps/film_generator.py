@@ -14,10 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ...arrays import is_finite, is_floating, to_tensor
 from ...backbones import Backbone
 from ...errors import InputError, UpdateFileError
 from ...files import reading, write_atomically
 from ...model.tensor_file import pack, unpack
+from ...model.update import copies
 from ...seeding import make_generator
 
 KEY = "filmtransfer-cnaps"
@@ -89,7 +91,7 @@ class CNAPs(nn.Module):
             "hidden": self.hidden,
             "results": self.results,
         }
-        content = pack(self.state_dict(), KEY, json.dumps(meta, sort_keys=True))
+        content = pack(copies(self.state_dict()), KEY, json.dumps(meta, sort_keys=True))
         write_atomically(path, content)
         return len(content)
 
@@ -118,10 +120,10 @@ class CNAPs(nn.Module):
         cnaps = cls(backbone, *sizes)
         shapes = {k: tuple(t.shape) for k, t in tensors.items()}
         if shapes != {k: tuple(t.shape) for k, t in cnaps.state_dict().items()} or not all(
-            t.is_floating_point() and bool(torch.isfinite(t).all()) for t in tensors.values()
+            is_floating(t) and is_finite(t) for t in tensors.values()
         ):
             raise UpdateFileError(f"{path} does not fit {backbone.name}, or is not finite.", hint)
-        cnaps.load_state_dict(tensors)
+        cnaps.load_state_dict({name: to_tensor(t) for name, t in tensors.items()})
         cnaps.results = dict(meta.get("results") or {})
         return cnaps
 

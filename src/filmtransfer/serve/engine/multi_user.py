@@ -23,7 +23,7 @@ from ...errors import InputError, UpdateFileError, UsageError
 from ...film import FilmTable
 from ...heads import make_head, map_state
 from ...model import FeaturePredictor, Label, Update
-from ...model.body import share_weights
+from ...model.network import share_weights
 from ...model.tensors import normalise
 
 TENSOR_OVERHEAD = 500  # bytes that torch and Python need around the numbers of a tensor
