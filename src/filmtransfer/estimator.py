@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
 from .backbones import Backbone, load_backbone
 from .data import LabelledImages, LoadedImages
@@ -21,6 +19,7 @@ from .model.hub import find_update
 from .model.metadata import library_versions
 from .model.ood import FALSE_ALARM
 from .model.support import digest_of, identify, name_of
+from .scikit import ScikitClassifier, check_is_fitted
 from .training import edit
 from .training.adapt import Adapted, adapt
 from .training.assess.assessment import Assessment, assess, with_assessment
@@ -32,7 +31,7 @@ from .training.prepare import Prepared, prepare, remarks
 from .training.presets import preset
 
 
-class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class FewShotClassifier(ScikitClassifier):
     """A classifier from a handful of images per class.
 
     Parameters
