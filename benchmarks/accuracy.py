@@ -22,12 +22,12 @@ import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 
-from few_shot_tasks import Task, task
+from few_shot_tasks import Task, load_tensors, task
 from filmtransfer.backbones import load_backbone
-from filmtransfer.data import load, resize
 from filmtransfer.episodes import hold_out
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body
+from filmtransfer.model.tensors import resize
 from filmtransfer.seeding import make_generator
 from filmtransfer.training.adapt import adapt
 from filmtransfer.training.assess.evaluation import mean_interval
@@ -103,7 +103,7 @@ def run(few: Task, seed: int, old: dict[str, Any] | None) -> dict[str, Any]:
         )
 
     frozen = model_with("lda")
-    learn, held_out = load(few.learn, frozen.pixels), load(few.held_out, frozen.pixels)
+    learn, held_out = load_tensors(few.learn, frozen.pixels), load_tensors(few.held_out, frozen.pixels)
     small = resize(learn.pixels, settings.train_size or settings.image_size)
     full_size = resize(learn.pixels, FULL_SIZE)
     z, z_test = frozen.features(learn.pixels), frozen.features(held_out.pixels)

@@ -29,13 +29,14 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from engine_page import write_pages
-from few_shot_tasks import task
+from few_shot_tasks import load_tensors, task
 from filmtransfer.backbones import Backbone, assemble, backbone_facts, build, load_backbone, record_for
-from filmtransfer.data import load, resize
+from filmtransfer.data import load
 from filmtransfer.data.sample import sample_drawings
 from filmtransfer.episodes import Episode
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body, Hardware
+from filmtransfer.model.tensors import resize
 from filmtransfer.seeding import make_generator, permutation
 from filmtransfer.training.adapt import adapt
 from filmtransfer.training.callbacks import Callbacks, Progress
@@ -221,7 +222,7 @@ def backbone_of(name: str, *, fold: bool) -> Backbone:
 
 def drawings(count: int, size: int, name: str) -> torch.Tensor:
     spec = load_backbone("efficientnet_lite0").pixels
-    pixels = load(sample_drawings(min(100, -(-count // 12)), 0)[0], spec).pixels
+    pixels = torch.from_numpy(load(sample_drawings(min(100, -(-count // 12)), 0)[0], spec).pixels)
     order = permutation(len(pixels), make_generator(0, name))
     return resize(pixels[order.repeat(-(-count // len(pixels)))[:count]], size)
 
@@ -484,7 +485,7 @@ def run_accuracy(data: str, name: str, seed: int) -> dict[str, Any]:
     model = AdaptedModel(
         backbone, make_head("lda"), fast.image_size, body=Body(film_from=fast.film_from or 0)
     )
-    learn, held_out = load(few.learn, model.pixels), load(few.held_out, model.pixels)
+    learn, held_out = load_tensors(few.learn, model.pixels), load_tensors(few.held_out, model.pixels)
     small = resize(learn.pixels, fast.train_size or fast.image_size)
 
     def test_accuracy(m: AdaptedModel) -> float:

@@ -37,13 +37,13 @@ from filmtransfer.backbones import (
     record_for,
 )
 from filmtransfer.backbones.catalogue import pixel_spec
-from filmtransfer.data import read_squares
-from filmtransfer.data.pixels import normalise
+from filmtransfer.data import load
 from filmtransfer.export import folded_graph, probe_images, shared_backbone, user_file
 from filmtransfer.export.parity import compare, difference, run_folded, run_shared, spread, torch_outputs
 from filmtransfer.export.quantisation import measure_loss, quantise
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Update
+from filmtransfer.model.tensors import normalise
 from random_weights import randomize_weights
 
 RESULTS = Path(__file__).parent / "results"
@@ -156,10 +156,7 @@ def loss(data: Path, name: str) -> dict[str, Any]:
     """Measure int8, calibrated on the 10 shots, on held-out images."""
     few = task(data, name, 10, 0, 300)
     clf = FewShotClassifier(steps=0, image_size=INT8_SIZE).fit_images(few.learn)
-    learn, held_out = (
-        np.stack([s.numpy() for s in read_squares(part.sources, clf.model_.pixels, part.names())[0]])  # type: ignore[union-attr]
-        for part in (few.learn, few.held_out)
-    )
+    learn, held_out = (load(part, clf.model_.pixels).pixels for part in (few.learn, few.held_out))
     whole = folded_graph(clf)
     small = quantise(whole, [{"pixels": learn[i : i + 16]} for i in range(0, min(len(learn), 128), 16)])
     runs = run_folded(whole), run_folded(small)

@@ -59,7 +59,7 @@ def differ(clf: FewShotClassifier, page: Page, contents: list[bytes]) -> dict[st
         assert square is not None
         encoded, probabilities = page.evaluate(SQUARE, base64.b64encode(content).decode())
         pixels = np.frombuffer(base64.b64decode(encoded), np.uint8).astype(int)
-        levels.append(np.abs(pixels - square.numpy().astype(int).flatten()))
+        levels.append(np.abs(pixels - square.astype(int).flatten()))
         theirs.append(probabilities)
     change = np.abs(np.array(theirs) - ours).max(1)
     return {

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from filmtransfer.data import LabelledImages
+from filmtransfer.data import LabelledImages, PixelSpec, load
 
 # The number of classes drawn (per seed) from a dataset with too many for two cores.
 WAYS = {"quickdraw": 20}
@@ -24,6 +25,20 @@ class Task:
     name: str
     learn: LabelledImages
     held_out: LabelledImages
+
+
+@dataclass(frozen=True)
+class ImageTensors:
+    """Decoded images, uint8 (N, 3, S, S), and their labels (N)."""
+
+    pixels: torch.Tensor
+    labels: torch.Tensor
+
+
+def load_tensors(images: LabelledImages, spec: PixelSpec) -> ImageTensors:
+    """Decode images to tensors."""
+    loaded = load(images, spec)
+    return ImageTensors(torch.from_numpy(loaded.pixels), torch.from_numpy(loaded.labels))
 
 
 def task(data: Path, name: str, shots: int, seed: int, test: int) -> Task:

@@ -18,11 +18,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from few_shot_tasks import Task, task
+from few_shot_tasks import ImageTensors, Task, load_tensors, task
 from filmtransfer.backbones import backbone_facts, load_backbone
-from filmtransfer.data import load, resize
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body
+from filmtransfer.model.tensors import resize
 from filmtransfer.training.adapt import adapt
 from filmtransfer.training.assess.evaluation import mean_interval
 from filmtransfer.training.callbacks import Callbacks
@@ -77,7 +77,10 @@ def runs(few: Task, seed: int, cuts: list[tuple[int, int]]) -> Iterator[dict[str
     """Fine-tune with each image size and first stage of FiLM."""
     backbone = load_backbone(BACKBONE)
     frozen_model = AdaptedModel(backbone, make_head("lda"), preset("fast").image_size)
-    learn, held_out = load(few.learn, frozen_model.pixels), load(few.held_out, frozen_model.pixels)
+    learn, held_out = (
+        load_tensors(few.learn, frozen_model.pixels),
+        load_tensors(few.held_out, frozen_model.pixels),
+    )
     frozen_model.configure(learn.pixels, learn.labels)
     frozen = accuracy(frozen_model, held_out)
     for size, stage in cuts:
@@ -105,7 +108,7 @@ def runs(few: Task, seed: int, cuts: list[tuple[int, int]]) -> Iterator[dict[str
         }
 
 
-def accuracy(model: AdaptedModel, held_out: Any) -> float:
+def accuracy(model: AdaptedModel, held_out: ImageTensors) -> float:
     return float((model.logits(held_out.pixels).argmax(1) == held_out.labels).float().mean())
 
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from filmtransfer.backbones import Backbone
-from filmtransfer.data.pixels import normalise
 from filmtransfer.episodes import Episode
+from filmtransfer.model.tensors import normalise
 
 
 class PlainFiLM(nn.Module):

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -128,7 +129,8 @@ def throughput(users: Users, images: list[bytes], _: float) -> dict[str, Any]:
     contents = [store.versions.content(users.ids[i], 1) for i in chosen]
     store.close()
     members = [engine.member(content) for content in contents]
-    squares = torch.stack([engine.pixels(photo) for photo in images])
+    arrays = np.stack([engine.pixels(photo) for photo in images])
+    squares = torch.from_numpy(arrays)
     single = SingleUserModel(backbone, contents[0])
     plain = backbone.module
     folded = copy.deepcopy(plain)
@@ -139,11 +141,11 @@ def throughput(users: Users, images: list[bytes], _: float) -> dict[str, Any]:
 
     def multi_user(turn: int) -> None:
         chosen = [(turn * BATCH + i) % len(members) for i in range(BATCH)]
-        engine.answers([members[i] for i in chosen], squares[:BATCH])
+        engine.answers([members[i] for i in chosen], arrays[:BATCH])
 
     def one_by_one(turn: int) -> None:
         for i in range(8):
-            engine.answers([members[(8 * turn + i) % len(members)]], squares[i : i + 1])
+            engine.answers([members[(8 * turn + i) % len(members)]], arrays[i : i + 1])
 
     def load_in_turn(turn: int) -> None:
         for i in range(8):
@@ -163,7 +165,7 @@ def throughput(users: Users, images: list[bytes], _: float) -> dict[str, Any]:
     alternatives: dict[str, tuple[Callable[[int], Any], int]] = {
         "mixed": (multi_user, BATCH),
         "plain": (lambda _: plain(batch), BATCH),
-        "rows": (lambda _: engine._features(squares[:BATCH], engine.spec, [m.film for m in members[:BATCH]]), BATCH),
+        "rows": (lambda _: engine._features(arrays[:BATCH], engine.spec, [m.film for m in members[:BATCH]]), BATCH),
         "film layers": (per_sample, BATCH),
         "folded": (lambda _: folded(batch), BATCH),
         "one by one": (one_by_one, 8),
@@ -239,7 +241,7 @@ def correctness(users: Users, images: list[bytes], _: float) -> dict[str, Any]:
     backbone = load_backbone(BACKBONE)
     engine, store = Engine(backbone, SMALL), users.open()
     batcher, cache = Batcher(engine, waiting=4 * THREADS), Cache(SENDERS / 20)
-    squares = torch.stack([engine.pixels(photo) for photo in images])
+    squares = np.stack([engine.pixels(photo) for photo in images])
     chosen = random.Random(1).sample(range(len(users.ids)), min(SENDERS, len(users.ids)))
     requests = [(chosen[i % len(chosen)], i % len(squares)) for i in range(REQUESTS)]
     random.Random(2).shuffle(requests)
@@ -265,7 +267,8 @@ def correctness(users: Users, images: list[bytes], _: float) -> dict[str, Any]:
         by_user.setdefault(user, []).append((image, answer))
     for user, received in by_user.items():
         expected = single(
-            store.versions.content(users.ids[user], 1), squares[[image for image, _ in received]]
+            store.versions.content(users.ids[user], 1),
+            torch.from_numpy(squares[[image for image, _ in received]]),
         )
         for (_, answer), truth in zip(received, expected, strict=True):
             if dict(answer).keys() != truth.keys() or not str(answer[0][0]).endswith(f" of {user}"):

@@ -15,12 +15,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from few_shot_tasks import task
+from few_shot_tasks import load_tensors, task
 from filmtransfer import film
 from filmtransfer.backbones import load_backbone
-from filmtransfer.data import load, resize
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel
+from filmtransfer.model.tensors import resize
 from filmtransfer.training.assess.evaluation import mean_interval
 from filmtransfer.training.finetune.activations import Activations
 from filmtransfer.training.finetune.episodic import finetune
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace, name: str, shots: int, seed: int) -> dict[str,
     settings = preset("fast").override(train_size=128, film_from=0)
     few = task(args.data, name, shots, seed, args.test)
     model = AdaptedModel(load_backbone("efficientnet_lite0"), make_head("lda"), settings.image_size)
-    learn, held_out = load(few.learn, model.pixels), load(few.held_out, model.pixels)
+    learn, held_out = load_tensors(few.learn, model.pixels), load_tensors(few.held_out, model.pixels)
     small = resize(learn.pixels, settings.train_size or settings.image_size)
     start = snapshot(model)
     row: dict[str, Any] = {"set": name, "shots": shots, "seed": seed, "steps": settings.steps}

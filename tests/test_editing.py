@@ -63,11 +63,12 @@ def rebuilt(clf: FewShotClassifier, images, labels) -> np.ndarray:
         with torch.no_grad():
             head.weights.log.copy_(clf.update_.head_weights)
     head.configure(
-        clf.model_.features(torch.stack(squares)), torch.tensor([order[label] for label in labels])
+        clf.model_.features(torch.from_numpy(np.stack(squares))),
+        torch.tensor([order[label] for label in labels]),
     )
     tried, _ = read_squares(NEW, clf.model_.pixels, ["?"] * len(NEW))
     with torch.no_grad():
-        logits = head.logits(clf.model_.features(torch.stack(tried))).double()
+        logits = head.logits(clf.model_.features(torch.from_numpy(np.stack(tried)))).double()
     return torch.softmax(logits / clf.update_.temperature, 1).numpy()
 
 

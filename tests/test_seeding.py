@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from filmtransfer.seeding import integer, make_generator, permutation
+from filmtransfer.seeding import integer, make_generator, numpy_generator, permutation
 
 
 def test_generators_are_named():
@@ -14,6 +15,13 @@ def test_generators_are_named():
     assert draw("a") == draw("a")
     assert draw("a") != draw("b")
     assert permutation(50, make_generator(2, "a")).tolist() != draw("a")
+
+
+@pytest.mark.parametrize("name", [(), ("a",), ("a", 3)])
+def test_numpy_and_torch_give_the_same_permutations(name):
+    ours, theirs = numpy_generator(7, *name), make_generator(7, *name)
+    for count in (0, 1, 2, 5, 1000):  # in one sequence: both generators advance alike
+        assert permutation(count, ours).tolist() == permutation(count, theirs).tolist()
 
 
 def test_integer_includes_both_ends():

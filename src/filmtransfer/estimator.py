@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
+import torch
 
 from .backbones import Backbone, load_backbone
 from .data import LabelledImages, LoadedImages
@@ -142,7 +143,7 @@ class FewShotClassifier(ScikitClassifier):
                 model,
                 prepared.pixels,
                 prepared.train_pixels,
-                loaded.labels,
+                prepared.labels,
                 prepared.config,
                 seed=self.seed,
                 callbacks=callbacks,
@@ -341,9 +342,8 @@ class FewShotClassifier(ScikitClassifier):
             support=adapted.support(loaded) if self.keep_statistics else None,
         )
         log_pi = log_prior(prior, update.counts)
-        assessment = assess(
-            model.head, adapted.features, loaded.labels, adapted.unseen(), log_pi, seed=self.seed
-        )
+        labels = torch.from_numpy(loaded.labels)
+        assessment = assess(model.head, adapted.features, labels, adapted.unseen(), log_pi, seed=self.seed)
         self.history_ = adapted.history
         self.skipped_ = loaded.skipped
         self.assessment_: Assessment | None = assessment

@@ -13,8 +13,9 @@ from safetensors.torch import save_file
 
 from filmtransfer.backbones import BackboneRecord, build, digest, load_backbone, record_for
 from filmtransfer.backbones.weights import load_state, package_file
-from filmtransfer.data import PixelSpec, decode, normalise, to_square
+from filmtransfer.data import PixelSpec, decode, to_square
 from filmtransfer.errors import UnavailableError, UpdateFileError, UsageError
+from filmtransfer.model.tensors import normalise
 
 RECORDED = Path(__file__).with_name("recorded_logits.json")
 
@@ -51,7 +52,7 @@ def logits_of(name: str, *, spec: PixelSpec | None = None, architecture: str = "
     model = build(BackboneRecord(architecture, architecture, "") if architecture else record)
     load_state(model, raw, "package")
     spec = spec or PixelSpec(**{**vars(load_backbone(name).pixels), "fit": "crop"})
-    batch = torch.stack([to_square(image, spec) for image in photographs().values()])
+    batch = torch.from_numpy(np.stack([to_square(image, spec) for image in photographs().values()]))
     with torch.no_grad():
         features = model(normalise(batch, spec))
     logits = features @ raw["_fc.weight"].T + raw["_fc.bias"]

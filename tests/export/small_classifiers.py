@@ -12,10 +12,10 @@ from torch import nn
 from filmtransfer import FewShotClassifier
 from filmtransfer.backbones import Backbone, BackboneRecord, assemble, load_backbone
 from filmtransfer.backbones.catalogue import pixel_spec
-from filmtransfer.data.pixels import normalise
 from filmtransfer.export import probe_images
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body, Update
+from filmtransfer.model.tensors import normalise
 
 import timm  # isort: skip  (behind filmtransfer, which makes it importable)
 from timm.layers import GroupNormAct, StdConv2d  # isort: skip

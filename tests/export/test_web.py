@@ -140,7 +140,7 @@ def test_the_browser_resizes_as_pillow_does(page, interpolation):
                 {"size": size, "interpolation": interpolation, "fit": fit, "crop": 0.875},
             ],
         )
-        expected = to_square(Image.fromarray(rgb), spec).numpy()
+        expected = to_square(Image.fromarray(rgb), spec)
         assert (np.array(pixels, dtype=np.uint8) == expected.flatten()).all()
 
 

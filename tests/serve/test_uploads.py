@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.data.test_pixels import REASONS, broken, gradient
+from tests.data.test_pixels import REASONS, broken, gradient, heic
 
 PATHS = ("/api/classes/{}/photos", "/api/predictions")
 
@@ -44,7 +44,7 @@ GOOD = {
     "webp": (as_bytes(gradient(), "WEBP"), "image/webp"),
     "bmp": (as_bytes(gradient(), "BMP"), "image/bmp"),
     "tiff": (as_bytes(gradient(), "TIFF"), "image/tiff"),
-    "heic": (as_bytes(gradient(), "HEIF"), "image/heic"),
+    "heic": (heic(gradient()), "image/heic"),
     "avif": (as_bytes(gradient(), "AVIF"), "image/avif"),
     "ppm": (as_bytes(gradient(), "PPM"), "image/x-portable-pixmap"),
     "animated gif": (

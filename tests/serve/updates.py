@@ -55,7 +55,8 @@ def update(
         if hasattr(model.head, "weights"):
             model.head.weights.log.add_(0.2 * torch.randn(model.head.weights.log.shape, generator=generator))
     images = load(LabelledImages.from_memory(*map(list, zip(*photos, strict=True))), model.pixels)
-    features = model.configure(images.pixels, images.labels)
+    labels = torch.from_numpy(images.labels)
+    features = model.configure(torch.from_numpy(images.pixels), labels)
     settings = {"film_from": film_from, "train": train, "adapter": "film", "prior": prior}
     return Update.of(
         model,
@@ -64,7 +65,7 @@ def update(
         results={},
         seed=user,
         versions={},
-        support=_support(features, images.labels) if keep else None,
+        support=_support(features, labels) if keep else None,
     )
 
 

@@ -33,12 +33,13 @@ def accuracy_curve(
     if not valid or steps != sorted({*steps}):
         raise UsageError(f"curve cannot be {steps!r}.", "It is a list of steps in ascending order.")
     prepared = clf.prepare(train)
-    model, truth, support = prepared.model, torch.from_numpy(labels), prepared.loaded.labels
+    model, truth, support = prepared.model, torch.from_numpy(labels), prepared.labels
     config = prepared.config.override(steps=steps[-1])
     # ``load`` needs two classes; the labels are not used.
     test = load(
         LabelledImages(list(images), [i % 2 for i in range(len(images))], [0, 1]), model.pixels, strict=True
     )
+    test_pixels = torch.from_numpy(test.pixels)
     by_batches = model.head.trained_by == "batches"
     rule = config.batch_rule(len(support), prepared.pixels.shape[-1])
     trained_head = by_batches and rule.initial_head == "zero"  # otherwise it is built from the support images
@@ -48,7 +49,7 @@ def accuracy_curve(
         if step in steps:
             if not trained_head:
                 model.configure(prepared.pixels, support)
-            predicted = model.logits(test.pixels).argmax(1).cpu()
+            predicted = model.logits(test_pixels).argmax(1).cpu()
             curve.append([step, float((predicted == truth).double().mean())])
 
     if not trained_head:

@@ -10,7 +10,7 @@ from .images import (
     load,
     read_squares,
 )
-from .pixels import PixelSpec, decode, normalise, resize, to_square
+from .pixels import PixelSpec, decode, to_square
 
 __all__ = [
     "LabelledImages",
@@ -22,8 +22,6 @@ __all__ = [
     "list_images",
     "largest_side",
     "load",
-    "normalise",
     "read_squares",
-    "resize",
     "to_square",
 ]

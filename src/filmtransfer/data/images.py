@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 
-import torch
+import numpy as np
 from PIL import Image
-from torch import Tensor
 
 from ..errors import InputError
 from .pixels import SUFFIXES, ImageSource, PixelSpec, decode, side_of, to_square
@@ -146,10 +145,10 @@ class LabelledImages:
 
 @dataclass
 class LoadedImages:
-    """Decoded images, uint8 (N, 3, S, S), their labels, and the images that were skipped."""
+    """Decoded images, uint8 (N, 3, S, S), their labels, int64 (N), and the images that were skipped."""
 
-    pixels: Tensor
-    labels: Tensor
+    pixels: np.ndarray
+    labels: np.ndarray
     classes: list[Label]
     skipped: list[SkippedImage]
     warnings: list[str]
@@ -158,7 +157,7 @@ class LoadedImages:
 
     def counts(self) -> list[int]:
         """Return the number of images of each class."""
-        return torch.bincount(self.labels, minlength=len(self.classes)).tolist()
+        return [int(count) for count in np.bincount(self.labels, minlength=len(self.classes))]
 
 
 def load(images: LabelledImages, spec: PixelSpec, *, strict: bool = False) -> LoadedImages:
@@ -183,8 +182,8 @@ def load(images: LabelledImages, spec: PixelSpec, *, strict: bool = False) -> Lo
             f"There is only one class, {images.classes[0]}.",
             "A classifier needs at least two: add a folder of other photos.",
         )
-    pixels = torch.stack([square for square in squares if square is not None])
-    labels = torch.tensor([images.labels[i] for i in kept])
+    pixels = np.stack([square for square in squares if square is not None])
+    labels = np.array([images.labels[i] for i in kept], np.int64)
     all_names = images.names()
     names = [all_names[i] for i in kept]
     warned = [*images.warnings, *_conflicting_labels(pixels, labels, names, images.classes)]
@@ -195,10 +194,10 @@ def load(images: LabelledImages, spec: PixelSpec, *, strict: bool = False) -> Lo
 
 def read_squares(
     sources: Sequence[ImageSource], spec: PixelSpec, names: Sequence[str]
-) -> tuple[list[Tensor | None], list[SkippedImage]]:
+) -> tuple[list[np.ndarray | None], list[SkippedImage]]:
     """Return the squares of pixels in order, None where unreadable, and the skipped images."""
 
-    def read(index: int) -> tuple[Tensor | None, str]:
+    def read(index: int) -> tuple[np.ndarray | None, str]:
         try:
             return to_square(decode(sources[index], near=spec.size), spec), ""
         except InputError as error:
@@ -281,12 +280,14 @@ def _similar_names(classes: Sequence[Label]) -> list[str]:
     ]
 
 
-def _conflicting_labels(pixels: Tensor, labels: Tensor, names: list[str], classes: list[Label]) -> list[str]:
+def _conflicting_labels(
+    pixels: np.ndarray, labels: np.ndarray, names: list[str], classes: list[Label]
+) -> list[str]:
     """Return a warning for each image that has the same pixels as an image of another class."""
     first: dict[bytes, int] = {}
     conflicts = []
     for i, square in enumerate(pixels):
-        key = hashlib.sha256(square.numpy().tobytes()).digest()
+        key = hashlib.sha256(square).digest()
         j = first.setdefault(key, i)
         if labels[i] != labels[j]:
             conflicts.append(

@@ -1,33 +1,39 @@
 """Decoding of files, PIL images and arrays to squares of uint8 pixels.
 
 Decoding applies the EXIF orientation and converts grey, palette, transparent, CMYK and 16-bit images to
-RGB. Normalisation (mean and standard deviation) belongs to the backbone and is applied to the tensor.
+RGB. Normalisation (mean and standard deviation) belongs to the backbone and is applied later, to batches of squares.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal, Protocol
 
 import numpy as np
-import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
-from torch import Tensor
+from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from ..errors import InputError
 
-try:  # HEIC photos from telephones
-    from pillow_heif import register_heif_opener
 
-    register_heif_opener()
-except ImportError:  # pragma: no cover - a platform without the wheel can read all other formats
-    pass
+class ArrayImage(Protocol):
+    """An image as an array of any library, such as a torch tensor."""
 
-ImageSource = str | Path | bytes | Image.Image | np.ndarray | Tensor
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The height, the width and, unless the image is grey, the number of channels."""
+
+    def __array__(self) -> np.ndarray:
+        """Return the image as an array of numpy."""
+
+
+File = str | os.PathLike[str] | bytes  # a path, or the content
+FILE_TYPES = (str, os.PathLike, bytes)  # for isinstance; every other source that is not Pillow's is an array
+ImageSource = File | Image.Image | np.ndarray | ArrayImage
 
 # Checked before decoding: a small file can declare an image that does not fit into memory.
 MAX_PIXELS = 100_000_000
@@ -76,7 +82,7 @@ def open_image(source: ImageSource, formats: list[str] | None = None) -> Iterato
         if isinstance(source, Image.Image):
             _check_size(*source.size)
             yield source
-        elif isinstance(source, (np.ndarray, torch.Tensor)):
+        elif not isinstance(source, FILE_TYPES):
             yield _from_array(np.asarray(source))
         elif (len(source) if isinstance(source, bytes) else Path(source).stat().st_size) == 0:
             raise InputError("the file is empty")
@@ -122,7 +128,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def to_square(image: Image.Image, spec: PixelSpec) -> Tensor:
+def to_square(image: Image.Image, spec: PixelSpec) -> np.ndarray:
     """Return an image as uint8 pixels (3, size, size)."""
     resampling = getattr(Image.Resampling, spec.interpolation.upper())
     if spec.fit == "crop":
@@ -135,42 +141,23 @@ def to_square(image: Image.Image, spec: PixelSpec) -> Tensor:
         image = image.crop((left, top, left + spec.size, top + spec.size))
     elif image.size != (spec.size, spec.size):
         image = image.resize((spec.size, spec.size), resampling)
-    return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
-
-
-def resize(pixels: Tensor, size: int, interpolation: str = "bicubic") -> Tensor:
-    """Return uint8 squares (N, 3, S, S) at another size, antialiased."""
-    if pixels.shape[-1] == size:
-        return pixels
-    mode = interpolation if interpolation in ("bilinear", "bicubic") else "bicubic"
-    parts = [
-        torch.nn.functional.interpolate(part.float(), (size, size), mode=mode, antialias=True)
-        for part in pixels.split(64)
-    ]
-    return torch.cat([part.round().clamp(0, 255).to(torch.uint8) for part in parts])
+    return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
 
 
 def side_of(source: ImageSource) -> int:
     """Return the larger side of an image without decoding it; 0 if it is not readable."""
     if isinstance(source, Image.Image):
         return max(source.size)
-    if isinstance(source, (np.ndarray, torch.Tensor)):
-        return max(source.shape[:2], default=0)
     try:
+        if not isinstance(source, FILE_TYPES):
+            return max(source.shape[:2], default=0)
         with Image.open(as_file(source)) as image:
             return max(image.size)
     except Exception:  # decoding it later reports the reason
         return 0
 
 
-def normalise(pixels: Tensor, spec: PixelSpec) -> Tensor:
-    """Convert uint8 pixels (B, 3, H, W) to float32, normalised by the backbone's mean and standard deviation."""
-    mean = torch.tensor(spec.mean, device=pixels.device).view(1, 3, 1, 1)
-    std = torch.tensor(spec.std, device=pixels.device).view(1, 3, 1, 1)
-    return (pixels.float() / 255 - mean) / std
-
-
-def as_file(source: str | Path | bytes) -> str | Path | BytesIO:
+def as_file(source: File) -> str | os.PathLike[str] | BytesIO:
     """Return what Pillow can open: a path, or the bytes of a file as a file object."""
     return BytesIO(source) if isinstance(source, bytes) else source
 
@@ -193,3 +180,26 @@ def _from_array(array: np.ndarray) -> Image.Image:
         )
     _check_size(array.shape[1], array.shape[0])
     return Image.fromarray(array)
+
+
+def _is_heif(header: bytes) -> bool:
+    """Return whether a file is HEIC, the format of many phones; import and register its decoder if it may be.
+
+    The import takes half as long as that of this package. Two threads may register the decoder at the same time.
+    """
+    if header[4:8] != b"ftyp":  # no ISO media file
+        return False
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:  # pragma: no cover - a platform without the wheel can read all other formats
+        return False
+    register_heif_opener()  # in place of the two functions of this module
+    accept = Image.OPEN["HEIF"][1]
+    return accept is not None and bool(accept(header))
+
+
+def _open_heif(file: IO[bytes], name: str | bytes) -> ImageFile.ImageFile:
+    return Image.OPEN["HEIF"][0](file, name)
+
+
+Image.register_open("HEIF", _open_heif, _is_heif)

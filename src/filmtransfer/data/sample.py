@@ -5,9 +5,8 @@ from __future__ import annotations
 from importlib.resources import files
 
 import numpy as np
-import torch
 
-from ..seeding import make_generator, permutation
+from ..seeding import numpy_generator, permutation
 from .images import LabelledImages
 
 
@@ -16,10 +15,10 @@ def sample_drawings(shots: int, seed: int) -> tuple[LabelledImages, LabelledImag
     with files("filmtransfer.data").joinpath("sample.npz").open("rb") as file:
         packed = np.load(file)
         images, labels, classes = packed["images"], packed["labels"], [str(c) for c in packed["classes"]]
-    generator = make_generator(seed, "sample")
+    generator = numpy_generator(seed, "sample")
     train, test = [], []
     for c in range(len(classes)):
-        members = torch.from_numpy(np.flatnonzero(labels == c))
+        members = np.flatnonzero(labels == c)
         members = members[permutation(len(members), generator)]
         train += members[:shots].tolist()
         test += members[shots:].tolist()

@@ -22,11 +22,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..data.pixels import PixelSpec, normalise
+from ..data.pixels import PixelSpec
 from ..errors import InputError, MissingExtraError
 from ..heads import Scores
 from ..model import Predictor, log_posterior
 from ..model.metadata import JsonTable
+from ..model.tensors import normalise
 
 KEY = "filmtransfer"
 OPSET = 18

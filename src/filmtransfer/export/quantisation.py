@@ -126,7 +126,7 @@ def read_calibration_images(folder: str | Path, clf: FewShotClassifier) -> Calib
     readable = [i for i, square in enumerate(squares) if square is not None]
     if not readable:
         raise InputError(f"{path} contains no readable image.", "Give a folder of photos.")
-    pixels = np.stack([square.numpy() for square in squares if square is not None])
+    pixels = np.stack([square for square in squares if square is not None])
     return CalibrationImages(pixels, None if labels is None else np.array(labels)[readable], skipped)
 
 

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from .. import film
-from ..data.pixels import PixelSpec, normalise
+from ..data.pixels import PixelSpec
 from ..errors import InputError, UpdateFileError, UsageError
 from ..estimator import FewShotClassifier
+from ..model.tensors import normalise
 from .folded import check_not_folded, example_pixels, fix_image_size, graph_metadata
 from .graph import OUTPUTS, HeadGraph, head_graph, open_session, read_metadata, trace
 

@@ -110,7 +110,7 @@ def read_examples(images: LabelledImages, model: AdaptedModel, *, every_class: b
     empty = [str(name) for c, name in enumerate(images.classes) if not bool((labels == c).any())]
     if every_class and empty:
         raise InputError(f"No image of {', '.join(empty)} can be read.", "Replace them, or remove the class.")
-    pixels = torch.stack([square for square in squares if square is not None])
+    pixels = torch.from_numpy(np.stack([square for square in squares if square is not None]))
     return Examples(Activations(model, pixels, CACHE_MB), labels, [str(name) for name in images.classes])
 
 

@@ -156,7 +156,7 @@ class ClientPopulation:
             raise InputError(
                 f"{len(skipped)} images cannot be used, the first: {skipped[0].name}: {skipped[0].reason}."
             )
-        pixels = torch.stack([square for square in squares if square is not None])
+        pixels = torch.from_numpy(np.stack([square for square in squares if square is not None]))
         return Activations(self.model, pixels, CACHE_MB)
 
 

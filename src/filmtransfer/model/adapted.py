@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from ..backbones import Backbone, run_parts, split_parts
-from ..data.pixels import PixelSpec, normalise
+from ..data.pixels import PixelSpec
 from ..heads import Head
 from .body import Body, trainable_parameters
 from .hardware import Compiled, Hardware
+from .tensors import normalise
 
 
 class AdaptedModel(nn.Module):

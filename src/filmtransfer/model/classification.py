@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ..data import SkippedImage, read_squares
 from ..data.pixels import ImageSource
@@ -17,7 +16,7 @@ from .adapted import AdaptedModel
 from .predictor import Predictions, Predictor
 
 CHUNK = 256  # images in memory at once, so that memory does not grow with the folder
-OnImages = Callable[[Tensor, Sequence[ImageSource]], None]  # with pixels (B, 3, S, S) and their sources
+OnImages = Callable[[np.ndarray, Sequence[ImageSource]], None]  # with pixels (B, 3, S, S) and their sources
 
 
 @dataclass(frozen=True)
@@ -60,10 +59,10 @@ def classify(
         usable = [i for i, square in enumerate(squares) if square is not None]
         readable += [begin + i for i in usable]
         if usable:
-            pixels = torch.stack([square for square in squares if square is not None])
+            pixels = np.stack([square for square in squares if square is not None])
             if on_images is not None:
                 on_images(pixels, [part[i] for i in usable])
-            parts.append(predictor.predict(model.features(pixels)))
+            parts.append(predictor.predict(model.features(torch.from_numpy(pixels))))
     if skipped and (strict or not parts):
         raise InputError(
             f"{len(skipped)} of {len(sources)} images cannot be used, the first: "

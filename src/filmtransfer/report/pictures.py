@@ -15,10 +15,9 @@ from contextlib import nullcontext
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor
 
 from ..data import LoadedImages
-from ..data.pixels import ImageSource, as_file
+from ..data.pixels import FILE_TYPES, ImageSource, as_file
 from ..model.support import name_of
 from ..training.adapt import Adapted
 from .markup import Markup, tag
@@ -45,12 +44,12 @@ class PhotoRecorder:
     def on_training(self, loaded: LoadedImages, adapted: Adapted) -> None:
         """Record the training images; ``fit_images`` calls this at its end."""
         self.on_images(loaded.pixels, loaded.sources)
-        self.labels, self.features = loaded.labels, adapted.features.cpu()
+        self.labels, self.features = torch.from_numpy(loaded.labels), adapted.features.cpu()
 
-    def on_images(self, squares: Tensor, sources: Sequence[ImageSource]) -> None:
+    def on_images(self, squares: np.ndarray, sources: Sequence[ImageSource]) -> None:
         """Record a batch of images, uint8 (B, 3, S, S), and their sources; ``classify`` calls this for each batch."""
         for square, source in zip(squares, sources, strict=True):
-            pixels = square.permute(1, 2, 0).contiguous().numpy()
+            pixels = np.ascontiguousarray(square.transpose(1, 2, 0))
             self.names.append(name_of(source, f"image {len(self.names) + 1}"))
             self.digests.append(hashlib.sha256(pixels.tobytes()).hexdigest()[:32])
             self.thumbnails.append(thumbnail(pixels, aspect_ratio(source)))
@@ -68,8 +67,8 @@ def thumbnail(pixels: np.ndarray, aspect: float = 1.0) -> bytes:
 
 def aspect_ratio(source: ImageSource) -> float:
     """Return width / height of an image in its upright orientation, without decoding it."""
-    if isinstance(source, (np.ndarray, torch.Tensor)):
-        return float(source.shape[1] / source.shape[0])
+    if not isinstance(source, (Image.Image, *FILE_TYPES)):
+        return source.shape[1] / source.shape[0]
     try:
         with nullcontext(source) if isinstance(source, Image.Image) else Image.open(as_file(source)) as image:
             width, height = image.size

@@ -43,7 +43,7 @@ class Adapted:
         """Return what an update can keep of the images: features, names and digests, no pixels."""
         return Support(
             self.features.cpu(),
-            loaded.labels,
+            torch.from_numpy(loaded.labels),
             self.unseen(),
             [name_of(source, name) for source, name in zip(loaded.sources, loaded.names, strict=True)],
             [digest_of(source) for source in loaded.sources],

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from ..backbones import Backbone
-from ..data import LabelledImages, LoadedImages, largest_side, load, resize
+from ..data import LabelledImages, LoadedImages, largest_side, load
 from ..errors import UsageError
 from ..heads import Head
 from ..model import AdaptedModel, Hardware
+from ..model.tensors import resize
 from .baselines.noah_search import find_subnet
 from .config import TrainingConfig
 from .finetune.parallel import World
@@ -27,6 +29,7 @@ class Prepared:
     loaded: LoadedImages
     pixels: Tensor  # for the head, at the size of prediction
     train_pixels: Tensor  # at the size of training
+    labels: Tensor
     config: TrainingConfig
 
 
@@ -47,14 +50,13 @@ def prepare(
     side = largest_side(images.sources)
     size, train_size = (backbone.fit_size(s) for s in (config.size_for(side), config.train_size_for(side)))
     loaded = load(images, replace(backbone.pixels, size=max(train_size, size)), strict=strict)
-    pixels, train_pixels = (
-        resize(loaded.pixels, s, backbone.pixels.interpolation) for s in (size, train_size)
-    )
+    squares, labels = torch.from_numpy(loaded.pixels), torch.from_numpy(loaded.labels)
+    pixels, train_pixels = (resize(squares, s, backbone.pixels.interpolation) for s in (size, train_size))
     if config.search_steps:
-        subnet = find_subnet(backbone, train_pixels, loaded.labels, config, seed=seed, hardware=hardware)
+        subnet = find_subnet(backbone, train_pixels, labels, config, seed=seed, hardware=hardware)
         config = replace(config, adapter_options={**config.adapter_options, "subnet": subnet})
     model = AdaptedModel(backbone, head, size, body=config.body(), seed=seed, hardware=hardware)
-    return Prepared(model, loaded, pixels, train_pixels, config)
+    return Prepared(model, loaded, pixels, train_pixels, labels, config)
 
 
 def remarks(loaded: LoadedImages, uniform_prior: bool) -> list[str]:

@@ -11,10 +11,10 @@ from torch.nn import functional as F
 
 from filmtransfer import film
 from filmtransfer.backbones import load_backbone
-from filmtransfer.data.pixels import normalise
 from filmtransfer.episodes import Episode, episodes
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel
+from filmtransfer.model.tensors import normalise
 from filmtransfer.training.finetune.gradient import accumulate
 
 HEADS = ("lda", "qda", "protonets", "cosine")

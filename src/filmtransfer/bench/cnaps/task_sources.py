@@ -56,7 +56,8 @@ def _source(
         raise InputError(
             f"{skipped[0].name}: {skipped[0].reason}.", "Remove it, or download the dataset again."
         )
-    return TaskSource(name, torch.stack([s for s in squares if s is not None]), torch.tensor(labels))
+    pixels = np.stack([square for square in squares if square is not None])
+    return TaskSource(name, torch.from_numpy(pixels), torch.tensor(labels))
 
 
 def user_sources(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from torch import Tensor
+import numpy as np
 
 from ...data.images import SkippedImage, read_squares
 from ...data.pixels import SUFFIXES, PixelSpec
@@ -61,7 +61,9 @@ class OrbitVideo:
         except (OSError, ValueError, AttributeError) as error:
             raise InputError(f"{self.annotations} cannot be read ({str(error)[:80]}).") from None
 
-    def read(self, chosen: Sequence[int], spec: PixelSpec) -> tuple[list[Tensor | None], list[SkippedImage]]:
+    def read(
+        self, chosen: Sequence[int], spec: PixelSpec
+    ) -> tuple[list[np.ndarray | None], list[SkippedImage]]:
         """Return the chosen frames as uint8 (3, S, S), None for an unreadable one, and the reasons."""
         if self.path.is_dir():
             paths = [Path(str(self.frames[i])) for i in chosen]

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from ... import film
 from ...backbones import Backbone, backbone_facts, load_backbone
-from ...data import resize
 from ...episodes import video_episodes
 from ...errors import UsageError
 from ...heads import HEADS, Head, SingularError, make_head
 from ...model import AdaptedModel, Body, Hardware
+from ...model.tensors import resize
 from ...training.adapt import adapt
 from ...training.config import TrainingConfig, names
 from ...training.finetune.activations import Activations

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -123,7 +124,7 @@ class SupportClips:
 
 def read_clips(task: OrbitTask, spec: PixelSpec) -> SupportClips:
     """Decode the support clips; a clip with an unreadable frame is skipped, with a note."""
-    pixels: list[Tensor] = []
+    pixels: list[np.ndarray] = []
     kept: list[Clip] = []
     notes: list[str] = []
     for clips in group_by(task.clips, lambda clip: clip.video).values():
@@ -143,7 +144,8 @@ def read_clips(task: OrbitTask, spec: PixelSpec) -> SupportClips:
             + (f" ({notes[0]})." if notes else "."),
             "Replace its videos, or remove the object.",
         )
-    return SupportClips(torch.stack(pixels), labels, torch.tensor([clip.video for clip in kept]), notes)
+    videos = torch.tensor([clip.video for clip in kept])
+    return SupportClips(torch.from_numpy(np.stack(pixels)), labels, videos, notes)
 
 
 def read_video(
@@ -154,7 +156,7 @@ def read_video(
     squares, skipped = video.read(chosen, spec)
     frames = [square for square in squares if square is not None]
     notes = [f"{s.name}: {s.reason}." for s in skipped[:1]]
-    return (torch.stack(frames) if frames else None), notes
+    return (torch.from_numpy(np.stack(frames)) if frames else None), notes
 
 
 def _sample(videos: Sequence[OrbitVideo], cap: int, generator: torch.Generator) -> list[OrbitVideo]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from torch import Tensor
+import numpy as np
 
 from ...errors import UnavailableError, UsageError
 from .multi_user import Answer, Engine, Member
@@ -24,7 +24,7 @@ class QueuedImage:
     """An image, the classifier of its user, and the future answer."""
 
     member: Member
-    pixels: Tensor
+    pixels: np.ndarray
     answer: Future[Answer] = field(default_factory=Future)
 
 
@@ -51,7 +51,7 @@ class Batcher:
         self._thread = threading.Thread(target=self._run, name="batcher", daemon=True)
         self._thread.start()
 
-    def submit(self, member: Member, pixels: Tensor) -> Future[Answer]:
+    def submit(self, member: Member, pixels: np.ndarray) -> Future[Answer]:
         """Return the future answer; raise at once for pixels that do not fit and for a full queue."""
         self.engine.fits(member, pixels)
         with self._lock:

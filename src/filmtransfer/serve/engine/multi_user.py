@@ -13,16 +13,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ...backbones import Backbone
-from ...data.pixels import PixelSpec, decode, normalise, to_square
+from ...data.pixels import PixelSpec, decode, to_square
 from ...errors import InputError, UpdateFileError, UsageError
 from ...film import FilmTable
 from ...heads import make_head, map_state
 from ...model import Label, Predictor, Update
 from ...model.body import share_weights
+from ...model.tensors import normalise
 
 TENSOR_OVERHEAD = 500  # bytes that torch and Python need around the numbers of a tensor
 
@@ -96,22 +98,22 @@ class Engine:
         """Return what a batch needs of a file's bytes."""
         return self._member(Update.from_bytes(content))
 
-    def pixels(self, image: bytes, spec: PixelSpec | None = None) -> Tensor:
+    def pixels(self, image: bytes, spec: PixelSpec | None = None) -> np.ndarray:
         """Decode an image file to uint8 (3, S, S), for this engine or for a member (its ``spec``)."""
         return to_square(decode(image, near=(spec or self.spec).size), spec or self.spec)
 
-    def fits(self, member: Member, pixels: Tensor) -> None:
+    def fits(self, member: Member, pixels: np.ndarray) -> None:
         """Refuse pixels that this member cannot take."""
         wanted = (3, member.spec.size, member.spec.size)
-        if pixels.dtype != torch.uint8 or tuple(pixels.shape) != wanted:
+        if pixels.dtype != np.uint8 or pixels.shape != wanted:
             raise InputError(
-                f"The pixels are {pixels.dtype} of shape {tuple(pixels.shape)}; "
+                f"The pixels are {pixels.dtype} of shape {pixels.shape}; "
                 f"this classifier takes uint8 of shape {wanted}.",
                 "Decode the image with engine.pixels(image, member.spec).",
             )
 
     @torch.no_grad()
-    def answers(self, members: Sequence[Member], pixels: Tensor | Sequence[Tensor]) -> list[Answer]:
+    def answers(self, members: Sequence[Member], pixels: np.ndarray | Sequence[np.ndarray]) -> list[Answer]:
         """Predict ``pixels[i]`` (uint8) with ``members[i]``, in one backbone pass for every image size."""
         if len(members) != len(pixels):
             raise InputError(f"{len(members)} members but {len(pixels)} images.", "One image per member.")
@@ -120,16 +122,14 @@ class Engine:
         answers: dict[int, Answer] = {}
         for spec in dict.fromkeys(member.spec for member in members):
             rows = [i for i, member in enumerate(members) if member.spec == spec]
-            batch = pixels if isinstance(pixels, Tensor) else torch.stack([pixels[i] for i in rows])
-            if len(batch) != len(rows):
-                batch = batch[rows]
+            batch = np.stack([pixels[i] for i in rows])
             features = self._features(batch, spec, [members[i].film for i in rows])
             answers |= zip(rows, _answers([members[i] for i in rows], features), strict=True)
         return [answers[i] for i in range(len(members))]
 
-    def _features(self, pixels: Tensor, spec: PixelSpec, film: Sequence[Tensor]) -> Tensor:
+    def _features(self, pixels: np.ndarray, spec: PixelSpec, film: Sequence[Tensor]) -> Tensor:
         """Compute features (B, D), row i under the FiLM parameters ``film[i]``."""
-        batch = normalise(pixels.to(self.backbone.device), spec).to(self._table.bare.dtype)
+        batch = normalise(torch.from_numpy(pixels).to(self.backbone.device), spec).to(self._table.bare.dtype)
         with self._lock, self._table.rows(film):
             features: Tensor = self._network(batch.contiguous(memory_format=self.backbone.memory_format))
         return features

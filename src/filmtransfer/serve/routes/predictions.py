@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
+import numpy as np
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request
-from torch import Tensor
 
 from ..deps import CurrentUser, Service, ServiceDep
 from ..engine.multi_user import Member
@@ -51,7 +51,7 @@ def _member(service: Service, user: str, number: int | None) -> tuple[int, Membe
     return version.number, service.cache.get(key, lambda: service.engine.member(versions.content(*key)))
 
 
-def _pixels(service: Service, content: bytes, member: Member) -> Tensor:
+def _pixels(service: Service, content: bytes, member: Member) -> np.ndarray:
     with image_errors():
         check_header(content)
         return service.engine.pixels(content, member.spec)
