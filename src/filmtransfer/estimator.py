@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
 from .backbones import Backbone, load_backbone
 from .data import LabelledImages, LoadedImages
@@ -20,6 +18,7 @@ from .model.adapted import load_update
 from .model.hub import find_update
 from .model.metadata import library_versions
 from .predictor import ImagePredictions
+from .scikit import ScikitClassifier, check_is_fitted
 from .training import edit
 from .training.adapt import Adapted, adapt
 from .training.assess.assessment import Assessment, assess, with_assessment
@@ -31,7 +30,7 @@ from .training.prepare import Prepared, prepare, remarks
 from .training.presets import preset
 
 
-class FewShotClassifier(ImagePredictions, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class FewShotClassifier(ImagePredictions, ScikitClassifier):
     """A classifier from a handful of images per class.
 
     Parameters
