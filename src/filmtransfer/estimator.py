@@ -13,7 +13,7 @@ from .backbones import Backbone, load_backbone
 from .data import LabelledImages, LoadedImages
 from .errors import FitWarning, InputError, UsageError
 from .heads import HEADS, make_head
-from .model import AdaptedModel, Explanation, FeaturePredictor, Hardware, Update, log_prior
+from .model import AdaptedModel, FeaturePredictor, Hardware, Update, log_prior
 from .model.adapted import load_update
 from .model.hub import find_update
 from .model.metadata import library_versions

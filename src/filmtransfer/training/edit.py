@@ -21,8 +21,8 @@ from ..data.pixels import ImageSource
 from ..errors import InputError, UsageError
 from ..heads import HEADS, make_head
 from ..model import Label, Support, Update, log_prior
-from ..model.metadata import JsonTable
 from ..model.classification import Classified
+from ..model.metadata import JsonTable
 from ..model.support import digest_of, identify, name_of, no_statistics
 from ..model.update import copies
 from .assess.assessment import Assessment, assess, with_assessment
