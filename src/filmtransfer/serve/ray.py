@@ -19,9 +19,9 @@ from fastapi import FastAPI
 
 from ..backbones import load_backbone
 from ..errors import MissingExtraError, UsageError
-from ..processes import LOOPBACK, exclusive_folder, free_port, interruptible, is_loopback
+from ..processes import LOOPBACK, exclusive_folder, free_port, interruptible, is_loopback, usable_cores
 from ..ray_cluster import connect, import_ray
-from ..training.torch_settings import configure_process, usable_cores
+from ..training.torch_settings import configure_process
 from .app import create_app
 from .engine.batcher import Batcher
 from .engine.cache import Cache

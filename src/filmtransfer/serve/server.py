@@ -24,8 +24,7 @@ from starlette.types import ASGIApp
 from ..backbones import load_backbone
 from ..errors import InputError, UnavailableError, UsageError
 from ..files import write_atomically
-from ..processes import LOOPBACK, exclusive_folder, interruptible, is_loopback
-from ..training.torch_settings import usable_cores
+from ..processes import LOOPBACK, exclusive_folder, interruptible, is_loopback, usable_cores
 from .app import create_app
 from .engine.batcher import Batcher
 from .engine.cache import Cache
