@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .estimator import FewShotClassifier
     from .features import FeatureClassifier
     from .model import Update
+    from .predictor import Predictor
 
 __version__ = "0.1.0"
 
@@ -23,6 +24,7 @@ __all__ = [
     "FitError",
     "FitWarning",
     "InputError",
+    "Predictor",
     "UnavailableError",
     "Update",
     "UpdateFileError",
@@ -44,6 +46,7 @@ __getattr__ = lazy_names(
         "estimator": ("FewShotClassifier",),
         "features": ("FeatureClassifier",),
         "model": ("Update",),
+        "predictor": ("Predictor",),
     },
 )
 

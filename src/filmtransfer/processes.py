@@ -228,6 +228,12 @@ def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     return cores
 
 
+def default_threads() -> int:
+    """Return how many threads to compute with: as in OMP_NUM_THREADS, or the usable cores."""
+    chosen = os.environ.get("OMP_NUM_THREADS", "")
+    return int(chosen) if chosen.isdigit() and int(chosen) > 0 else usable_cores()
+
+
 def _read_fields(file: Path) -> list[str]:
     try:
         return file.read_text().split()

@@ -12,7 +12,7 @@ from ..data.pixels import PixelSpec
 from ..errors import FitError, FitWarning, UnavailableError, UsageError
 from ..model.classification import Extractor
 from ..model.update import Update
-from ..processes import usable_cores
+from ..processes import default_threads
 from .cache import find
 from .facts import GraphKey
 from .session import FeatureSession
@@ -62,7 +62,7 @@ def find_extractor(
         )
         raise UsageError(f"onnxruntime cannot be used: {reason}.", "Use --runtime torch.")
     if runtime != "torch" and update.body().is_film and on_cpu:
-        session = find(graph_key(update), threads or usable_cores())
+        session = find(graph_key(update), threads or default_threads())
         if session is not None:
             return GraphExtractor(session, update)
     if find_spec("torch") is None:
@@ -91,7 +91,7 @@ def make_graph(model: AdaptedModel, threads: int | None = None) -> FeatureSessio
 
     body = model.body
     film_from = body.film_from if body.train == "adapter" else None
-    return prepare_graph(model.backbone, model.pixels, film_from, threads or usable_cores())
+    return prepare_graph(model.backbone, model.pixels, film_from, threads or default_threads())
 
 
 def prepare_predictions(model: AdaptedModel) -> bool:

@@ -14,15 +14,13 @@ on denormal numbers is many times slower on a CPU. The setting lasts as long as 
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
-from ..errors import check_count
-from ..processes import usable_cores
+from ..model.hardware import choose_threads
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 
@@ -44,18 +42,6 @@ def keep_freed_memory() -> bool:
     options = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1), (_M_ARENA_MAX, 1))
     accepted = [bool(mallopt(option, value)) for option, value in options]
     return all(accepted)
-
-
-def choose_threads(threads: int | None = None, processes: int = 1) -> int:
-    """Set torch's threads: as given, as in OMP_NUM_THREADS, or the cores available to this process."""
-    if threads is not None:
-        check_count("threads", threads)
-        torch.set_num_threads(threads)
-    elif processes > 1:  # torchrun sets OMP_NUM_THREADS to 1 whatever the machine has
-        torch.set_num_threads(max(1, usable_cores() // processes))
-    elif "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))
-    return torch.get_num_threads()
 
 
 @contextmanager
