@@ -7,7 +7,7 @@ import json
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -49,6 +49,10 @@ class GraphKey:
         """Return the key of a backbone with these weights and this input format."""
         return cls(backbone, digest, spec.size, tuple(spec.mean), tuple(spec.std), film_from)
 
+    def with_digest(self, digest: str) -> GraphKey:
+        """Return the key of the same backbone with other weights."""
+        return replace(self, digest=digest)
+
     @property
     def file_name(self) -> str:
         """The name of the graph's file in the cache.
@@ -87,6 +91,8 @@ class GraphFacts:
                 "Prepare the graph of the earlier stage.",
             )
         trained = [site for site in self.sites if film_from is not None and site.stage >= film_from]
+        if film_from is not None and not trained:
+            raise UsageError(f"FiLM cannot begin at stage {film_from}.", "No layer with FiLM follows.")
         expected = {f"{site.name}.{kind}": site.channels for site in trained for kind in ("gamma", "beta")}
         check_rows(expected, parameters)
         rows = np.ones(self.channels, np.float32), np.zeros(self.channels, np.float32)
