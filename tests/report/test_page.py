@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from io import BytesIO
 
@@ -183,6 +185,21 @@ def test_the_file_is_written_atomically(tmp_path):
     assert [f.name for f in tmp_path.iterdir()] == ["r.html"]
     with pytest.raises(InputError, match="cannot be written"):
         write_report(tmp_path / "nowhere" / "r.html", about)
+
+
+@pytest.mark.process
+def test_a_page_is_made_without_torch():
+    code = """
+import sys
+import filmtransfer.report, filmtransfer.report.figures
+assert not {"torch", "matplotlib"} & set(sys.modules)
+from tests.report.small_report import LABELS, features, report_data
+for head in ("lda", "qda", "protonets", "cosine"):
+    filmtransfer.report.page(report_data(LABELS, features(LABELS, 0.8), head=head))
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 # Pictures
