@@ -41,6 +41,7 @@ format: $(DEV)
 	$(BIN)/ruff format .
 
 docs: $(DEV)
+	$(BIN)/python -m scripts.make_facts
 	$(BIN)/python -m scripts.make_reference
 	$(BIN)/python -m scripts.make_architecture
 

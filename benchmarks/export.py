@@ -39,11 +39,12 @@ from filmtransfer.backbones import (
 from filmtransfer.backbones.catalogue import pixel_spec
 from filmtransfer.data import load
 from filmtransfer.export import folded_graph, probe_images, shared_backbone, user_file
-from filmtransfer.export.parity import compare, difference, run_folded, run_shared, spread, torch_outputs
+from filmtransfer.export.parity import compare, run_folded, run_shared, torch_outputs
 from filmtransfer.export.quantisation import measure_loss, quantise
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Update
 from filmtransfer.model.tensors import normalise
+from filmtransfer.runtime.parity import difference, spread
 from random_weights import randomize_weights
 
 RESULTS = Path(__file__).parent / "results"

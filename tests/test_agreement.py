@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from filmtransfer import FewShotClassifier
 from filmtransfer.cli import main
@@ -95,10 +94,8 @@ def test_the_command(trained, capsys):
 def test_the_report(trained):
     recorder = PhotoRecorder()
     classified = trained.classifier.classify(trained.photos, on_images=recorder.on_images)
-    data = collect_test(
-        trained.classifier, recorder, torch.zeros(4, dtype=torch.long), classified, trained.file
-    )
-    trained.check(data.predictions.probabilities.numpy())
+    data = collect_test(trained.classifier, recorder, np.zeros(4, np.int64), classified, trained.file)
+    trained.check(data.predictions.probabilities)
     assert data.predictions.predicted.tolist() == trained.probabilities.argmax(1).tolist()
 
 

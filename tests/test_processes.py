@@ -1,7 +1,8 @@
-"""Locks and ports, without child processes."""
+"""Locks, ports and cores, without child processes."""
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 
@@ -32,3 +33,23 @@ def test_a_port_in_use_is_named(monkeypatch):
             processes.wait_for_port(processes.LOOPBACK, port)
     assert "--port" in caught.value.hint
     processes.wait_for_port(processes.LOOPBACK, processes.free_port())
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({}, 64),
+        ({"cpu.max": "max 100000"}, 64),
+        ({"cpu.max": "200000 100000"}, 2),
+        ({"cpu.max": "50000 100000"}, 1),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 64),
+        ({"cpu/cpu.cfs_quota_us": "400000", "cpu/cpu.cfs_period_us": "100000"}, 4),
+        ({"cpu.max": "not a number"}, 64),
+    ],
+)
+def test_a_container_has_the_cores_it_was_given(files, cores, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
+    (tmp_path / "cpu").mkdir()
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    assert processes.usable_cores(tmp_path) == cores

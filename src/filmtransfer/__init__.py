@@ -5,28 +5,18 @@ Names are imported when they are first used, so that ``fit --help`` does not wai
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .lazy import lazy_names
 
 if TYPE_CHECKING:
     from .errors import FitError, FitWarning, InputError, UnavailableError, UpdateFileError, UsageError
     from .estimator import FewShotClassifier
     from .features import FeatureClassifier
     from .model import Update
+    from .predictor import Predictor
 
 __version__ = "0.1.0"
-
-_HOMES = {
-    "FeatureClassifier": "features",
-    "FewShotClassifier": "estimator",
-    "FitError": "errors",
-    "FitWarning": "errors",
-    "InputError": "errors",
-    "UnavailableError": "errors",
-    "Update": "model",
-    "UpdateFileError": "errors",
-    "UsageError": "errors",
-}
 
 __all__ = [
     "FeatureClassifier",
@@ -34,6 +24,7 @@ __all__ = [
     "FitError",
     "FitWarning",
     "InputError",
+    "Predictor",
     "UnavailableError",
     "Update",
     "UpdateFileError",
@@ -41,11 +32,23 @@ __all__ = [
     "__version__",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'filmtransfer' has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "errors": (
+            "FitError",
+            "FitWarning",
+            "InputError",
+            "UnavailableError",
+            "UpdateFileError",
+            "UsageError",
+        ),
+        "estimator": ("FewShotClassifier",),
+        "features": ("FeatureClassifier",),
+        "model": ("Update",),
+        "predictor": ("Predictor",),
+    },
+)
 
 
 def __dir__() -> list[str]:

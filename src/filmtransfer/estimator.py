@@ -8,20 +8,17 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
 from .backbones import Backbone, load_backbone
 from .data import LabelledImages, LoadedImages
 from .errors import FitWarning, InputError, UsageError
 from .heads import HEADS, make_head
-from .model import AdaptedModel, Explanation, FeaturePredictor, Hardware, Update, log_prior
+from .model import AdaptedModel, FeaturePredictor, Hardware, Update, log_prior
 from .model.adapted import load_update
-from .model.classification import Classified, OnImages, classify
 from .model.hub import find_update
 from .model.metadata import library_versions
-from .model.ood import FALSE_ALARM
-from .model.support import digest_of, identify, name_of
+from .predictor import ImagePredictions
+from .scikit import ScikitClassifier, check_is_fitted
 from .training import edit
 from .training.adapt import Adapted, adapt
 from .training.assess.assessment import Assessment, assess, with_assessment
@@ -33,7 +30,7 @@ from .training.prepare import Prepared, prepare, remarks
 from .training.presets import preset
 
 
-class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class FewShotClassifier(ImagePredictions, ScikitClassifier):
     """A classifier from a handful of images per class.
 
     Parameters
@@ -201,71 +198,20 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.update_.predictor(self._head, self.prior)
 
-    def predict_proba(self, images: Sequence[Any]) -> np.ndarray:
-        """Return p(y=c | image) (N, C), classes in the order of ``classes_``."""
-        return self.classify(images, strict=True).probabilities
-
-    def predict(
-        self, images: Sequence[Any], *, reject: bool = False, false_alarm: float = FALSE_ALARM
-    ) -> np.ndarray:
-        """Return the most probable class of each image.
-
-        With ``reject``, None for out-of-distribution images; ``false_alarm`` is the share of in-distribution images
-        that may be rejected.
-        """
-        classified = self.classify(images, strict=True)
-        chosen: np.ndarray = self.classes_[classified.probabilities.argmax(1)]
-        if reject:
-            chosen = chosen.astype(object)
-            chosen[self.rejected(classified, false_alarm)] = None
-        return chosen
-
-    def rejected(self, classified: Classified, false_alarm: float = FALSE_ALARM) -> np.ndarray:
-        """Tell which of the classified images belong to none of the classes (N) bool."""
-        return self.predictor_.rejected(classified.predictions, false_alarm)
-
-    def explain(self, images: Sequence[Any], photos: int = 3) -> list[Explanation]:
-        """Explain each prediction by the distances to the classes and the nearest support photos."""
-        return self.predictor_.explain(self.classify(images, strict=True).predictions.features, photos)
-
-    def score(self, images: Sequence[Any], labels: Sequence[Any]) -> float:
-        """Return the accuracy on labelled images."""
-        if len(images) != len(labels):
-            raise InputError(f"{len(images)} images but {len(labels)} labels.", "One label per image.")
-        return float(np.mean(self.predict(images) == np.asarray(labels)))
-
-    def classify(
-        self,
-        images: Sequence[Any] | np.ndarray,
-        *,
-        strict: bool = False,
-        on_images: OnImages | None = None,
-    ) -> Classified:
-        """Classify all readable images, and say why the others are not; refuse any if ``strict``.
-
-        ``on_images`` is called with the readable images of every chunk: their pixels (B, 3, S, S) and their sources.
-        """
-        predictor = self.predictor_
-        return classify(self.model_, predictor, images, strict=strict, on_images=on_images)
+    def _extractor(self) -> AdaptedModel:
+        return self.model_
 
     # Editing: exact, in milliseconds, without training; needs keep_statistics
 
     def add(self, images: Sequence[Any], label: Any) -> Self:
         """Add photos to a class, or make a new class of them."""
         check_is_fitted(self)
-        edit.kept_support(self.update_)
-        classified = self.classify(images, strict=True)
-        names = [name_of(source, f"added {i}") for i, source in enumerate(images)]
-        digests = [digest_of(source) for source in images]
-        return self._edited(
-            edit.add_photos(self.update_, label, classified.predictions.features, names, digests)
-        )
+        return self._edited(edit.add_images(self.update_, label, images, self))
 
     def forget(self, images: Sequence[Any]) -> Self:
         """Forget photos, given as they were at training, or by name ("cup/1.jpg")."""
         check_is_fitted(self)
-        which = [i for source in images for i in edit.find_photos(self.update_, *identify(source))]
-        return self._edited(edit.forget_photos(self.update_, which))
+        return self._edited(edit.forget_images(self.update_, images))
 
     def remove_class(self, label: Any) -> Self:
         """Forget a class and all of its photos."""

@@ -41,7 +41,7 @@ class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Return p(y=c | z) (N, C)."""
-        return np.exp(self._log_posterior(X))
+        return np.asarray(np.exp(self._log_posterior(X)))
 
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Return log p(y=c | z) (N, C)."""

@@ -1,4 +1,4 @@
-"""Child processes that end with their parent, exclusive folders and free ports.
+"""Child processes that end with their parent, usable cores, exclusive folders and free ports.
 
 Parent and child share a pipe that nobody writes to. When the parent ends, even by SIGKILL, the operating system closes
 the pipe; the child reads end-of-file and ends too, so that no training continues and no port stays in use.
@@ -214,6 +214,31 @@ def exclusive_folder(folder: Path, what: str) -> Iterator[None]:
                     ) from None
                 time.sleep(0.1)
         yield
+
+
+def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return the number of cores, by the process's affinity and, in a container, its share of processor time."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    newer = _read_fields(cgroup / "cpu.max")
+    quota, period = (cgroup / "cpu" / f"cpu.cfs_{name}_us" for name in ("quota", "period"))
+    older = _read_fields(quota) + _read_fields(period)
+    for share in (newer, older):
+        if len(share) == 2 and all(field.isdigit() for field in share):  # not "max", not "-1"
+            cores = min(cores, max(1, round(int(share[0]) / int(share[1]))))
+    return cores
+
+
+def default_threads() -> int:
+    """Return how many threads to compute with: as in OMP_NUM_THREADS, or the usable cores."""
+    chosen = os.environ.get("OMP_NUM_THREADS", "")
+    return int(chosen) if chosen.isdigit() and int(chosen) > 0 else usable_cores()
+
+
+def _read_fields(file: Path) -> list[str]:
+    try:
+        return file.read_text().split()
+    except OSError:
+        return []
 
 
 def is_loopback(host: str) -> bool:

@@ -14,14 +14,10 @@ from filmtransfer.export import (
     shared_backbone,
     user_file,
 )
-from filmtransfer.export.parity import (
-    run_folded,
-    run_shared,
-    spread,
-    torch_outputs,
-)
+from filmtransfer.export.parity import run_folded, run_shared, torch_outputs
 from filmtransfer.heads import HEADS
 from filmtransfer.model import Body
+from filmtransfer.runtime.parity import spread
 from tests.export.small_classifiers import FAMILIES, SIDE, classifier, lite0, small_family
 
 

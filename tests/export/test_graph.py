@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from filmtransfer.export import folded_graph
-from filmtransfer.export.graph import head_graph, open_session, read_metadata
+from filmtransfer.export.graph import head_graph, read_metadata
 from filmtransfer.heads import HEADS, QDA, make_head
 from filmtransfer.model import FeaturePredictor
+from filmtransfer.runtime import open_session
 from tests.export.small_classifiers import CLASSES, SIDE, classifier, lite0
 
 
@@ -21,7 +22,7 @@ def test_metadata_inputs_and_outputs():
     assert metadata["kind"] == "folded"
     assert metadata["classes"] == CLASSES
     assert metadata["pixels"]["size"] == SIDE
-    session = open_session(content)
+    session = open_session(content, 1)
     assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [
         ("pixels", "tensor(uint8)", ["batch", 3, SIDE, SIDE])
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import pytest
@@ -29,26 +28,6 @@ def test_denormals_come_back():
     with pytest.raises(KeyError), process.denormals_as_zero():
         raise KeyError
     assert not process.denormals_are_zero()
-
-
-@pytest.mark.parametrize(
-    ("files", "cores"),
-    [
-        ({}, 64),
-        ({"cpu.max": "max 100000"}, 64),
-        ({"cpu.max": "200000 100000"}, 2),
-        ({"cpu.max": "50000 100000"}, 1),
-        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 64),
-        ({"cpu/cpu.cfs_quota_us": "400000", "cpu/cpu.cfs_period_us": "100000"}, 4),
-        ({"cpu.max": "not a number"}, 64),
-    ],
-)
-def test_a_container_has_the_cores_it_was_given(files, cores, tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
-    (tmp_path / "cpu").mkdir()
-    for name, content in files.items():
-        (tmp_path / name).write_text(content)
-    assert process.usable_cores(tmp_path) == cores
 
 
 def test_threads_by_wish_by_environment_or_by_cores(monkeypatch):

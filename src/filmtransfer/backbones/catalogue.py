@@ -7,21 +7,38 @@ may be another set of weights.
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
-import torch
-from torch import nn
-
-from . import torchvision_fix  # noqa: F401  (before timm)
-from ..data.pixels import PixelSpec
 from ..errors import UsageError
-from .sites import family_of, film_sites
-from .stages import Stage, sites_from, stage_of, stages
+from ..lazy import lazy_names
 
-import timm
+if TYPE_CHECKING:
+    from .architecture import build, feature_size, pixel_spec
+    from .facts import BackboneFacts, backbone_facts
+    from .listing import BackboneListing, list_backbones
+
+__all__ = [
+    "CATALOGUE",
+    "BackboneFacts",
+    "BackboneListing",
+    "BackboneRecord",
+    "backbone_facts",
+    "build",
+    "feature_size",
+    "list_backbones",
+    "pixel_spec",
+    "record_for",
+]
+
+__getattr__ = lazy_names(  # names that were defined here before
+    __package__,
+    {
+        "architecture": ("build", "feature_size", "pixel_spec"),
+        "facts": ("BackboneFacts", "backbone_facts"),
+        "listing": ("BackboneListing", "list_backbones"),
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -84,36 +101,12 @@ CATALOGUE: dict[str, BackboneRecord] = {
 }
 
 
-@dataclass(frozen=True)
-class BackboneFacts:
-    """Sizes of a backbone that follow from its architecture, without its weights."""
-
-    family: str
-    parameters: int  # |θ|
-    features: int  # D
-    site_names: tuple[str, ...]  # FiLM sites in the order of the network
-    film_parameters: int  # |ψ| with FiLM at every site
-    stages: tuple[Stage, ...]
-    channels: tuple[int, ...]  # of each FiLM site
-
-    def sites_from(self, stage: int) -> list[str]:
-        """Return the FiLM sites of a stage and of all later stages."""
-        return sites_from(stage, self.site_names, self.stages)
-
-    def stage_of(self, site: str) -> int:
-        """Return the index of the stage that contains a FiLM site."""
-        return stage_of(site, self.stages)
-
-    def film_parameters_from(self, stage: int) -> int:
-        """Return |ψ| with FiLM in a stage and all later stages."""
-        trained = set(self.sites_from(stage))
-        return sum(2 * c for site, c in zip(self.site_names, self.channels, strict=True) if site in trained)
-
-
 def record_for(name: str) -> BackboneRecord:
     """Return the record of a catalogue name, or a new record for the name of a timm model."""
     if name in CATALOGUE:
         return CATALOGUE[name]
+    from .timm_import import timm  # here, because it imports torch
+
     if timm.is_model(name.partition(".")[0]):
         try:
             timm.get_pretrained_cfg(name)
@@ -126,78 +119,3 @@ def record_for(name: str) -> BackboneRecord:
         f"Choose one of {', '.join(CATALOGUE)}, or any timm model of a family with FiLM sites "
         "('fit backbones' lists them).",
     )
-
-
-def build(record: BackboneRecord) -> nn.Module:
-    """Return the architecture with random weights, whose output is features (B, D) instead of logits."""
-    is_transformer = record.architecture.startswith(("vit_", "deit", "eva02", "flexivit"))
-    options: dict[str, Any] = {"dynamic_img_size": True} if is_transformer else {}  # any size, as ConvNets
-    with torch.random.fork_rng(devices=[]):  # timm draws initial weights from the global generator
-        try:
-            model: nn.Module = timm.create_model(
-                record.architecture, pretrained=False, num_classes=0, **options
-            )
-        except TypeError:  # a transformer without that option
-            model = timm.create_model(record.architecture, pretrained=False, num_classes=0)
-    return model.eval()
-
-
-def feature_size(model: nn.Module) -> int:
-    """Return D, the number of features per image (MobileNetV3 widens after pooling)."""
-    return int(getattr(model, "head_hidden_size", None) or model.num_features)  # type: ignore[arg-type]
-
-
-def pixel_spec(record: BackboneRecord, model: nn.Module) -> PixelSpec:
-    """Return the input format of these weights, at the image size of their pretraining."""
-    config = timm.get_pretrained_cfg(record.timm_name)
-    values: Any = (config.to_dict() if config is not None else None) or model.pretrained_cfg
-    return PixelSpec(
-        size=int(values["input_size"][-1]),
-        mean=tuple(float(x) for x in values["mean"]),  # type: ignore[arg-type]
-        std=tuple(float(x) for x in values["std"]),  # type: ignore[arg-type]
-        interpolation=str(values.get("interpolation", "bicubic")).replace("random", "bicubic"),
-        crop=float(values.get("crop_pct") or 0.875),
-    )
-
-
-@cache
-def backbone_facts(name: str) -> BackboneFacts:
-    """Return the sizes of a backbone from its architecture alone, without allocating weights."""
-    with torch.device("meta"):
-        model = build(record_for(name))
-    sites = film_sites(model)
-    channels = tuple(cast(torch.Tensor, model.get_submodule(site).weight).numel() for site in sites)
-    return BackboneFacts(
-        family=family_of(model),
-        parameters=sum(p.numel() for p in model.parameters()),
-        features=feature_size(model),
-        site_names=tuple(sites),
-        film_parameters=2 * sum(channels),
-        stages=tuple(stages(model)),
-        channels=channels,
-    )
-
-
-@dataclass(frozen=True)
-class BackboneListing:
-    """A line of ``fit backbones``: a backbone, where its weights come from and whether they are available."""
-
-    record: BackboneRecord
-    facts: BackboneFacts
-    source: str
-    usable: bool
-
-
-def list_backbones() -> list[BackboneListing]:
-    """Return the listings of all backbones of the catalogue."""
-    from .weights import cached_on_disk  # here, because weights.py imports this module
-
-    rows = []
-    for name, record in CATALOGUE.items():
-        if record.package:
-            usable, source = importlib.util.find_spec(record.package) is not None, f"package {record.package}"
-        else:
-            usable = cached_on_disk(record)
-            source = f"hub {record.timm_name}" + (" (downloaded)" if usable else ", or --weights FILE")
-        rows.append(BackboneListing(record, backbone_facts(name), source, usable))
-    return rows

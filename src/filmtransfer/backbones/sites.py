@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from torch import nn
+from typing import TYPE_CHECKING
 
 from ..errors import InputError
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ def film_sites(backbone: nn.Module) -> list[str]:
     """Return the names of the norms that become FiLM layers, in the order of the network."""
     rule, modules = RULES[family_of(backbone)], dict(backbone.named_modules())
     if rule is None:
+        from torch import nn  # here, because the facts of the catalogue need no torch
+
         width = getattr(backbone, "embed_dim", None)
         norms = {name: m for name, m in modules.items() if isinstance(m, nn.LayerNorm)}
         return [name for name, norm in norms.items() if list(norm.normalized_shape) == [width]]

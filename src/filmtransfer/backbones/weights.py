@@ -10,24 +10,24 @@ import copy
 import hashlib
 import importlib
 import importlib.util
-import os
 import pickle
 import re
-import socket
 import sys
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import urlparse
 
 import torch
 from torch import Tensor, nn
 
 from ..data.pixels import PixelSpec
 from ..errors import UnavailableError, UpdateFileError, UsageError, first_line
-from .catalogue import CATALOGUE, BackboneRecord, build, feature_size, pixel_spec, record_for
+from .architecture import build, feature_size, hub_id, patch_size, pixel_spec
+from .catalogue import CATALOGUE, BackboneRecord, record_for
+from .facts import fit_size
 from .frozen import fold_frozen_layers
+from .hub import cached_on_disk, hub_is_offline, hub_reachable
 from .sites import family_of, film_sites
 from .stages import sites_from, stages
 
@@ -66,7 +66,7 @@ class Backbone:
 
     def fit_size(self, size: int) -> int:
         """Return the largest image size up to ``size`` that consists of complete patches, at least one."""
-        return max(size // self.patch, 1) * self.patch
+        return fit_size(size, self.patch)
 
 
 def load_backbone(name: str, weights: str | Path | None = None, *, fold: bool = True) -> Backbone:
@@ -106,15 +106,10 @@ def assemble(record: BackboneRecord, model: nn.Module, *, fold: bool = True) -> 
         feature_size(model),
         weights_digest,
         layout,
-        _patch(model),
+        patch_size(model),
         record.film_from,
         fold,
     )
-
-
-def _patch(model: nn.Module) -> int:
-    size = getattr(getattr(model, "patch_embed", None), "patch_size", 1)
-    return int(size[0]) if isinstance(size, (tuple, list)) else int(size)
 
 
 def digest(model: nn.Module) -> str:
@@ -191,26 +186,15 @@ def load_state(model: nn.Module, state: Mapping[str, object], source: str) -> No
     model.load_state_dict({k: tensors[k] for k in expected}, strict=False)
 
 
-def cached_on_disk(record: BackboneRecord) -> bool:
-    """Return whether the weights of this backbone have been downloaded from the hub."""
-    from huggingface_hub import try_to_load_from_cache
-
-    hub_id = _hub_id(record)
-    return hub_id is not None and any(
-        isinstance(try_to_load_from_cache(hub_id, file), str)
-        for file in ("model.safetensors", "pytorch_model.bin")
-    )
-
-
 def _load_hub(model: nn.Module, record: BackboneRecord) -> None:
-    hub_id = _hub_id(record)
+    repository = hub_id(record)
     hint = (
         f"Give a weights file (--weights FILE, or weights=…), go online to download {record.timm_name} from the hub, "
         f"or choose a backbone that needs no network: {', '.join(n for n, r in CATALOGUE.items() if r.package)}."
     )
-    if hub_id is None:
+    if not repository:
         raise UnavailableError(f"timm has no hub weights for {record.name}.", hint)
-    if not cached_on_disk(record):
+    if not cached_on_disk(repository):
         offline = hub_is_offline()
         if offline or not hub_reachable():
             reason = "HF_HUB_OFFLINE is set" if offline else "the hub cannot be reached"
@@ -218,35 +202,9 @@ def _load_hub(model: nn.Module, record: BackboneRecord) -> None:
     from timm.models import load_state_dict_from_hf
 
     try:
-        load_state(model, load_state_dict_from_hf(hub_id, weights_only=True), hub_id)
+        load_state(model, load_state_dict_from_hf(repository, weights_only=True), repository)
     except OSError as error:
         raise UnavailableError(f"{record.name} could not be downloaded ({error}).", hint) from None
-
-
-def _hub_id(record: BackboneRecord) -> str | None:
-    import timm
-
-    config = timm.get_pretrained_cfg(record.timm_name)
-    hub_id = config.hf_hub_id if config is not None else None
-    return str(hub_id) if hub_id else None
-
-
-def hub_is_offline() -> bool:
-    """Return whether the user has switched the hub off."""
-    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "TRUE", "YES", "ON")
-
-
-def hub_reachable(seconds: float = 3.0) -> bool:
-    """Return whether the hub accepts connections; its client would otherwise retry for most of a minute."""
-    address = urlparse(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
-    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
-        return True  # behind a proxy a direct connection says nothing
-    port = address.port or (443 if address.scheme == "https" else 80)
-    try:
-        with socket.create_connection((address.hostname or "", port), timeout=seconds):
-            return True
-    except OSError:
-        return False
 
 
 def _read_torch(path: Path) -> Mapping[str, object]:

@@ -16,7 +16,7 @@ from .printing import Device, Json, Printer, Weights, command_group
 from .settings import command_with_groups
 
 if TYPE_CHECKING:
-    from ..estimator import FewShotClassifier
+    from ..model import Update
     from ..model.metadata import JsonTable
     from ..model.support import Label
 
@@ -36,19 +36,18 @@ class EditTarget:
     device: Device = "auto"
     as_json: Json = False
 
-    def edit(self, change: Callable[[FewShotClassifier], object]) -> None:
-        """Load the classifier, apply the change, and write the file only if it succeeded."""
-        from ..estimator import FewShotClassifier
+    def edit(self, change: Callable[[Update], Update]) -> None:
+        """Load the update, apply the change, and write the file only if it succeeded."""
         from ..files import check_writable
+        from ..model import Update
 
         printer, target = Printer(self.as_json), self.out or self.file
         check_writable(target)
-        clf = FewShotClassifier.load(self.file, weights=self.weights, device=self.device)
+        update = Update.load(self.file)
         start = time.perf_counter()
-        change(clf)
+        update = change(update)
         seconds = time.perf_counter() - start
-        written = clf.save(target)
-        update = clf.update_
+        written = update.save(target)
         printer.say(f"{_describe(update.edits[-1])} in {1000 * seconds:.0f} ms.")
         estimate = update.results.get("estimate")
         if estimate:
@@ -79,9 +78,16 @@ def add(
 ) -> None:
     """Add photos to a class, or a new class."""
     from ..data import list_images
+    from ..predictor import Predictor
+    from ..training.edit import add_images
 
     paths = list_images(photos)
-    target.edit(lambda clf: clf.add(paths, _class_named(clf, name)))
+
+    def change(update: Update) -> Update:
+        classifier = Predictor.load(target.file, weights=target.weights, device=target.device)
+        return add_images(update, _class_named(update, name), paths, classifier).update
+
+    target.edit(change)
 
 
 @command("remove")
@@ -89,7 +95,9 @@ def remove(
     target: EditTarget, name: Annotated[str, typer.Argument(help="The class.", metavar="CLASS")]
 ) -> None:
     """Remove a class and its photos."""
-    target.edit(lambda clf: clf.remove_class(_class_named(clf, name)))
+    from ..training.edit import remove_class
+
+    target.edit(lambda update: remove_class(update, _class_named(update, name)).update)
 
 
 @command("forget")
@@ -100,7 +108,9 @@ def forget(
     ],
 ) -> None:
     """Forget photos: nothing of them remains in the file."""
-    target.edit(lambda clf: clf.forget(photos))
+    from ..training.edit import forget_images
+
+    target.edit(lambda update: forget_images(update, photos).update)
 
 
 @command("merge")
@@ -110,9 +120,13 @@ def merge(
     into: Annotated[str, typer.Option(help="The name of the class they become.")],
 ) -> None:
     """Merge several classes into one."""
-    target.edit(
-        lambda clf: clf.merge_classes([_class_named(clf, name) for name in names], _class_named(clf, into))
-    )
+    from ..training.edit import merge_classes
+
+    def change(update: Update) -> Update:
+        merged = [_class_named(update, name) for name in names]
+        return merge_classes(update, merged, _class_named(update, into)).update
+
+    target.edit(change)
 
 
 @command("rename")
@@ -122,7 +136,9 @@ def rename(
     to: Annotated[str, typer.Argument(help="Its new name.", metavar="NAME")],
 ) -> None:
     """Rename a class; this needs no statistics."""
-    target.edit(lambda clf: clf.rename_class(_class_named(clf, name), to))
+    from ..training.edit import rename_class
+
+    target.edit(lambda update: rename_class(update, _class_named(update, name), to))
 
 
 def _describe(edit: JsonTable) -> str:
@@ -137,6 +153,6 @@ def _describe(edit: JsonTable) -> str:
     }[edit["what"]]
 
 
-def _class_named(clf: FewShotClassifier, text: str) -> Label:
+def _class_named(update: Update, text: str) -> Label:
     """Return the class with this name; a class of the update may be a number."""
-    return next((name for name in clf.update_.classes if str(name) == text), text)
+    return next((name for name in update.classes if str(name) == text), text)

@@ -9,11 +9,12 @@ import typer
 
 from ..errors import InputError, UsageError
 from ..formatting import percent
-from .printing import Device, Json, Printer, Strict, Threads, UpdateFile, Weights
+from .prediction import load_predictor
+from .printing import Device, Json, Printer, RuntimeOption, Strict, Threads, UpdateFile, Weights
 
 if TYPE_CHECKING:
-    from ..estimator import FewShotClassifier
     from ..model.classification import Classified
+    from ..predictor import Predictor
     from ..report.report_data import OODPhotos
     from ..training.assess.evaluation import Evaluation
 
@@ -36,18 +37,17 @@ def evaluate(
         Path | None, typer.Option("--strangers", hidden=True, help="The former name of --ood.")
     ] = None,
     device: Device = "auto",
+    runtime: RuntimeOption = "auto",
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Measure accuracy on labelled images."""
-    import torch
+    import numpy as np
 
     from ..data import LabelledImages
-    from ..estimator import FewShotClassifier
     from ..files import check_writable
     from ..report import PhotoRecorder, collect_test, write_report
     from ..training.assess.evaluation import evaluate as compare
-    from ..training.torch_settings import configure_process
 
     printer = Printer(as_json)
     ood = ood or former_ood
@@ -55,9 +55,9 @@ def evaluate(
         check_writable(report)
     elif ood is not None:
         raise UsageError("--ood needs a report.", "Say where to write it: --report FILE")
-    configure_process(threads)
-    clf = FewShotClassifier.load(file, weights=weights, device=device)
     images = LabelledImages.from_path(folder)
+    with printer.notes():
+        clf = load_predictor(file, runtime, weights, device, threads)
     classes = [str(name) for name in clf.update_.classes]
     if unknown := [str(name) for name in images.classes if str(name) not in classes]:
         raise InputError(
@@ -68,8 +68,8 @@ def evaluate(
     recorder = PhotoRecorder()
     on_images = recorder.on_images if report is not None else None
     classified = clf.classify(images.sources, strict=strict, on_images=on_images)
-    labels = torch.tensor([classes.index(str(images.classes[images.labels[i]])) for i in classified.readable])
-    result = compare(torch.from_numpy(classified.probabilities.argmax(1)), labels, len(classes))
+    labels = np.array([classes.index(str(images.classes[images.labels[i]])) for i in classified.readable])
+    result = compare(classified.predictions.labels, labels, len(classes))
     _print_accuracy(printer, result, classes)
     printer.skipped(classified.skipped)
     if report is not None:
@@ -85,6 +85,7 @@ def evaluate(
             "classes": classes,
             "confusion": result.confusion.tolist(),
             "skipped": [s.to_dict() for s in classified.skipped],
+            "runtime": clf.runtime,
         }
     )
 
@@ -97,7 +98,7 @@ def _print_accuracy(printer: Printer, result: Evaluation, classes: list[str]) ->
     )
     rows = []
     for c, (name, accuracy) in enumerate(zip(classes, result.by_class(), strict=True)):
-        errors = result.confusion[c].clone()
+        errors = result.confusion[c].copy()
         errors[c] = 0
         worst = int(errors.argmax())
         confused = f"{classes[worst]} ({int(errors[worst])})" if int(errors.sum()) else ""
@@ -106,7 +107,7 @@ def _print_accuracy(printer: Printer, result: Evaluation, classes: list[str]) ->
     printer.table(["class", "images", "accuracy", "most often confused with"], rows, right=(1, 2))
 
 
-def _out_of_distribution(clf: FewShotClassifier, folder: Path, test: Classified) -> OODPhotos:
+def _out_of_distribution(clf: Predictor, folder: Path, test: Classified) -> OODPhotos:
     """Classify out-of-distribution images for the report."""
     from ..data.images import find_images
     from ..report import PhotoRecorder, collect_ood

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..formatting import percent
-from .printing import Device, Json, Printer, Strict, Threads, UpdateFile, Weights
+from .prediction import load_predictor
+from .printing import Device, Json, Printer, RuntimeOption, Strict, Threads, UpdateFile, Weights
 
 if TYPE_CHECKING:
     from ..model import Explanation
@@ -25,7 +26,7 @@ def predict(
     ] = False,
     false_alarm: Annotated[
         float, typer.Option(help="With --reject: the share of in-distribution images that may be rejected.")
-    ] = 0.05,  # model.ood.FALSE_ALARM, whose import would need torch
+    ] = 0.05,  # model.ood.FALSE_ALARM, whose import would need numpy
     why: Annotated[
         bool,
         typer.Option(
@@ -35,18 +36,17 @@ def predict(
     weights: Weights = None,
     strict: Strict = False,
     device: Device = "auto",
+    runtime: RuntimeOption = "auto",
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Classify images."""
     from ..data import list_images
-    from ..estimator import FewShotClassifier
-    from ..training.torch_settings import configure_process
 
     printer = Printer(as_json)
-    configure_process(threads)
-    clf = FewShotClassifier.load(file, weights=weights, device=device)
     paths = list_images(images)
+    with printer.notes():
+        clf = load_predictor(file, runtime, weights, device, threads)
     result = clf.classify(paths, strict=strict)
     names = [str(paths[i]) for i in result.readable]
     rejected = clf.rejected(result, false_alarm).tolist() if reject else [False] * len(names)
@@ -80,7 +80,13 @@ def predict(
             "nearest": nearest,
         }
     printer.skipped(result.skipped)
-    printer.document({"predictions": predictions, "skipped": [s.to_dict() for s in result.skipped]})
+    printer.document(
+        {
+            "predictions": predictions,
+            "skipped": [s.to_dict() for s in result.skipped],
+            "runtime": clf.runtime,
+        }
+    )
 
 
 def _cells(ranking: Ranking, rejected: bool, top: int) -> list[str]:

@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
 
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, cuda:N or mps.")]
+RuntimeOption = Annotated[
+    str,
+    typer.Option(
+        "--runtime",
+        help="What computes features: onnx (without torch), torch, or auto: onnx where its graph is prepared.",
+    ),
+]
 Threads = Annotated[
     int | None, typer.Option(help="CPU threads; by default the number of cores available to this process.")
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import MissingExtraError, UsageError
+from ..errors import MissingExtraError, UsageError, check_choice, check_count
 from ..processes import LOOPBACK
 from ..serve.settings import CACHE_MB, LEASE, PORT, ServiceSettings, read_rate
 from .printing import Backbone, Json, Printer, Threads, Weights
@@ -33,6 +33,9 @@ def serve(
     ] = None,
     backbone: Backbone = "efficientnet_lite0",
     weights: Weights = None,
+    runtime: Annotated[
+        str, typer.Option(help="What computes features: onnx (without torch), or torch.")
+    ] = "onnx",
     workers: Annotated[int, typer.Option(help="Worker processes, which train.", min=0, max=64)] = 1,
     lease: Annotated[
         float, typer.Option(help="Seconds after which a dead worker's training goes to another.", min=1)
@@ -64,8 +67,10 @@ def serve(
     if any(importlib.util.find_spec(name) is None for name in REQUIRED):
         raise MissingExtraError("The service", "serve")
     from ..serve import server
-    from ..training.torch_settings import configure_process
 
+    check_choice("--runtime", runtime, ("onnx", "torch"))
+    if threads is not None:
+        check_count("threads", threads)
     if not 0.001 <= max_photo_mb <= 1000:
         raise UsageError(f"--max-photo-mb cannot be {max_photo_mb:g}.", "Use 0.001 to 1000.")
     printer = Printer(as_json)
@@ -76,14 +81,14 @@ def serve(
         objects=objects,
         backbone=backbone,
         weights=Path(weights) if weights else None,
+        runtime=runtime,  # type: ignore[arg-type]
+        threads=threads,
         workers=workers,
         lease=lease,
         admin_token_file=admin_token_file,
         cache_mb=cache_mb,
         settings=ServiceSettings(max_photo_bytes=round(max_photo_mb * 1e6), rate=read_rate(rate)),
     )
-    configure_process(threads)
-
     def on_ready(about: JsonObject) -> None:
         printer.say(f"The page is at {about['link']}")
         printer.say(f"All data is in {about['folder']}; Ctrl-C ends the service.")

@@ -72,6 +72,7 @@ def train(
     from ..estimator import FewShotClassifier
     from ..files import check_writable
     from ..report import PhotoRecorder, collect_training, write_report
+    from ..runtime.extractor import prepare_predictions
     from ..training.callbacks import Callbacks
     from ..training.finetune.parallel import launched, local_size
     from ..training.profiler import Profiler
@@ -98,6 +99,8 @@ def train(
             clf.fit_images(LabelledImages.from_path(folder), Callbacks(on_step, on_fitted, profiler))
         if first:
             written = clf.save(out)
+            with printer.notes():
+                prepare_predictions(clf.model_)
             if page is not None:
                 write_report(page, collect_training(clf, recorder, out))
             _print_result(printer, clf, out, written, profiler, page)
@@ -112,8 +115,7 @@ def _print_result(
     printer: Printer, clf: FewShotClassifier, out: Path, written: int, profiler: Profiler, page: Path | None
 ) -> None:
     """Print what was trained, in words and as a document."""
-    from ..training.finetune.interpolation import INTERPOLATION
-    from ..training.finetune.loop import STOPPED
+    from ..training.finetune.outcome import INTERPOLATION, STOPPED
 
     history, update = clf.history_, clf.update_
     printer.say(

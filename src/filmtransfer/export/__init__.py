@@ -1,8 +1,9 @@
 """Export a classifier: ONNX graphs, a page that runs in the browser, a folder for the Hugging Face hub."""
 
+from ..runtime.parity import ParityError, probe_images
 from .folded import folded_graph
 from .hub import push, write_hub
-from .parity import ParityError, compare, probe_images
+from .parity import compare
 from .quantisation import read_calibration_images
 from .shared import SharedSession, shared_backbone, user_file
 from .web import write_web

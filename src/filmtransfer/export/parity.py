@@ -1,8 +1,6 @@
 """Compare an exported graph with torch, before a file is written.
 
-Probabilities are compared by their absolute difference. The scale of logits and features is arbitrary: their largest
-difference is divided by their spread, the largest deviation of a value from its mean over the images. An offset that all
-images share does not enlarge the spread; outputs that are the same for all images must be equal.
+Probabilities are compared by their absolute difference, logits and features relative to their spread.
 """
 
 from __future__ import annotations
@@ -11,21 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ..errors import FitError
 from ..estimator import FewShotClassifier
-from .graph import OUTPUTS, open_session
+from ..processes import usable_cores
+from ..runtime.parity import TOLERANCE, ParityError, difference, probe_images, spread
+from ..runtime.session import open_session
+from .graph import OUTPUTS
 from .shared import SharedSession
 
-TOLERANCE = 1e-4
-
 Run = Callable[[np.ndarray], Mapping[str, np.ndarray]]
-
-
-class ParityError(FitError):
-    """The exported graph differs from the model; nothing was written."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +44,6 @@ class Parity:
         )
 
 
-def probe_images(size: int, count: int = 8, seed: int = 0) -> Tensor:
-    """Return uint8 images (count, 3, size, size) from smooth to noisy; the first two are black and white."""
-    generator = torch.Generator().manual_seed(seed)
-    images = []
-    for i in range(count):
-        grain = max(1, size >> (i % 5))
-        noise = torch.rand(1, 3, -(-size // grain) + 1, -(-size // grain) + 1, generator=generator)
-        images.append(torch.nn.functional.interpolate(noise, (size, size), mode="bilinear")[0])
-    pixels = (torch.stack(images) * 255).round().to(torch.uint8)
-    pixels[0], pixels[1] = 0, 255
-    return pixels
-
-
 def torch_outputs(clf: FewShotClassifier, pixels: Tensor) -> dict[str, np.ndarray]:
     """Return the outputs of torch, computed as ``FewShotClassifier.classify`` does."""
     predictions = clf.predictor_.predict(clf.model_.features(pixels))
@@ -79,22 +60,9 @@ def compare(run: Run, clf: FewShotClassifier, pixels: Tensor) -> Parity:
     return Parity(**largest, images=len(pixels))
 
 
-def spread(values: np.ndarray) -> float:
-    """Return the largest deviation of a value (B, D) from its mean over the images."""
-    return float(np.abs(values - values.mean(0)).max())
-
-
-def difference(actual: np.ndarray, expected: np.ndarray, scale: float) -> float:
-    """Return the largest difference relative to ``scale``; infinite for values that are not finite or a scale of 0."""
-    gap = float(np.abs(actual - expected).max())
-    if gap == 0:
-        return 0.0
-    return gap / scale if scale > 0 and np.isfinite(gap) else float("inf")
-
-
 def run_folded(content: bytes) -> Run:
     """Return a folded graph as a function."""
-    session = open_session(content)
+    session = open_session(content, usable_cores())
     return lambda pixels: dict(zip(OUTPUTS, session.run(list(OUTPUTS), {"pixels": pixels}), strict=True))
 
 

@@ -19,7 +19,8 @@ from ..data import LabelledImages, SkippedImage, find_images, read_squares
 from ..errors import InputError
 from ..estimator import FewShotClassifier
 from ..formatting import file_size, percent
-from .graph import import_extra, suppress_warnings
+from ..runtime.session import import_extra
+from ..runtime.tracing import suppress_warnings
 from .parity import Run
 
 BATCH = 16

@@ -79,10 +79,9 @@ def broadcast_rows(norm: nn.Module, rows: Tensor, x: Tensor) -> Tensor:
             f"The batch has {len(x)} images, but FiLM has parameters for {len(rows)}.",
             "Give one row per image.",
         )
-    channels_last = isinstance(norm, nn.LayerNorm) and not _channels_first(norm)
-    pixels = [1] * (x.ndim - 2)
-    channels = rows.shape[1]  # the batch size is -1, so that it stays dynamic in an exported graph
-    return rows.reshape([-1, *pixels, channels] if channels_last else [-1, channels, *pixels])
+    if isinstance(norm, nn.LayerNorm) and not _channels_first(norm):
+        return rows[(slice(None), *[None] * (x.ndim - 2))]
+    return rows[(..., *[None] * (x.ndim - 2))]  # indexing keeps the batch axis of an exported graph by name
 
 
 def _channels_first(norm: nn.LayerNorm) -> bool:

@@ -8,6 +8,7 @@ kills the process. Compiling pays a little on some backbones and costs on others
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import warnings
@@ -20,7 +21,8 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from ..errors import FitWarning, UnavailableError, UsageError, check_choice, invalid_choice
+from ..errors import FitWarning, UnavailableError, UsageError, check_choice, check_count, invalid_choice
+from ..processes import usable_cores
 
 Precision = Literal["float32", "bfloat16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
@@ -140,3 +142,15 @@ def has_bfloat16(kind: str) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return tried.returncode == 0
+
+
+def choose_threads(threads: int | None = None, processes: int = 1) -> int:
+    """Set torch's threads: as given, as in OMP_NUM_THREADS, or the cores available to this process."""
+    if threads is not None:
+        check_count("threads", threads)
+        torch.set_num_threads(threads)
+    elif processes > 1:  # torchrun sets OMP_NUM_THREADS to 1 whatever the machine has
+        torch.set_num_threads(max(1, usable_cores() // processes))
+    elif "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))
+    return torch.get_num_threads()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..backbones.weights import hub_is_offline, hub_reachable
+from ..backbones.hub import hub_is_offline, hub_reachable
 from ..errors import InputError, UnavailableError, UpdateFileError, UsageError, first_line
 
 UPDATE = "update.safetensors"

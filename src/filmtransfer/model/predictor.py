@@ -61,7 +61,7 @@ class Predictions:
     @property
     def labels(self) -> np.ndarray:
         """The most probable class of each image (B), as an index."""
-        return self.probabilities.argmax(1)
+        return np.asarray(self.probabilities.argmax(1))
 
     @staticmethod
     def concatenate(parts: Sequence[Predictions]) -> Predictions:

@@ -12,15 +12,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Protocol
 
 import numpy as np
 
 from ..arrays import Array, to_numpy
+from ..data.pixels import ImageSource
 from ..errors import InputError, UsageError
 from ..heads import HEADS, make_head
 from ..model import Label, Support, Update, log_prior
+from ..model.classification import Classified
 from ..model.metadata import JsonTable
-from ..model.support import no_statistics
+from ..model.support import digest_of, identify, name_of, no_statistics
 from ..model.update import copies
 from .assess.assessment import Assessment, assess, with_assessment
 
@@ -31,6 +34,29 @@ class Edited:
 
     update: Update
     assessment: Assessment | None
+
+
+class ClassifiesImages(Protocol):
+    """What adding photos needs of a classifier: their features."""
+
+    def classify(self, images: Sequence[ImageSource], *, strict: bool = False) -> Classified:
+        """Classify images; refuse any that cannot be read if ``strict``."""
+        ...
+
+
+def add_images(
+    update: Update, name: Label, images: Sequence[ImageSource], classifier: ClassifiesImages
+) -> Edited:
+    """Add photos, given as images, to a class."""
+    kept_support(update)  # an error before any work
+    features = classifier.classify(images, strict=True).predictions.features
+    names = [name_of(source, f"added {i}") for i, source in enumerate(images)]
+    return add_photos(update, name, features, names, [digest_of(source) for source in images])
+
+
+def forget_images(update: Update, images: Sequence[ImageSource]) -> Edited:
+    """Remove photos, given as they were at training, or by name ("cup/1.jpg")."""
+    return forget_photos(update, [i for source in images for i in find_photos(update, *identify(source))])
 
 
 def add_photos(

@@ -14,15 +14,13 @@ on denormal numbers is many times slower on a CPU. The setting lasts as long as 
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import torch
 
-from ..errors import check_count
+from ..model.hardware import choose_threads
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 
@@ -44,37 +42,6 @@ def keep_freed_memory() -> bool:
     options = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1), (_M_ARENA_MAX, 1))
     accepted = [bool(mallopt(option, value)) for option, value in options]
     return all(accepted)
-
-
-def choose_threads(threads: int | None = None, processes: int = 1) -> int:
-    """Set torch's threads: as given, as in OMP_NUM_THREADS, or the cores available to this process."""
-    if threads is not None:
-        check_count("threads", threads)
-        torch.set_num_threads(threads)
-    elif processes > 1:  # torchrun sets OMP_NUM_THREADS to 1 whatever the machine has
-        torch.set_num_threads(max(1, usable_cores() // processes))
-    elif "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))
-    return torch.get_num_threads()
-
-
-def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the number of cores, by the process's affinity and, in a container, its share of processor time."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    newer = _read_fields(cgroup / "cpu.max")
-    quota, period = (cgroup / "cpu" / f"cpu.cfs_{name}_us" for name in ("quota", "period"))
-    older = _read_fields(quota) + _read_fields(period)
-    for share in (newer, older):
-        if len(share) == 2 and all(field.isdigit() for field in share):  # not "max", not "-1"
-            cores = min(cores, max(1, round(int(share[0]) / int(share[1]))))
-    return cores
-
-
-def _read_fields(file: Path) -> list[str]:
-    try:
-        return file.read_text().split()
-    except OSError:
-        return []
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ...errors import InputError
 from ...model import AdaptedModel
+from ...optimisers import SGD, AdamW
 from ...seeding import make_generator, permutation
 from ..callbacks import NO_CALLBACKS, Callbacks
 from ..config import TrainingConfig
@@ -58,9 +59,7 @@ class Rule(ABC):
 
     def optimiser(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Return SGD with momentum."""
-        return torch.optim.SGD(
-            parameters, lr=self.learning_rate, momentum=0.9, weight_decay=self.weight_decay
-        )
+        return SGD(parameters, lr=self.learning_rate, momentum=0.9, weight_decay=self.weight_decay)
 
     def augment(self, pixels: Tensor, generator: torch.Generator) -> Tensor:
         """Return the images."""
@@ -79,7 +78,7 @@ class CosineSchedule(Rule):
 
     def optimiser(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Return AdamW."""
-        return torch.optim.AdamW(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
+        return AdamW(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
 
 
 class ConstantSchedule(Rule):

@@ -14,6 +14,7 @@ from torch import Tensor
 from ...episodes import Episode, choose_split, episodes, has_query_images
 from ...errors import InputError
 from ...model import AdaptedModel
+from ...optimisers import Adam
 from ..callbacks import NO_CALLBACKS, Callbacks
 from ..config import TrainingConfig
 from .gradient import StepResult, accumulate
@@ -44,7 +45,7 @@ def finetune(
     split = choose_split(config.split, len(labels))
     drawn = tasks or episodes(labels, split, config.support_size, seed, config.max_query)
     parameters, world, profiler = model.trainable_parameters(), World.current(), callbacks.profiler
-    optimiser = torch.optim.Adam(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
+    optimiser = Adam(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
 
     def backward() -> StepResult:
         with profiler.step():

@@ -9,8 +9,9 @@ so every process computes those for itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -105,13 +106,32 @@ def accumulate(
         roots.append(total.add(logits, episode.query_labels[again]))
         gradients.append(torch.ones_like(roots[-1]))
     if roots:
-        torch.autograd.backward(roots, gradients)
+        backward_from(roots, gradients)
     profiler.end_phase("head: backward")
     if own.requires_grad:
         gradient = torch.zeros_like(support) if support.grad is None else support.grad
-        own.backward(world.add(gradient)[mine])
+        backward_from([own], [world.add(gradient)[mine]])
     profiler.end_phase("support: backward")
     return _result(total, episode, len(episode.support) + len(fresh), world)
+
+
+class _Root(torch.autograd.Function):
+    """A scalar whose gradient with respect to each tensor is given."""
+
+    @staticmethod
+    def forward(ctx: Any, gradients: Sequence[Tensor], *tensors: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        return tensors[0].new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *ctx.gradients
+
+
+def backward_from(tensors: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
+    """Do what ``torch.autograd.backward(tensors, gradients)`` does, which imports sympy to compare the shapes."""
+    root: Tensor = _Root.apply(gradients, *tensors)  # type: ignore[no-untyped-call]
+    root.backward()
 
 
 def _check(episode: Episode, micro_batch: int, world: World) -> None:

@@ -103,8 +103,9 @@ def launched() -> Iterator[World]:
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         yield World()
         return
-    # The optimizer imports this at its first step. Imported while a process group exists, it keeps a reference to the
-    # group; the group's threads then outlive destroy_process_group, and abort the interpreter when it ends.
+    # torch.compile and other parts of torch import this when they are first used. Imported while a process group exists,
+    # it keeps a reference to the group; the group's threads then outlive destroy_process_group, and abort the
+    # interpreter when it ends.
     import torch._dynamo  # noqa: F401
 
     dist.init_process_group(backends())

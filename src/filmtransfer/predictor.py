@@ -1,0 +1,133 @@
+"""Predictor: a trained classifier that predicts without importing torch.
+
+    from filmtransfer import Predictor
+
+    predictor = Predictor.load("mine.safetensors")
+    predictor.predict(["new.jpg"])
+
+Features come from the backbone's graph on onnxruntime (runtime/). Where there is no graph yet, where a GPU was asked for,
+or where something else than FiLM was trained, they come from torch: ``predictor.runtime`` says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from .errors import InputError, check_choice
+from .model import Explanation, FeaturePredictor, Prior, Update
+from .model.classification import Classified, Extractor, OnImages, classify
+from .model.hub import find_update
+from .model.ood import FALSE_ALARM
+from .runtime.extractor import GraphExtractor, find_extractor
+
+Runtime = Literal["auto", "onnx", "torch"]
+
+
+class ImagePredictions:
+    """What every trained classifier offers: predictions for images, rejection and explanation."""
+
+    update_: Update
+
+    @property
+    def predictor_(self) -> FeaturePredictor:
+        """What turns features into probabilities."""
+        raise NotImplementedError
+
+    def _extractor(self) -> Extractor:
+        """Return what turns images into features."""
+        raise NotImplementedError
+
+    def predict_proba(self, images: Sequence[Any]) -> np.ndarray:
+        """Return p(y=c | image) (N, C), classes in the order of ``classes_``."""
+        return self.classify(images, strict=True).probabilities
+
+    def predict(
+        self, images: Sequence[Any], *, reject: bool = False, false_alarm: float = FALSE_ALARM
+    ) -> np.ndarray:
+        """Return the most probable class of each image.
+
+        With ``reject``, None for out-of-distribution images; ``false_alarm`` is the share of in-distribution images
+        that may be rejected.
+        """
+        classified = self.classify(images, strict=True)
+        chosen: np.ndarray = np.asarray(self.update_.classes)[classified.probabilities.argmax(1)]
+        if reject:
+            chosen = chosen.astype(object)
+            chosen[self.rejected(classified, false_alarm)] = None
+        return chosen
+
+    def rejected(self, classified: Classified, false_alarm: float = FALSE_ALARM) -> np.ndarray:
+        """Tell which of the classified images belong to none of the classes (N) bool."""
+        return self.predictor_.rejected(classified.predictions, false_alarm)
+
+    def explain(self, images: Sequence[Any], photos: int = 3) -> list[Explanation]:
+        """Explain each prediction by the distances to the classes and the nearest support photos."""
+        return self.predictor_.explain(self.classify(images, strict=True).predictions.features, photos)
+
+    def score(self, images: Sequence[Any], labels: Sequence[Any]) -> float:
+        """Return the accuracy on labelled images."""
+        if len(images) != len(labels):
+            raise InputError(f"{len(images)} images but {len(labels)} labels.", "One label per image.")
+        return float(np.mean(self.predict(images) == np.asarray(labels)))
+
+    def classify(
+        self,
+        images: Sequence[Any] | np.ndarray,
+        *,
+        strict: bool = False,
+        on_images: OnImages | None = None,
+    ) -> Classified:
+        """Classify all readable images, and say why the others are not; refuse any if ``strict``.
+
+        ``on_images`` is called with the readable images of every chunk: their pixels (B, 3, S, S) and their sources.
+        """
+        predictor = self.predictor_  # first: an error if this is not fitted
+        return classify(self._extractor(), predictor, images, strict=strict, on_images=on_images)
+
+
+class Predictor(ImagePredictions):
+    """A trained classifier; ``classes_`` are its classes, ``update_`` is all that was learned."""
+
+    def __init__(self, update: Update, extractor: Extractor, prior: Prior | None = None) -> None:
+        self.update_ = update
+        self.classes_ = np.asarray(update.classes)
+        self._features = extractor
+        self._predictor = update.predictor(prior=prior)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        runtime: Runtime = "auto",
+        weights: str | None = None,
+        device: str = "auto",
+        threads: int | None = None,
+        prior: Prior | None = None,
+    ) -> Predictor:
+        """Return the predictor of an update file, a hub folder or ``hf://owner/name``.
+
+        ``runtime`` "onnx" makes the backbone's graph if there is none, "torch" never uses one. ``weights`` is needed
+        where the backbone is loaded and does not come with its weights. ``threads``: by default all cores.
+        """
+        check_choice("The runtime", runtime, get_args(Runtime))
+        update = Update.load(find_update(path))
+        extractor = find_extractor(update, runtime, weights=weights, device=device, threads=threads)
+        return cls(update, extractor, prior)
+
+    @property
+    def runtime(self) -> str:
+        """What computes the features: "onnx" or "torch"."""
+        return "onnx" if isinstance(self._features, GraphExtractor) else "torch"
+
+    @property
+    def predictor_(self) -> FeaturePredictor:
+        """What turns features into probabilities."""
+        return self._predictor
+
+    def _extractor(self) -> Extractor:
+        return self._features

@@ -1,0 +1,109 @@
+"""Features for the predictions of one update: from the backbone's graph, or from torch where that is not possible."""
+
+from __future__ import annotations
+
+import warnings
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..data.pixels import PixelSpec
+from ..errors import FitError, FitWarning, UnavailableError, UsageError
+from ..model.classification import Extractor
+from ..model.update import Update
+from ..processes import default_threads
+from .cache import find
+from .facts import GraphKey
+from .session import FeatureSession
+
+if TYPE_CHECKING:
+    from ..model import AdaptedModel
+
+
+class GraphExtractor:
+    """The graph of a backbone with the FiLM parameters of one update."""
+
+    def __init__(self, session: FeatureSession, update: Update) -> None:
+        update.check(session.facts.features)
+        self.pixels: PixelSpec = update.pixels
+        self.session = session
+        self.gamma, self.beta = session.facts.pack(update.film, first_stage(update))
+
+    def extract(self, squares: np.ndarray) -> np.ndarray:
+        """Compute features (B, D) of uint8 squares (B, 3, S, S)."""
+        return self.session.features(squares, self.gamma, self.beta)
+
+
+def first_stage(update: Update) -> int | None:
+    """Return the first stage with FiLM of an update; None if the backbone was left as it is."""
+    body = update.body()
+    return body.film_from if body.train == "adapter" else None
+
+
+def graph_key(update: Update) -> GraphKey:
+    """Return the key of the graph that an update needs."""
+    return GraphKey.of(update.backbone, update.backbone_digest, update.pixels, first_stage(update))
+
+
+def find_extractor(
+    update: Update,
+    runtime: str = "auto",
+    *,
+    weights: str | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+) -> Extractor:
+    """Return what computes features: the stored graph, else torch; "onnx" makes the graph, "torch" ignores it."""
+    on_cpu = device in ("auto", "cpu")
+    if runtime == "onnx" and not (update.body().is_film and on_cpu):
+        reason = (
+            f"it trained {update.body().describe()}" if on_cpu else f"it runs on the CPU, not on {device}"
+        )
+        raise UsageError(f"onnxruntime cannot be used: {reason}.", "Use --runtime torch.")
+    if runtime != "torch" and update.body().is_film and on_cpu:
+        session = find(graph_key(update), threads or default_threads())
+        if session is not None:
+            return GraphExtractor(session, update)
+    if find_spec("torch") is None:
+        raise UnavailableError(
+            f"There is no graph of {update.backbone} for images of {update.pixels.size} pixels here, and torch, "
+            "which makes it, is not installed.",
+            "Copy the cache folder of a machine that has it (FIT_CACHE), or install filmtransfer with torch.",
+        )
+    model = _torch_model(update, weights, device, threads)
+    return GraphExtractor(make_graph(model, threads), update) if runtime == "onnx" else model
+
+
+def _torch_model(update: Update, weights: str | None, device: str, threads: int | None) -> AdaptedModel:
+    """Load the backbone and the update on it. This imports torch."""
+    from ..backbones import load_backbone
+    from ..model.hardware import Hardware, choose_threads
+
+    choose_threads(threads)
+    hardware = Hardware.choose(device)
+    return update.apply(load_backbone(update.backbone, weights, fold=update.body().folds), hardware)
+
+
+def make_graph(model: AdaptedModel, threads: int | None = None) -> FeatureSession:
+    """Make the graph that predictions of such a model need, and keep it."""
+    from .prepare import prepare_graph
+
+    body = model.body
+    film_from = body.film_from if body.train == "adapter" else None
+    return prepare_graph(model.backbone, model.pixels, film_from, threads or default_threads())
+
+
+def prepare_predictions(model: AdaptedModel) -> bool:
+    """Make the graph at the end of a training, so that predictions do not need torch; return whether it is there.
+
+    What was trained is safe by then: an error is reported as a warning.
+    """
+    if not model.body.is_film or find_spec("onnxruntime") is None or find_spec("onnx") is None:
+        return False
+    try:
+        make_graph(model)
+    except FitError as error:
+        warnings.warn(FitWarning(f"Predictions will use torch: {error.message}"), stacklevel=2)
+        return False
+    return True
