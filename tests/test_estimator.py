@@ -33,7 +33,7 @@ def quick(**options) -> FewShotClassifier:
 def test_public_names():
     assert set(filmtransfer.__all__) == {
         "FeatureClassifier", "FewShotClassifier", "FitError", "FitWarning", "InputError",
-        "UnavailableError", "Update", "UpdateFileError", "UsageError", "__version__",
+        "Predictor", "UnavailableError", "Update", "UpdateFileError", "UsageError", "__version__",
     }  # fmt: skip
     assert all(hasattr(filmtransfer, name) for name in filmtransfer.__all__)
 
