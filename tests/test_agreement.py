@@ -78,7 +78,7 @@ def pixels(trained) -> np.ndarray:
 
 def test_python_follows_the_formula(trained):
     """softmax(logits / T + log π), written out."""
-    logits = trained.classifier.classify(trained.photos).predictions.logits.numpy()
+    logits = trained.classifier.classify(trained.photos).predictions.logits
     unnormalised = np.exp((logits - logits.max(1, keepdims=True)) / TEMPERATURE) * PRIOR
     trained.check(unnormalised / unnormalised.sum(1, keepdims=True))
 
