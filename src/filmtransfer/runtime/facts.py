@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -55,12 +54,8 @@ class GraphKey:
 
     @property
     def file_name(self) -> str:
-        """The name of the graph's file in the cache.
-
-        It depends on the version of onnxruntime and the kind of processor too: the check against torch holds for these.
-        """
-        place = [FORMAT, platform.machine(), package_version("onnxruntime")]
-        code = hashlib.sha256(json.dumps([asdict(self), place], sort_keys=True).encode()).hexdigest()
+        """The name of the graph's file in the cache."""
+        code = hashlib.sha256(json.dumps([asdict(self), FORMAT], sort_keys=True).encode()).hexdigest()
         readable = re.sub(r"[^A-Za-z0-9_.-]", "_", self.backbone)[:60]
         return f"{readable}-{self.size}-{code[:20]}.graph"
 
@@ -78,6 +73,11 @@ class GraphFacts:
     def channels(self) -> int:
         """P, the length of a row of γ or β."""
         return sum(site.channels for site in self.sites)
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the version of onnxruntime that is installed is the one with which the graph was checked."""
+        return self.versions.get("onnxruntime") == package_version("onnxruntime")
 
     def pack(self, parameters: Mapping[str, np.ndarray], film_from: int | None) -> Rows:
         """Return γ and β (P) of an update with FiLM from stage ``film_from`` on, in the order of the sites.

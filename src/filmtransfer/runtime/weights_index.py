@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from ..backbones import record_for
-from ..errors import InputError
+from ..errors import InputError, UpdateFileError
 from ..files import make_folder, write_atomically
 from .cache import cache_folder, prepare_in_child
 from .cache import find as find_graph
@@ -43,12 +43,9 @@ def weights_source(backbone: str, weights: str | Path | None) -> str:
     record = record_for(backbone)
     if weights is not None:
         path = Path(weights).expanduser().resolve()
-        try:
-            about = path.stat()
-        except OSError as error:
-            raise InputError(
-                f"The weights {weights} cannot be read ({error.strerror}).", "Check the path."
-            ) from None
+        if not path.is_file():
+            raise UpdateFileError(f"There is no weights file {weights}.", "Check the path given as weights.")
+        about = path.stat()
         return f"{record.name} {path} {about.st_size} {about.st_mtime_ns}"
     return f"{record.name} {record.package or record.timm_name} {package_version(record.package or 'timm')}"
 

@@ -25,6 +25,8 @@ from ...runtime.session import MICRO_BATCH
 from ...runtime.weights_index import open_graph
 from .multi_user import BatchPlan
 
+MAX_GRAPHS = 8  # in memory; image sizes come from users
+
 
 @dataclass(frozen=True)
 class GraphBackbone:
@@ -104,4 +106,6 @@ class GraphFeatures:
                 if session is None:
                     session = open_graph(key.backbone, key, weights=self._weights, threads=1)
                     self._sessions[session.facts.key] = session
+                    if len(self._sessions) > MAX_GRAPHS:  # the oldest, but never the native one
+                        del self._sessions[list(self._sessions)[1]]
         return session

@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from ...data.pixels import PixelSpec, decode, to_square
+from ...data.pixels import MAX_SIZE, PixelSpec, decode, to_square
 from ...errors import InputError, UpdateFileError
 from ...heads import make_head, map_state
 from ...model import FeaturePredictor, Label, Update
@@ -152,9 +152,14 @@ class Engine:
         """How images are best computed together."""
         return self.source.plan
 
-    def check(self, content: bytes) -> Update:
-        """Return the update in a file's bytes; refuse one that cannot be served here."""
+    def check(self, content: bytes, largest: int = MAX_SIZE) -> Update:
+        """Return the update in a file's bytes; refuse one that cannot be served here, or takes images above ``largest``."""
         update = Update.from_bytes(content)
+        if update.pixels.size > largest:  # one such image would take the time of hundreds
+            raise UpdateFileError(
+                f"This classifier takes images of {update.pixels.size} pixels.",
+                f"The service allows {largest}: train it with a smaller --image-size.",
+            )
         self._member(update)
         return update
 
