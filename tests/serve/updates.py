@@ -7,6 +7,7 @@ from functools import lru_cache
 from io import BytesIO
 from typing import Any
 
+import numpy as np
 import torch
 
 from filmtransfer.backbones import Backbone, load_backbone
@@ -52,11 +53,10 @@ def update(
     with torch.no_grad():
         for parameter in model.backbone_parameters().values():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-        if hasattr(model.head, "weights"):
-            model.head.weights.log.add_(0.2 * torch.randn(model.head.weights.log.shape, generator=generator))
+        for parameter in model.head.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
     images = load(LabelledImages.from_memory(*map(list, zip(*photos, strict=True))), model.pixels)
-    labels = torch.from_numpy(images.labels)
-    features = model.configure(torch.from_numpy(images.pixels), labels)
+    features = model.configure(torch.from_numpy(images.pixels), torch.from_numpy(images.labels))
     settings = {"film_from": film_from, "train": train, "adapter": "film", "prior": prior}
     return Update.of(
         model,
@@ -65,15 +65,13 @@ def update(
         results={},
         seed=user,
         versions={},
-        support=_support(features, labels) if keep else None,
+        support=_support(features.numpy(), images.labels) if keep else None,
     )
 
 
-def _support(features: torch.Tensor, labels: torch.Tensor) -> Support:
+def _support(features: np.ndarray, labels: np.ndarray) -> Support:
     names = [str(i) for i in range(len(labels))]
-    return Support(
-        features, labels, torch.zeros(len(labels), dtype=torch.bool), names, [n.zfill(32) for n in names]
-    )
+    return Support(features, labels, np.zeros(len(labels), bool), names, [n.zfill(32) for n in names])
 
 
 def in_float64(backbone: Backbone) -> Backbone:
