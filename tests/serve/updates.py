@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from io import BytesIO
 from typing import Any
 
@@ -14,7 +14,11 @@ from filmtransfer.backbones import Backbone, load_backbone
 from filmtransfer.data import LabelledImages, load
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body, Support, Update
+from filmtransfer.runtime.prepare import prepare_graph
 from filmtransfer.seeding import make_generator
+from filmtransfer.serve.engine.graph_features import GraphFeatures
+from filmtransfer.serve.engine.multi_user import Engine
+from filmtransfer.serve.engine.torch_features import TorchFeatures
 
 from ..conftest import picture
 
@@ -24,6 +28,17 @@ SIZE = 64
 @lru_cache(maxsize=1)
 def backbone() -> Backbone:
     return load_backbone("efficientnet_lite0")
+
+
+@cache
+def engine(size: int = SIZE, runtime: str = "onnx", other_sizes: tuple[int, ...] = ()) -> Engine:
+    """Return an engine; graphs are made in this process, not in a child."""
+    if runtime == "torch":
+        return Engine(TorchFeatures(backbone(), size))
+    for side in (size, *other_sizes):
+        for stage in (0, backbone().film_from):
+            prepare_graph(backbone(), replace(backbone().pixels, size=side), stage)
+    return Engine(GraphFeatures("efficientnet_lite0", image_size=size, threads=2, digest=backbone().digest))
 
 
 def photo(kind: int, seed: int, size: int = 40) -> bytes:
@@ -53,10 +68,11 @@ def update(
     with torch.no_grad():
         for parameter in model.backbone_parameters().values():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-        for parameter in model.head.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+        for weights in model.head.parameters():
+            weights.add_(0.2 * torch.randn(weights.shape, generator=generator))
     images = load(LabelledImages.from_memory(*map(list, zip(*photos, strict=True))), model.pixels)
-    features = model.configure(torch.from_numpy(images.pixels), torch.from_numpy(images.labels))
+    labels = torch.from_numpy(images.labels)
+    features = model.configure(torch.from_numpy(images.pixels), labels)
     settings = {"film_from": film_from, "train": train, "adapter": "film", "prior": prior}
     return Update.of(
         model,
@@ -65,13 +81,15 @@ def update(
         results={},
         seed=user,
         versions={},
-        support=_support(features.numpy(), images.labels) if keep else None,
+        support=_support(features, labels) if keep else None,
     )
 
 
-def _support(features: np.ndarray, labels: np.ndarray) -> Support:
+def _support(features: torch.Tensor, labels: torch.Tensor) -> Support:
     names = [str(i) for i in range(len(labels))]
-    return Support(features, labels, np.zeros(len(labels), bool), names, [n.zfill(32) for n in names])
+    return Support(
+        features.numpy(), labels.numpy(), np.zeros(len(labels), bool), names, [n.zfill(32) for n in names]
+    )
 
 
 def in_float64(backbone: Backbone) -> Backbone:

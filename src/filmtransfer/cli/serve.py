@@ -89,6 +89,7 @@ def serve(
         cache_mb=cache_mb,
         settings=ServiceSettings(max_photo_bytes=round(max_photo_mb * 1e6), rate=read_rate(rate)),
     )
+
     def on_ready(about: JsonObject) -> None:
         printer.say(f"The page is at {about['link']}")
         printer.say(f"All data is in {about['folder']}; Ctrl-C ends the service.")

@@ -135,9 +135,7 @@ def serve(config: ServerConfig, report: Report, on_ready: Callable[[JsonObject],
     config.listen.check()
     with interruptible(), exclusive_folder(config.folder, "fit serve"), ExitStack() as stack:
         listener = stack.enter_context(config.listen.bind())
-        engine = Engine.open(
-            config.backbone, config.weights, threads=config.threads, runtime=config.runtime
-        )
+        engine = Engine.open(config.backbone, config.weights, threads=config.threads, runtime=config.runtime)
         store = Store.open(config.location)
         stack.callback(store.close)
         settings = with_admin(config)

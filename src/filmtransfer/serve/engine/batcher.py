@@ -124,7 +124,11 @@ class Batcher:
     def _share(self, taken: int) -> int:
         """Return how many images to take: all that a pass can, unless other threads could work on some of them."""
         available = taken + self._queue.qsize()
-        return min(self.batch, max(1, -(-available // len(self._threads)))) if len(self._threads) > 1 else self.batch
+        return (
+            min(self.batch, max(1, -(-available // len(self._threads))))
+            if len(self._threads) > 1
+            else self.batch
+        )
 
     def _answer(self, images: Sequence[QueuedImage]) -> None:
         """Classify in one pass; if that fails, one pass for each image, so that only the cause gets the error."""

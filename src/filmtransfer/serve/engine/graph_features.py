@@ -49,7 +49,9 @@ class GraphFeatures:
         weights: str | Path | None = None,
         image_size: int | None = None,
         threads: int | None = None,
+        digest: str = "",
     ) -> None:
+        """``digest`` is that of the weights, if it is known: else it is looked up or computed."""
         facts, self._weights = backbone_facts(backbone), weights
         # Larger passes gain nothing, because their activations leave the cache; nor does waiting for more images.
         self.plan = BatchPlan(MICRO_BATCH, threads or default_threads(), wait=0.0)
@@ -57,7 +59,7 @@ class GraphFeatures:
         self._usual_stage = record_for(backbone).film_from
         self._sessions: dict[GraphKey, FeatureSession] = {}
         self._lock = threading.Lock()
-        first = self._open(GraphKey.of(backbone, "", self.spec, self._usual_stage))
+        first = self._open(GraphKey.of(backbone, digest, self.spec, self._usual_stage))
         self.backbone = GraphBackbone(backbone, first.facts.key.digest, first.facts.features, facts.patch)
 
     def row(self, update: Update) -> np.ndarray:

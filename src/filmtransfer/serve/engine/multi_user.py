@@ -93,7 +93,9 @@ class Member:
             head=_shared_head(update.head, **update.head_options),
             state=map_state(np.array, predictor.state),  # copies: not the file's memory
             classes=[sys.intern(name) if isinstance(name, str) else name for name in update.classes],
-            ood=None if ood is None else replace(ood, directions=ood.directions.copy(), known=ood.known.copy()),
+            ood=None
+            if ood is None
+            else replace(ood, directions=ood.directions.copy(), known=ood.known.copy()),
             support=None,
         )
         threshold = 0.0 if ood is None else ood.threshold()
