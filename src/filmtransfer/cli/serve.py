@@ -11,7 +11,7 @@ import typer
 
 from ..errors import MissingExtraError, UsageError
 from ..processes import LOOPBACK
-from ..serve.settings import CACHE_MB, LEASE, PORT, ServiceSettings, read_rate
+from ..serve.settings import CACHE_MB, LEASE, PORT, WORKER_IDLE, ServiceSettings, read_rate
 from .printing import Backbone, Json, Printer, Threads, Weights
 
 if TYPE_CHECKING:
@@ -33,7 +33,13 @@ def serve(
     ] = None,
     backbone: Backbone = "efficientnet_lite0",
     weights: Weights = None,
-    workers: Annotated[int, typer.Option(help="Worker processes, which train.", min=0, max=64)] = 1,
+    workers: Annotated[
+        int, typer.Option(help="Most worker processes, which train; started when needed.", min=0, max=64)
+    ] = 1,
+    worker_idle: Annotated[
+        float,
+        typer.Option(help="Seconds without a training until a worker ends; 0: all always run.", min=0),
+    ] = WORKER_IDLE,
     lease: Annotated[
         float, typer.Option(help="Seconds after which a dead worker's training goes to another.", min=1)
     ] = LEASE,
@@ -77,6 +83,7 @@ def serve(
         backbone=backbone,
         weights=Path(weights) if weights else None,
         workers=workers,
+        worker_idle=worker_idle,
         lease=lease,
         admin_token_file=admin_token_file,
         cache_mb=cache_mb,
