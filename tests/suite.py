@@ -41,11 +41,15 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.addaudithook(_record_start)
     sources = [str(Path(__file__).parents[1] / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(sources)  # of this clone, whatever is installed
-    if hasattr(config, "workerinput") or sys.platform != "linux":
+    if hasattr(config, "workerinput"):
         return
-    run = f"{os.getpid()}-{secrets.token_hex(4)}"
     root = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _temporary_root())  # of tmp_path
     folder = Path(tempfile.mkdtemp(prefix="fit-", dir=root))
+    os.environ["FIT_CACHE"] = str(folder / "cache")  # graphs are made once in a run, and not kept
+    if sys.platform != "linux":
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        return
+    run = f"{os.getpid()}-{secrets.token_hex(4)}"
     folder.chmod(0o711)  # PostgreSQL runs as somebody else when the tests run as root
     os.environ[guardian.VARIABLE] = run
     os.environ["TMPDIR"] = os.environ["RAY_TMPDIR"] = tempfile.tempdir = str(folder)

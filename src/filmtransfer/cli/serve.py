@@ -11,7 +11,7 @@ import typer
 
 from ..errors import MissingExtraError, UsageError, check_choice, check_count
 from ..processes import LOOPBACK
-from ..serve.settings import CACHE_MB, LEASE, PORT, ServiceSettings, read_rate
+from ..serve.settings import CACHE_MB, LEASE, PORT, WORKER_IDLE, ServiceSettings, read_rate
 from .printing import Backbone, Json, Printer, Threads, Weights
 
 if TYPE_CHECKING:
@@ -36,7 +36,13 @@ def serve(
     runtime: Annotated[
         str, typer.Option(help="What computes features: onnx (without torch), or torch.")
     ] = "onnx",
-    workers: Annotated[int, typer.Option(help="Worker processes, which train.", min=0, max=64)] = 1,
+    workers: Annotated[
+        int, typer.Option(help="Most worker processes, which train; started when needed.", min=0, max=64)
+    ] = 1,
+    worker_idle: Annotated[
+        float,
+        typer.Option(help="Seconds without a training until a worker ends; 0: all always run.", min=0),
+    ] = WORKER_IDLE,
     lease: Annotated[
         float, typer.Option(help="Seconds after which a dead worker's training goes to another.", min=1)
     ] = LEASE,
@@ -84,6 +90,7 @@ def serve(
         runtime=runtime,  # type: ignore[arg-type]
         threads=threads,
         workers=workers,
+        worker_idle=worker_idle,
         lease=lease,
         admin_token_file=admin_token_file,
         cache_mb=cache_mb,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -32,6 +33,8 @@ class Service:
     metrics: Metrics = field(default_factory=Metrics)
     stopping: threading.Event = field(default_factory=threading.Event)  # when set, event streams end
     event_streams: Counter[str] = field(default_factory=Counter)  # open ones by user
+    on_photo: Callable[[], None] = lambda: None  # called when a photo was added: a training may follow
+    on_training: Callable[[], None] = lambda: None  # called when a training was requested
 
     def __post_init__(self) -> None:
         self.decoding = anyio.CapacityLimiter(self.settings.decoders)

@@ -29,7 +29,7 @@ from .app import create_app
 from .engine.batcher import Batcher
 from .engine.cache import Cache
 from .engine.multi_user import Engine
-from .settings import CACHE_MB, LEASE, PORT, ServiceSettings
+from .settings import CACHE_MB, LEASE, PORT, WORKER_IDLE, ServiceSettings
 from .store import JsonObject, Store, StoreLocation
 from .store.users import hash_token
 from .supervisor import Report, WorkerSupervisor
@@ -108,6 +108,7 @@ class ServerConfig:
     runtime: Literal["onnx", "torch"] = "onnx"
     threads: int | None = None
     workers: int = 1
+    worker_idle: float = WORKER_IDLE
     lease: float = LEASE
     admin_token_file: Path | None = None
     cache_mb: int = CACHE_MB
@@ -143,7 +144,11 @@ def serve(config: ServerConfig, report: Report, on_ready: Callable[[JsonObject],
         batcher = Batcher(engine)
         stack.callback(batcher.close)
         app = create_app(store, engine, batcher, Cache(config.cache_mb), settings)
-        supervisor = WorkerSupervisor(config.workers, worker_arguments(config), config.folder, report)
+        supervisor = WorkerSupervisor(
+            config.workers, worker_arguments(config), config.folder, store, report, config.worker_idle
+        )
+        app.state.service.on_photo = supervisor.expect_training
+        app.state.service.on_training = supervisor.wake
         stack.callback(supervisor.stop)
         supervisor.start()
         about = config.describe(config.listen.url(listener.getsockname()[1]), token)

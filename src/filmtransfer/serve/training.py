@@ -1,12 +1,14 @@
 """The training of one user: a first classifier within seconds, then the fine-tuned one, each with its assessment.
 
-The first is built from the features of the frozen backbone and can be used during fine-tuning. Both are assessed on the
-user's own photos by leave-one-out. FiLM was trained on most of them, so the figure of the fine-tuned classifier is
-slightly optimistic; the summary has the unbiased ``estimate`` of the held-out photos as well.
+The first is built from the features of the frozen backbone and can be used during fine-tuning. Before it is published, the
+graph that predictions need is made, once for each image size. Both are assessed on the user's own photos by leave-one-out.
+FiLM was trained on most of them, so the figure of the fine-tuned classifier is slightly optimistic; the summary has the
+unbiased ``estimate`` of the held-out photos as well.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections import Counter
@@ -17,6 +19,8 @@ from ..backbones import Backbone
 from ..data import LabelledImages
 from ..errors import FitWarning, UsageError
 from ..estimator import FewShotClassifier
+from ..model import AdaptedModel
+from ..runtime.extractor import prepare_predictions
 from ..training.assess.evaluation import evaluate
 from ..training.callbacks import Callbacks, OnStep
 from .settings import MAX_STEPS
@@ -62,6 +66,7 @@ def train_user(
             publish(content, summary)
 
         classifier.fit_prepared(untuned)
+        _prepare_predictions(prepared.model)
         publish_stage("first")
         if prepared.config.steps and max(classifier.update_.counts) > 1:
             classifier.fit_prepared(prepared, Callbacks(on_step=on_step))
@@ -97,6 +102,14 @@ def summarise(classifier: FewShotClassifier) -> JsonObject:
         "photos": photos,
         "estimate": update.results.get("estimate"),
     }
+
+
+def _prepare_predictions(model: AdaptedModel) -> None:
+    """Make the graph that the service predicts with, unless it is there; what goes wrong is logged, not told the user."""
+    with warnings.catch_warnings(record=True) as problems:
+        prepare_predictions(model)
+    for problem in problems:
+        print(problem.message, file=sys.stderr, flush=True)
 
 
 def _classifier(backbone: Backbone, options: JsonObject) -> FewShotClassifier:

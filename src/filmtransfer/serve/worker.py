@@ -4,7 +4,8 @@
 
 A worker claims a training with a lease, which a thread renews; if the worker dies, the lease expires and another worker
 claims the training. When the store reports that the training was cancelled or claimed by another worker, this one stops
-at the next step. A user's error ends the training as "failed" with the reason; no training ends the worker.
+at the next step. A user's error ends the training as "failed" with the reason; no training ends the worker. With
+``--idle`` a worker ends when there was no training for a while; the supervisor starts one for the next training.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ..errors import FitError, InputError
 from ..processes import terminate_with_parent
 from ..training.callbacks import Progress
 from ..training.torch_settings import configure_process
-from .settings import LEASE
+from .settings import LEASE, WORKER_READY
 from .store import (
     ConflictError,
     JsonObject,
@@ -48,16 +49,24 @@ class Stopped(Exception):
 
 
 class Worker:
-    """One training at a time, until ``stop`` is called."""
+    """One training at a time, until ``stop`` is called or there was none for long."""
 
     def __init__(
-        self, store: Store, backbone: Backbone, *, name: str = "", lease: float = LEASE, poll: float = POLL
+        self,
+        store: Store,
+        backbone: Backbone,
+        *,
+        name: str = "",
+        lease: float = LEASE,
+        poll: float = POLL,
+        idle: float = 0,
     ) -> None:
         self.store = store
         self.backbone = backbone
         self.name = name or f"{socket.gethostname()}-{os.getpid()}"
         self.lease = lease
         self.poll = poll
+        self.idle = idle  # seconds without a training after which ``run`` returns; 0: never
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -65,11 +74,18 @@ class Worker:
         self._stopping.set()
 
     def run(self) -> None:
-        """Run trainings until stopped; wait while the store is unavailable."""
+        """Run trainings until stopped or idle; wait while the store is unavailable.
+
+        An idle worker ends only after the store has confirmed that it claimed nothing.
+        """
+        last = time.monotonic()
         while not self._stopping.is_set():
             try:
                 if self.run_next():
+                    last = time.monotonic()
                     continue
+                if self.idle and time.monotonic() - last >= self.idle:
+                    return
             except StoreUnavailableError as error:
                 print(f"worker {self.name}: {error}", file=sys.stderr, flush=True)
             self._stopping.wait(self.poll)
@@ -159,7 +175,7 @@ class Worker:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a worker until SIGTERM or SIGINT; return its exit code."""
+    """Run a worker until SIGTERM, SIGINT or its idle time; return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m filmtransfer.serve.worker", description=__doc__)
     parser.add_argument("--database", required=True, help="URL of the store's database")
     parser.add_argument(
@@ -170,6 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--lease", type=float, default=LEASE, help="seconds until a dead worker is replaced")
     parser.add_argument("--poll", type=float, default=POLL, help="seconds between queries of an empty queue")
+    parser.add_argument("--idle", type=float, default=0, help="seconds without work until it ends; 0: never")
     parser.add_argument("--alone", action="store_true", help="do not end at the end of standard input")
     args = parser.parse_args(arguments)
     try:
@@ -177,15 +194,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             terminate_with_parent()
         configure_process(args.threads)
         store = Store.open(StoreLocation(args.database, args.objects))
-        worker = Worker(store, load_backbone(args.backbone, args.weights), lease=args.lease, poll=args.poll)
+        backbone = load_backbone(args.backbone, args.weights)
+        worker = Worker(store, backbone, lease=args.lease, poll=args.poll, idle=args.idle)
     except FitError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.stop())
-    print(f"worker {worker.name} is ready", flush=True)
+    print(f"worker {worker.name} {WORKER_READY}", flush=True)
     with closing(store):
         worker.run()
+    print(f"worker {worker.name} ends", flush=True)
     return 0
 
 

@@ -52,6 +52,7 @@ async def add_photo(
     photo, added = await to_thread.run_sync(
         service.store.photos.add, user.id, id, content, thumbnail, media_type
     )
+    service.on_photo()
     if not added:  # the class had a photo with the same bytes
         response.status_code = 200
     return PhotoPublic.model_validate(photo)

@@ -34,11 +34,13 @@ EVENTS: Responses = {
 
 @router.post("", status_code=202, responses=errors(400, 409, 415, 507), dependencies=[JsonOnly])
 def request_training(
-    user: CurrentUser, store: StoreDep, options: TrainingCreate | None = None
+    user: CurrentUser, service: ServiceDep, options: TrainingCreate | None = None
 ) -> TrainingPublic:
     """Train on your photos: first a classifier without fine-tuning, then the fine-tuned one."""
     chosen = options.model_dump(exclude_none=True) if options else {}
-    return TrainingPublic.model_validate(store.trainings.request(user.id, chosen))
+    training = service.store.trainings.request(user.id, chosen)
+    service.on_training()
+    return TrainingPublic.model_validate(training)
 
 
 @router.get("")

@@ -7,9 +7,9 @@ expires and another worker claims the training; from then on everything that the
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from ...errors import check_choice
@@ -69,15 +69,20 @@ class TrainingRepository:
             count = connection.execute(select(func.count()).where(trainings.c.state == "waiting"))
             return int(count.scalar_one())
 
+    def has_claimable(self) -> bool:
+        """Return whether a worker could claim a training: one is waiting, or its lease has expired."""
+        with self.database.read() as connection:
+            active = select(trainings.c.seq).where(_claimable(self.database.now(connection))).limit(1)
+            return connection.execute(active).first() is not None
+
     def claim(self, worker: str, lease: float) -> Training | None:
         """Claim the oldest training that is waiting or whose lease has expired; no two workers get the same one."""
         with self.database.write() as connection:
             while True:
                 moment = self.database.now(connection)
-                expired = (trainings.c.state == "running") & (trainings.c.lease < moment)
                 row = connection.execute(
                     select(trainings)
-                    .where((trainings.c.state == "waiting") | expired)
+                    .where(_claimable(moment))
                     .order_by(trainings.c.seq)
                     .limit(1)
                     .with_for_update(skip_locked=True)
@@ -150,6 +155,12 @@ def lock_running(
             "This training is not running any more, or another worker has claimed it.", "Stop working on it."
         )
     return row
+
+
+def _claimable(moment: datetime) -> ColumnElement[bool]:
+    """Return the condition of a training that is waiting or whose lease has expired."""
+    expired = (trainings.c.state == "running") & (trainings.c.lease < moment)
+    return (trainings.c.state == "waiting") | expired
 
 
 def _update_claimed(connection: Connection, id: str, owner: str, **values: object) -> bool:
