@@ -19,9 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from .. import film
-from ..data.pixels import PixelSpec, normalise
+from ..data.pixels import PixelSpec
 from ..errors import InputError, UpdateFileError, UsageError
 from ..estimator import FewShotClassifier
+from ..model.tensors import normalise
 from ..processes import usable_cores
 from ..runtime.session import open_session
 from ..runtime.tracing import fix_image_size, trace

@@ -21,7 +21,6 @@ from ...model import Update
 from ...processes import default_threads
 from ...runtime import FeatureSession, GraphKey
 from ...runtime.extractor import first_stage
-from ...runtime.session import MICRO_BATCH
 from ...runtime.weights_index import open_graph
 from .multi_user import BatchPlan
 
@@ -55,8 +54,8 @@ class GraphFeatures:
     ) -> None:
         """``digest`` is that of the weights, if it is known: else it is looked up or computed."""
         facts, self._weights = backbone_facts(backbone), weights
-        # Larger passes gain nothing, because their activations leave the cache; nor does waiting for more images.
-        self.plan = BatchPlan(MICRO_BATCH, threads or default_threads(), wait=0.0)
+        # A pass of several images gains nothing: the activations of one stay in the cache (benchmarks/results/runtime.md).
+        self.plan = BatchPlan(1, threads or default_threads(), wait=0.0)
         self.spec = replace(facts.pixels, size=facts.fit_size(image_size or facts.pixels.size))
         self._usual_stage = record_for(backbone).film_from
         self._sessions: dict[GraphKey, FeatureSession] = {}
