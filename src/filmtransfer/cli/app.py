@@ -33,6 +33,8 @@ from . import (
 )
 from .printing import Printer
 
+TRAINING = ("torch", "timm", "torchvision", "sklearn")  # what prediction does not need
+
 typer.core.HAS_RICH = False  # otherwise typer escapes the brackets of its plain help pages: \[default: 0]
 
 
@@ -113,6 +115,12 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, ModuleNotFoundError) and error.name in TRAINING:
+            return printer.failure(
+                f"This needs {error.name}, which is not installed.",
+                "Training needs the complete package, not filmtransfer-predict: pip install filmtransfer",
+                5,
+            )
         if _out_of_memory(error):
             return printer.failure(
                 "Not enough memory.", "Try a smaller --micro-batch, --support-size or --image-size.", 1

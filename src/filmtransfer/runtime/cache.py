@@ -14,11 +14,11 @@ import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..errors import FitError, FitWarning, InputError, MissingExtraError, UnavailableError, UpdateFileError
+from ..errors import FitError, FitWarning, InputError, UnavailableError, UpdateFileError
 from ..files import check_writable, make_folder, reading, write_atomically
 from ..processes import ChildProcess
 from .facts import FORMAT, GraphKey
-from .session import FeatureSession
+from .session import FeatureSession, MissingRuntimeError
 
 VARIABLE = "FIT_CACHE"
 PREPARE_MODULE = "filmtransfer.runtime.prepare"
@@ -50,7 +50,7 @@ def find(key: GraphKey, threads: int) -> FeatureSession | None:
         session = FeatureSession(read_graph(path), threads)
         if session.facts.key != key:
             raise UpdateFileError("It is the graph of another backbone.")
-    except MissingExtraError:
+    except MissingRuntimeError:
         return None
     except UpdateFileError as error:
         warnings.warn(FitWarning(f"{path} cannot be used: {error.message} It is made again."), stacklevel=2)

@@ -12,10 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, MissingExtraError, UpdateFileError, check_count, first_line
+from ..errors import InputError, UnavailableError, UpdateFileError, check_count, first_line
 from .facts import GraphFacts
 
 KEY = "filmtransfer"  # of our metadata in a graph's properties
+
+
+class MissingRuntimeError(UnavailableError):
+    """onnxruntime, or onnx, which writes graphs, is not installed."""
 
 
 class FeatureSession:
@@ -84,8 +88,10 @@ def open_session(content: bytes, threads: int) -> Any:
 
 
 def import_extra(name: str) -> Any:
-    """Import a module of the extra ``export``, or name the extra if it is missing."""
+    """Import onnxruntime or onnx, which come with the package, or say that it is missing."""
     try:
         return import_module(name)
     except ImportError:
-        raise MissingExtraError("onnxruntime", "export") from None
+        raise MissingRuntimeError(
+            f"{name} is not installed.", f"Install it with: pip install {name}"
+        ) from None
