@@ -19,6 +19,7 @@ PAGES = [
     "README.md",
     "docs/tutorial.md",
     "docs/howto.md",
+    "docs/runtime.md",
     "docs/trust.md",
     "docs/report.md",
     "docs/federated.md",

@@ -119,6 +119,10 @@ class Predictor(ImagePredictions):
         extractor = find_extractor(update, runtime, weights=weights, device=device, threads=threads)
         return cls(update, extractor, prior)
 
+    def __repr__(self) -> str:
+        update = self.update_
+        return f"<Predictor of {len(update.classes)} classes: {update.head} on {update.backbone}, {self.runtime}>"
+
     @property
     def runtime(self) -> str:
         """What computes the features: "onnx" or "torch"."""
