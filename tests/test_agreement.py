@@ -22,10 +22,10 @@ from filmtransfer.export.web import write_web
 from filmtransfer.heads import HEADS
 from filmtransfer.report.collect import collect_test
 from filmtransfer.report.pictures import PhotoRecorder
-from filmtransfer.serve.engine.multi_user import Engine
 from tests.chromium import chromium, serve_folder
 from tests.conftest import picture
 from tests.serve.conftest import SETTINGS, run_service
+from tests.serve.updates import engine
 
 pytestmark = [pytest.mark.browser(seconds=60), pytest.mark.xdist_group("agreement")]
 CLASSES = ("bars", "disc", "plain")
@@ -83,9 +83,13 @@ def test_python_follows_the_formula(trained):
     trained.check(unnormalised / unnormalised.sum(1, keepdims=True))
 
 
-def test_the_command(trained, capsys):
-    assert main(["predict", str(trained.file), *map(str, trained.photos), "--top", "3", "--json"]) == 0
-    answers = json.loads(capsys.readouterr().out)["predictions"]
+@pytest.mark.parametrize("runtime", ["onnx", "torch"])
+def test_the_command(trained, capsys, runtime):
+    options = ["--top", "3", "--runtime", runtime, "--json"]
+    assert main(["predict", str(trained.file), *map(str, trained.photos), *options]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["runtime"] == runtime
+    answers = printed["predictions"]
     rows = [{p["class"]: p["p"] for p in answer["probabilities"]} for answer in answers]
     trained.check(np.array([[row[name] for name in CLASSES] for row in rows]))
     assert [a["class"] for a in answers] == [CLASSES[c] for c in trained.probabilities.argmax(1)]
@@ -99,9 +103,9 @@ def test_the_report(trained):
     assert data.predictions.predicted.tolist() == trained.probabilities.argmax(1).tolist()
 
 
-def test_http(trained, tmp_path):
-    engine = Engine(trained.classifier.model_.backbone, image_size=SIZE)
-    for service in run_service(tmp_path, engine, SETTINGS):
+@pytest.mark.parametrize("runtime", ["onnx", "torch"])
+def test_http(trained, tmp_path, runtime):
+    for service in run_service(tmp_path, engine(SIZE, runtime), SETTINGS):
         service.add_user("anna")
         anna = service.client("anna")
         headers = {"Content-Type": "application/octet-stream"}

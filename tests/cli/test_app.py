@@ -80,7 +80,7 @@ def mistakes(photos: Path, update: Path, tmp: Path) -> dict[str, tuple[list[str]
         "show both": (["show", str(update), "--backbone", "resnet18"], 2, "Give an update file"),
         "plot of a backbone": (["show", "--backbone", "resnet18", "--plot", "x.png"], 2, "--plot"),
         "wrong weights": (
-            ["predict", str(update), str(photos), "--weights", str(update)],
+            ["predict", str(update), str(photos), "--weights", str(update), "--runtime", "torch"],
             4,
             "does not contain the weights",
         ),
