@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from filmtransfer import FewShotClassifier
 from filmtransfer.cli import main
@@ -79,7 +78,7 @@ def pixels(trained) -> np.ndarray:
 
 def test_python_follows_the_formula(trained):
     """softmax(logits / T + log π), written out."""
-    logits = trained.classifier.classify(trained.photos).predictions.logits.numpy()
+    logits = trained.classifier.classify(trained.photos).predictions.logits
     unnormalised = np.exp((logits - logits.max(1, keepdims=True)) / TEMPERATURE) * PRIOR
     trained.check(unnormalised / unnormalised.sum(1, keepdims=True))
 
@@ -95,10 +94,8 @@ def test_the_command(trained, capsys):
 def test_the_report(trained):
     recorder = PhotoRecorder()
     classified = trained.classifier.classify(trained.photos, on_images=recorder.on_images)
-    data = collect_test(
-        trained.classifier, recorder, torch.zeros(4, dtype=torch.long), classified, trained.file
-    )
-    trained.check(data.predictions.probabilities.numpy())
+    data = collect_test(trained.classifier, recorder, np.zeros(4, np.int64), classified, trained.file)
+    trained.check(data.predictions.probabilities)
     assert data.predictions.predicted.tolist() == trained.probabilities.argmax(1).tolist()
 
 

@@ -59,9 +59,7 @@ def rebuilt(clf: FewShotClassifier, images, labels) -> np.ndarray:
     squares, _ = read_squares(images, clf.model_.pixels, ["?"] * len(images))
     order = {name: i for i, name in enumerate(clf.update_.classes)}
     head = make_head(clf.update_.head, **clf.update_.head_options)
-    if clf.update_.head_weights is not None:
-        with torch.no_grad():
-            head.weights.log.copy_(clf.update_.head_weights)
+    head.set_log_weights(clf.update_.head_weights)
     head.configure(
         clf.model_.features(torch.from_numpy(np.stack(squares))),
         torch.tensor([order[label] for label in labels]),
@@ -138,8 +136,8 @@ def test_forgetting_leaves_no_trace(clf, tmp_path, backbone):
     agrees(clf, [IMAGES[i] for i in kept], [LABELS[i] for i in kept], tmp_path, backbone)
     content = (tmp_path / "edited.safetensors").read_bytes()
     assert secret.encode() not in content
-    assert row.numpy().tobytes() not in content
-    assert row.numpy().tobytes()[:64] not in content
+    assert row.tobytes() not in content
+    assert row.tobytes()[:64] not in content
     assert json.dumps(name).encode() not in content
     assert clf.update_.ood is not None
     # The bytes are those of a file from which it was always missing, but for the date of the edit.
@@ -151,11 +149,15 @@ def test_forgetting_a_photo_that_was_added_gives_the_file_back(clf):
     before = clf.update_
     clf.add(MORE[:1], "plain").forget(MORE[:1])
     after = clf.update_
+    head = make_head(before.head, **before.head_options)
+    head.set_log_weights(before.head_weights)
+    expected = head.configure(before.support.features, before.support.labels).tensors()
     for name, tensor in before.head_tensors.items():
-        torch.testing.assert_close(
-            after.head_tensors[name], tensor, rtol=0, atol=1e-5 * float(tensor.abs().max())
-        )
-    assert torch.equal(after.ood.known, before.ood.known)
+        largest = float(np.abs(tensor).max())
+        np.testing.assert_allclose(after.head_tensors[name], expected[name], rtol=0, atol=1e-6 * largest)
+        # Training computed it with tensors, in float32, in which these few images are nearly degenerate.
+        np.testing.assert_allclose(after.head_tensors[name], tensor, rtol=0, atol=3e-4 * largest)
+    np.testing.assert_array_equal(after.ood.known, before.ood.known)
     assert after.temperature == before.temperature
 
 

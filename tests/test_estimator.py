@@ -8,7 +8,6 @@ import signal
 
 import numpy as np
 import pytest
-import torch
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -34,7 +33,7 @@ def quick(**options) -> FewShotClassifier:
 def test_public_names():
     assert set(filmtransfer.__all__) == {
         "FeatureClassifier", "FewShotClassifier", "FitError", "FitWarning", "InputError",
-        "UnavailableError", "Update", "UpdateFileError", "UsageError", "__version__",
+        "Predictor", "UnavailableError", "Update", "UpdateFileError", "UsageError", "__version__",
     }  # fmt: skip
     assert all(hasattr(filmtransfer, name) for name in filmtransfer.__all__)
 
@@ -168,7 +167,7 @@ def test_the_time_limit_is_kept():
 
 def test_a_diverging_learning_rate_keeps_the_last_finite_parameters():
     clf = FewShotClassifier(steps=6, learning_rate=1e6, **SMALL).fit(IMAGES, LABELS)
-    assert all(bool(torch.isfinite(v).all()) for v in clf.update_.film.values())
+    assert all(bool(np.isfinite(v).all()) for v in clf.update_.film.values())
 
 
 def test_one_image_per_class_is_not_fine_tuned_and_says_so():
@@ -282,7 +281,7 @@ def test_an_image_whose_features_are_not_finite_is_named(monkeypatch, tmp_path):
         clf = quick(steps=4, split="use_all").fit(files, LABELS)
     assert clf.history_.stopped == "not finite"
     assert clf.history_.steps < 2
-    assert all(bool(torch.isfinite(v).all()) for v in clf.update_.film.values())
+    assert all(bool(np.isfinite(v).all()) for v in clf.update_.film.values())
     poison[:] = range(1000)
     with pytest.raises(InputError, match=r"no finite features for .*/0\.png and 14 more"):
         quick(steps=0).fit(files, LABELS)
@@ -294,8 +293,8 @@ def test_bit_through_the_estimator(tmp_path):
     clf = quick(head="linear", train="all", preset="bit", batch=8, steps=5).fit(IMAGES, LABELS)
     settings = clf.update_.settings
     assert (settings["rule"], settings["train"], settings["learning_rate"]) == ("hyperrule", "all", 0.003)
-    assert clf.update_.head_tensors["weight"].abs().max() > 0
-    assert sum(v.numel() for v in clf.update_.parameters.values()) == 3_371_008
+    assert clf.update_.head_tensors["weight"].any()
+    assert sum(v.size for v in clf.update_.parameters.values()) == 3_371_008
     clf.save(tmp_path / "bit.safetensors")
     again = FewShotClassifier.load(tmp_path / "bit.safetensors")
     np.testing.assert_array_equal(again.predict_proba(NEW), clf.predict_proba(NEW))
@@ -323,7 +322,7 @@ def test_full_fine_tuning_has_a_rate_of_its_own_and_starts_from_the_solved_head(
 def test_bit_stopped_at_once_still_has_a_head():
     """The first step of the HyperRule has a rate of 0, so a head of zeros is all it has by then."""
     clf = quick(head="linear", preset="bit", steps=1, batch=8).fit(IMAGES, LABELS)
-    assert clf.update_.head_tensors["weight"].abs().max() > 0
+    assert clf.update_.head_tensors["weight"].any()
     assert clf.score(NEW, LABELS[:9]) == 1.0
 
 
@@ -331,7 +330,7 @@ def test_bit_film_is_the_hyperrule_with_film_parameters():
     clf = quick(head="linear", train="adapter", preset="bit", batch=8).fit(IMAGES, LABELS)
     assert clf.update_.settings["rule"] == "hyperrule"
     assert set(clf.update_.film) == set(clf.model_.backbone_parameters())
-    assert sum(v.numel() for v in clf.update_.film.values()) == 20_544
+    assert sum(v.size for v in clf.update_.film.values()) == 20_544
 
 
 def test_another_adapter_through_the_estimator(tmp_path):
@@ -348,7 +347,7 @@ def test_nothing_of_the_backbone_is_learned():
     lda = quick(train="none", preset="paper", steps=3).fit(IMAGES, LABELS)
     assert lda.update_.parameters == {}
     assert lda.update_.results["steps"] == 3
-    assert lda.update_.head_weights.abs().max() > 0, "the covariance weights e did move"
+    assert lda.update_.head_weights.any(), "the covariance weights e did move"
     for head in ("linear", "protonets"):
         assert quick(head=head, train="none").fit(IMAGES, LABELS).update_.results["steps"] == 0
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 Array: TypeAlias = Any  # numpy.ndarray or torch.Tensor
+SMALL = 256  # up to here numpy's general solver takes less time than importing scipy's triangular one
 
 
 class SingularError(ArithmeticError):
@@ -137,8 +138,10 @@ def solve_upper(upper: Array, right: Array) -> Array:
 def _solve_triangular(matrix: Array, right: Array, upper: bool) -> Array:
     if is_tensor(matrix):
         return namespace(matrix).linalg.solve_triangular(matrix, right, upper=upper)
+    if matrix.shape[-1] <= SMALL:
+        return np.linalg.solve(matrix, right)
     if matrix.ndim == 2 and right.ndim == 2:
-        from scipy.linalg import solve_triangular  # here: most predictions do not need it
+        from scipy.linalg import solve_triangular
 
         return solve_triangular(matrix, right, lower=not upper, check_finite=False)
     right = np.broadcast_to(right, (*matrix.shape[:-2], *right.shape[-2:]))

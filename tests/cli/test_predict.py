@@ -6,6 +6,9 @@ import inspect
 import json
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 from filmtransfer import FewShotClassifier
 from filmtransfer.cli.predict import predict
 from filmtransfer.model.ood import FALSE_ALARM
@@ -26,13 +29,17 @@ def test_text_output(trained, capsys):
     assert "efficientnet_lite0" in out
 
 
-def test_command_and_python_give_the_same_prediction(trained, capsys):
+@pytest.mark.parametrize(("runtime", "tolerance"), [("torch", 0), ("onnx", 1e-5)])
+def test_command_and_python_give_the_same_prediction(trained, capsys, runtime, tolerance):
     photos, update = trained
     files = sorted((photos / "disc").iterdir())
-    by_command = document(capsys, "predict", str(update), *map(str, files), "--top", "3")["predictions"]
+    arguments = ["predict", str(update), *map(str, files), "--top", "3", "--runtime", runtime]
+    printed = document(capsys, *arguments)
+    assert printed["runtime"] == runtime
     clf = FewShotClassifier.load(update)
-    for row, probabilities in zip(by_command, clf.predict_proba(files), strict=True):
-        assert [c["p"] for c in row["probabilities"]] == sorted(probabilities.tolist(), reverse=True)
+    for row, probabilities in zip(printed["predictions"], clf.predict_proba(files), strict=True):
+        by_command = [c["p"] for c in row["probabilities"]]
+        np.testing.assert_allclose(by_command, np.sort(probabilities)[::-1], rtol=0, atol=tolerance)
 
 
 def test_broken_images_are_skipped_or_refused_by_strict(trained, capsys, tmp_path):

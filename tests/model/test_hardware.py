@@ -48,6 +48,26 @@ def test_devices_by_name(monkeypatch):
         Hardware.choose("cuda:2")
 
 
+def test_threads_by_wish_by_environment_or_by_cores(monkeypatch):
+    before = torch.get_num_threads()
+    try:
+        assert module.choose_threads(1) == 1
+        with pytest.raises(UsageError, match="threads"):
+            module.choose_threads(0)
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")
+        torch.set_num_threads(2)
+        assert module.choose_threads() == 2, "what the environment says has been heard by torch"
+        monkeypatch.delenv("OMP_NUM_THREADS")
+        monkeypatch.setattr(module, "usable_cores", lambda: 2)
+        assert module.choose_threads() == 2
+        monkeypatch.setattr(module, "usable_cores", lambda: 4)
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as torchrun does
+        assert module.choose_threads(processes=2) == 2
+        assert module.choose_threads(processes=8) == 1
+    finally:
+        torch.set_num_threads(before)
+
+
 EPISODIC = [name for name, head in HEADS.items() if head.trained_by == "episodes"]
 
 

@@ -14,6 +14,7 @@ from safetensors.torch import load as parse
 from safetensors.torch import save as serialise
 
 from filmtransfer import FewShotClassifier, Update
+from filmtransfer.arrays import is_tensor, like, to_numpy
 from filmtransfer.backbones import load_backbone
 from filmtransfer.errors import InputError, UpdateFileError
 from filmtransfer.files import check_writable, write_atomically
@@ -69,11 +70,22 @@ def test_the_file_says_what_it_is(lda, tmp_path):
 
 def test_a_head_is_rebuilt_from_the_kept_features(lda):
     features, labels = lda.update_.support.features, lda.update_.support.labels
-    head = lda.model_.head
     with torch.no_grad():
-        weight, bias = head.build(features, labels)
-    assert torch.equal(weight, lda.update_.head_tensors["weight"])
-    assert torch.equal(bias, lda.update_.head_tensors["bias"])
+        weight, bias = lda.model_.head.build(torch.from_numpy(features), torch.from_numpy(labels))
+    np.testing.assert_array_equal(weight, lda.update_.head_tensors["weight"])
+    np.testing.assert_array_equal(bias, lda.update_.head_tensors["bias"])
+
+
+@pytest.mark.parametrize("kind", [np.empty(0, np.float32), torch.empty(0), torch.empty(0).double()])
+def test_a_head_is_restored_as_arrays_or_as_tensors(kind, fitted):
+    head = fitted.update_.restore_head(kind)
+    arrays = (*head.configured(), head.counts, head.classes)
+    assert all(is_tensor(array) == is_tensor(kind) for array in arrays)
+    features = np.random.default_rng(0).normal(0, 1, (5, 1280)).astype(np.float32)
+    expected = fitted.update_.restore_head().logits(features)
+    with torch.no_grad():
+        logits = to_numpy(head.logits(like(features, kind)))
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5 * np.ptp(expected))
 
 
 def altered(lda, change) -> bytes:
@@ -186,7 +198,7 @@ def test_non_finite_parameters_never_replace_a_valid_file(lda, tmp_path):
     lda.save(file)
     good = file.read_bytes()
     bad = copy.deepcopy(lda.update_)
-    bad.film["bn2.gamma"].fill_(float("nan"))
+    bad.film["bn2.gamma"].fill(float("nan"))
     with pytest.raises(InputError, match="nothing was written"):
         bad.save(file)
     assert file.read_bytes() == good

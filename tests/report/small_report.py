@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
 
 from filmtransfer.data.pixels import PixelSpec
@@ -23,7 +22,7 @@ from filmtransfer.report.report_data import (
 from filmtransfer.training.assess.leave_one_out import leave_one_out
 
 D = 16
-LABELS = torch.arange(4).repeat_interleave(8)
+LABELS = np.arange(4).repeat(8)
 
 
 def jpeg(seed: int) -> bytes:
@@ -36,14 +35,14 @@ def jpeg(seed: int) -> bytes:
     return buffer.getvalue()
 
 
-def features(labels: torch.Tensor, spread: float = 0.35, seed: int = 0, width: int = D) -> torch.Tensor:
+def features(labels: np.ndarray, spread: float = 0.35, seed: int = 0, width: int = D) -> np.ndarray:
     """Return normally distributed features of each class."""
-    generator = torch.Generator().manual_seed(seed)
-    means = torch.randn(int(labels.max()) + 1, width, generator=generator)
-    return means[labels] + spread * torch.randn(len(labels), width, generator=generator)
+    rng = np.random.default_rng(seed)
+    means = rng.normal(size=(int(labels.max()) + 1, width))
+    return (means[labels] + spread * rng.normal(size=(len(labels), width))).astype(np.float32)
 
 
-def photos(labels: torch.Tensor, z: torch.Tensor, pictures: bool = True) -> ReportPhotos:
+def photos(labels: np.ndarray, z: np.ndarray, pictures: bool = True) -> ReportPhotos:
     """Return photos with these features, named folder/000.jpg and so on."""
     count = len(labels)
     thumbnails = [jpeg(i) if pictures else b"" for i in range(count)]
@@ -54,24 +53,24 @@ def photos(labels: torch.Tensor, z: torch.Tensor, pictures: bool = True) -> Repo
 def predictions(probabilities: list[list[float]], labels: list[int]) -> PhotoPredictions:
     """Return predictions with the given probabilities."""
     classes = len(probabilities[0])
-    predictor = FeaturePredictor(ProtoNets(), (), list(range(classes)), torch.zeros(classes))
-    logits = torch.tensor(probabilities).log()
-    return PhotoPredictions(torch.arange(len(labels)), torch.tensor(labels), logits, predictor)
+    predictor = FeaturePredictor(ProtoNets(), (), list(range(classes)), np.zeros(classes))
+    logits = np.log(probabilities)
+    return PhotoPredictions(np.arange(len(labels)), np.array(labels), logits, predictor)
 
 
 def update_of(head: Head, names: list[str], **more: Any) -> Update:
     """Return an update with a configured head and FiLM parameters of three layers."""
     assert head.counts is not None
-    weights = head.log_weights()
+    rng = np.random.default_rng(0)
     known: dict[str, Any] = {
-        "parameters": {f"block{i}.{k}": torch.randn(6).abs() * 0.1 + (k == "gamma") for i in range(3) for k in ("gamma", "beta")},
+        "parameters": {f"block{i}.{k}": 0.1 * np.abs(rng.normal(size=6)) + (k == "gamma") for i in range(3) for k in ("gamma", "beta")},
         "results": {"steps": 5, "share": 1.0, "stopped": "done"},
         "settings": {"prior": "uniform"},
     }  # fmt: skip
     return Update(
         head=head.name,
         head_tensors=head.tensors(),
-        head_weights=None if weights is None else weights.detach(),
+        head_weights=head.log_weights(),
         classes=list(names),
         counts=head.counts.tolist(),
         backbone="small",
@@ -83,8 +82,8 @@ def update_of(head: Head, names: list[str], **more: Any) -> Update:
 
 
 def report_data(
-    labels: torch.Tensor,
-    z: torch.Tensor,
+    labels: np.ndarray,
+    z: np.ndarray,
     *,
     names: list[str] | None = None,
     head: str = "lda",
@@ -97,10 +96,9 @@ def report_data(
     """Return data as training makes them: cross-validated predictions, of which the second half is the headline."""
     classes = int(labels.max()) + 1
     names = names or [f"kind {c}" for c in range(classes)]
-    with torch.no_grad():
-        built = make_head(head).configure(z, labels)
+    built = make_head(head).configure(z, labels)
     predictions = headline = None
-    held_out = torch.zeros(len(labels), dtype=torch.bool)
+    held_out = np.zeros(len(labels), bool)
     if assessed:
         every = leave_one_out(built, z, labels)
         predictor = replace(FeaturePredictor.of(built, names), temperature=temperature)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 
 from filmtransfer.report import write_report
 from filmtransfer.report.report_data import OODPhotos
@@ -18,7 +18,7 @@ from tests.report.small_report import features, photos, report_data
 
 pytestmark = pytest.mark.browser(seconds=15)
 AXE = Path(sys.prefix) / "share" / "axe.min.js"
-LABELS = torch.arange(6).repeat_interleave(8)
+LABELS = np.arange(6).repeat(8)
 NAMES = ["cup", "a very long name of a class that goes on", "W" * 60, "kind/of plant", "مفتاح", "keys"]
 
 
@@ -32,7 +32,7 @@ def browser() -> Iterator[Any]:
 def pages(tmp_path_factory) -> dict[str, Path]:
     """Write reports of a training with all kinds of issues, a test with OOD photos, and a training without assessment."""
     folder = tmp_path_factory.mktemp("pages")
-    labels = LABELS.clone()
+    labels = LABELS.copy()
     labels[5] = 2
     z = features(LABELS, 0.8)
     z[9] = z[8]
@@ -40,7 +40,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     train = report_data(labels, z, names=NAMES, temperature=1.4)
     fresh = features(LABELS, 0.8, seed=0) + 0.2
     ood = OODPhotos(
-        photos(LABELS[:12], fresh[:12]), torch.linspace(0.1, 0.7, 12), torch.linspace(0.4, 0.9, 48), 0.5, 0.05
+        photos(LABELS[:12], fresh[:12]), np.linspace(0.1, 0.7, 12), np.linspace(0.4, 0.9, 48), 0.5, 0.05
     )  # fmt: skip
     test = replace(train, kind="test", photos=photos(LABELS, fresh), ood=ood)
     made = {"train": train, "test": test, "bare": report_data(LABELS[::8], z[::8], assessed=False)}
@@ -95,7 +95,6 @@ def test_pictures_are_really_shown(browser, pages):
     view.close()
     from io import BytesIO
 
-    import numpy as np
     from PIL import Image
 
     assert len(np.unique(np.asarray(Image.open(BytesIO(shot)).convert("RGB")).reshape(-1, 3), axis=0)) > 10

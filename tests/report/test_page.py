@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from io import BytesIO
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from filmtransfer.errors import InputError
@@ -57,7 +58,7 @@ def read(made: str) -> Reader:
 
 @pytest.fixture(scope="module")
 def usual() -> str:
-    labels = LABELS.clone()
+    labels = LABELS.copy()
     labels[5] = 2
     return page(report_data(labels, features(LABELS, 0.6), temperature=1.3))
 
@@ -139,18 +140,18 @@ def test_markup_escapes_all_but_itself():
 
 @pytest.mark.parametrize("head", ["lda", "linear"])
 def test_two_photos_are_enough_for_a_page(head):
-    two = torch.tensor([0, 1])
+    two = np.array([0, 1])
     made = page(report_data(two, features(two), assessed=False, head=head))
     read(made)
     assert "Its accuracy is unknown" in made
-    three = torch.tensor([0, 0, 1])
+    three = np.array([0, 0, 1])
     read(page(report_data(three, features(three), head=head)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("classes", [50, 345])
 def test_many_classes_make_a_bounded_page(classes):
-    labels = torch.arange(classes).repeat_interleave(6)
+    labels = np.arange(classes).repeat(6)
     about = report_data(labels, features(labels, 1.2, width=48), head="protonets")
     made = page(about)
     read(made)
@@ -162,7 +163,7 @@ def test_many_classes_make_a_bounded_page(classes):
 
 @pytest.mark.slow
 def test_ten_thousand_photos_make_a_bounded_page():
-    labels = torch.arange(10).repeat(1000)
+    labels = np.tile(np.arange(10), 1000)
     about = report_data(labels, features(labels, 1.5), head="protonets", pictures=False)
     about.photos.thumbnails[:] = [jpeg(i % 900) for i in range(900)] + [b""] * 9100
     assert len(page(about).encode()) < 5_000_000
@@ -184,6 +185,21 @@ def test_the_file_is_written_atomically(tmp_path):
     assert [f.name for f in tmp_path.iterdir()] == ["r.html"]
     with pytest.raises(InputError, match="cannot be written"):
         write_report(tmp_path / "nowhere" / "r.html", about)
+
+
+@pytest.mark.process
+def test_a_page_is_made_without_torch():
+    code = """
+import sys
+import filmtransfer.report, filmtransfer.report.figures
+assert not {"torch", "matplotlib"} & set(sys.modules)
+from tests.report.small_report import LABELS, features, report_data
+for head in ("lda", "qda", "protonets", "cosine"):
+    filmtransfer.report.page(report_data(LABELS, features(LABELS, 0.8), head=head))
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 # Pictures

@@ -96,14 +96,14 @@ def test_without_onnxruntime_there_is_no_graph(monkeypatch):
 
 def test_the_folder_is_the_users_cache(monkeypatch):
     monkeypatch.delenv("FIT_CACHE")
-    monkeypatch.setenv("HOME", "/home/ana")
+    monkeypatch.setenv("HOME", "/users/ana")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(sys, "platform", "linux")
-    assert cache_folder() == Path("/home/ana/.cache/filmtransfer")
+    assert cache_folder() == Path("/users/ana/.cache/filmtransfer")
     monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
     assert cache_folder() == Path("/cache/filmtransfer")
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert cache_folder() == Path("/home/ana/Library/Caches/filmtransfer")
+    assert cache_folder() == Path("/users/ana/Library/Caches/filmtransfer")
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setenv("LOCALAPPDATA", "/local")
     assert cache_folder() == Path("/local/filmtransfer")

@@ -26,6 +26,7 @@ from filmtransfer.serve.settings import ServiceSettings
 from filmtransfer.serve.store import Store, StoreLocation
 from filmtransfer.serve.store.users import hash_token
 from tests.conftest import picture
+from tests.serve import updates
 from tests.serve.postgres import Cluster
 
 ADMIN = "the-admin-of-these-tests"
@@ -95,8 +96,8 @@ def backbone() -> Backbone:
 
 
 @pytest.fixture(scope="package")
-def engine(backbone: Backbone) -> Engine:
-    return Engine(backbone, image_size=64)
+def engine() -> Engine:
+    return updates.engine(64)
 
 
 @pytest.fixture(scope="package")

@@ -67,11 +67,10 @@ def test_replicas_predict_as_the_engine_does(tmp_path: Path):
 
 def predict_with_engine(folder: Path, user: str, queries: list[bytes]) -> list[dict[str, float]]:
     """Predict with the version that a worker of the cluster published."""
-    from filmtransfer.backbones import load_backbone
 
     location = StoreLocation.of(folder)
     store = Store.open(location)
-    engine = Engine(load_backbone("efficientnet_lite0"))
+    engine = Engine.open("efficientnet_lite0")
     member = Cache(16).get((user, 1), lambda: engine.member(store.versions.content(user, 1)))
     store.close()
     answers = [engine.answers([member], engine.pixels(q, member.spec)[None])[0] for q in queries]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
+from scipy.special import softmax
 
 from filmtransfer import FewShotClassifier
 from filmtransfer.errors import InputError, UsageError
@@ -67,8 +68,8 @@ def test_the_result_is_that_of_the_estimator():
     for steps, (content, _) in zip((0, 3), published, strict=True):
         estimator = FewShotClassifier(steps=steps, image_size=32, keep_statistics=True).fit(images, labels)
         expected, own = estimator.update_, Update.from_bytes(content)
-        assert all(torch.equal(expected.parameters[k], v) for k, v in own.parameters.items())
-        assert all(torch.equal(expected.head_tensors[k], v) for k, v in own.head_tensors.items())
+        assert all(np.array_equal(expected.parameters[k], v) for k, v in own.parameters.items())
+        assert all(np.array_equal(expected.head_tensors[k], v) for k, v in own.head_tensors.items())
 
 
 def test_the_first_version_remains_after_a_cancellation():
@@ -127,9 +128,9 @@ def test_every_photo_is_assessed_by_a_head_without_it():
     assert sum(map(sum, summary["confusion"])) == 12
     assert 0 < summary["estimate"]["images"] < 12
     head = make_head("lda")
-    head.weights.log.data.copy_(update.head_weights)
+    head.set_log_weights(update.head_weights)
     left = leave_one_out(head, update.support.features, update.support.labels, seed=0)
     assert [one["index"] for one in summary["photos"]] == left.index.tolist() == list(range(12))
-    expected = torch.softmax(left.logits / update.temperature, 1).max(1)
-    assert [one["said"] for one in summary["photos"]] == [update.classes[c] for c in expected.indices]
-    assert [one["p"] for one in summary["photos"]] == pytest.approx(expected.values.tolist(), abs=1e-3)
+    expected = softmax(left.logits / update.temperature, 1)
+    assert [one["said"] for one in summary["photos"]] == [update.classes[c] for c in expected.argmax(1)]
+    assert [one["p"] for one in summary["photos"]] == pytest.approx(expected.max(1).tolist(), abs=1e-3)

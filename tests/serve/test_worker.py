@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from filmtransfer.serve.engine.multi_user import Engine
 from filmtransfer.serve.store import Store, StoreLocation, StoreUnavailableError, Training
 from filmtransfer.serve.worker import Worker, main
 
+from . import updates
 from .service_process import until
 from .updates import backbone, photo
 
@@ -97,7 +97,7 @@ def test_a_worker_publishes_dies_is_replaced_and_stops(store, started):
     assert events[0].data.keys() == {"number", "stage", "accuracy", "low", "high", "bytes"}
     assert events[1].data.keys() == {"step", "steps", "loss", "accuracy", "seconds_left"}
     assert events[-1].data["state"] == "done"
-    member = Engine(backbone(), 32).member(store.versions.content(user, newest.number))
+    member = updates.engine(32).member(store.versions.content(user, newest.number))
     assert member.predictor.classes == ["class 0", "class 1", "class 2"]
 
     long = store.trainings.request(user, LONG)

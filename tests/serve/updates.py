@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from io import BytesIO
 from typing import Any
 
+import numpy as np
 import torch
 
 from filmtransfer.backbones import Backbone, load_backbone
 from filmtransfer.data import LabelledImages, load
 from filmtransfer.heads import make_head
 from filmtransfer.model import AdaptedModel, Body, Support, Update
+from filmtransfer.runtime.prepare import prepare_graph
 from filmtransfer.seeding import make_generator
+from filmtransfer.serve.engine.graph_features import GraphFeatures
+from filmtransfer.serve.engine.multi_user import Engine
+from filmtransfer.serve.engine.torch_features import TorchFeatures
 
 from ..conftest import picture
 
@@ -23,6 +28,17 @@ SIZE = 64
 @lru_cache(maxsize=1)
 def backbone() -> Backbone:
     return load_backbone("efficientnet_lite0")
+
+
+@cache
+def engine(size: int = SIZE, runtime: str = "onnx", other_sizes: tuple[int, ...] = ()) -> Engine:
+    """Return an engine; graphs are made in this process, not in a child."""
+    if runtime == "torch":
+        return Engine(TorchFeatures(backbone(), size))
+    for side in (size, *other_sizes):
+        for stage in (0, backbone().film_from):
+            prepare_graph(backbone(), replace(backbone().pixels, size=side), stage)
+    return Engine(GraphFeatures("efficientnet_lite0", image_size=size, threads=2, digest=backbone().digest))
 
 
 def photo(kind: int, seed: int, size: int = 40) -> bytes:
@@ -52,8 +68,8 @@ def update(
     with torch.no_grad():
         for parameter in model.backbone_parameters().values():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-        if hasattr(model.head, "weights"):
-            model.head.weights.log.add_(0.2 * torch.randn(model.head.weights.log.shape, generator=generator))
+        for weights in model.head.parameters():
+            weights.add_(0.2 * torch.randn(weights.shape, generator=generator))
     images = load(LabelledImages.from_memory(*map(list, zip(*photos, strict=True))), model.pixels)
     labels = torch.from_numpy(images.labels)
     features = model.configure(torch.from_numpy(images.pixels), labels)
@@ -72,7 +88,7 @@ def update(
 def _support(features: torch.Tensor, labels: torch.Tensor) -> Support:
     names = [str(i) for i in range(len(labels))]
     return Support(
-        features, labels, torch.zeros(len(labels), dtype=torch.bool), names, [n.zfill(32) for n in names]
+        features.numpy(), labels.numpy(), np.zeros(len(labels), bool), names, [n.zfill(32) for n in names]
     )
 
 

@@ -68,7 +68,7 @@ app.command("predict")(predict.predict)
 app.command("evaluate")(evaluate.evaluate)
 app.command("show")(show.show)
 app.add_typer(edit.app, name="edit")
-app.command("backbones")(backbones.backbones)
+app.add_typer(backbones.app, name="backbones")
 app.command("serve")(serve.serve)
 bench.app.command("orbit")(bench_orbit.orbit)
 bench.app.add_typer(bench_cnaps.app, name="cnaps")
@@ -125,12 +125,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _limit_spinning() -> None:
-    """Let torch's threads sleep soon when they wait for each other; this has an effect only before torch is imported.
+    """Let threads sleep soon when they wait for each other; this has an effect only before torch and numpy are imported.
 
-    By default they spin, and on a busy machine a step takes many times as long (docs/performance.md).
+    By default torch's threads spin, and on a busy machine a step takes many times as long (docs/performance.md). So do
+    those of numpy's OpenBLAS; our matrices are small, and one thread is enough for them.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _out_of_memory(error: Exception) -> bool:

@@ -1,12 +1,26 @@
-"""fit backbones"""
+"""fit backbones · prepare NAME"""
 
 from __future__ import annotations
 
-from .printing import Json, Printer
+from typing import Annotated
+
+import typer
+
+from ..formatting import file_size
+from .printing import Json, Printer, Weights
+
+app = typer.Typer(
+    help="List the backbones, or prepare one for predictions without torch.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
 
 
-def backbones(as_json: Json = False) -> None:
+@app.callback()
+def backbones(context: typer.Context, as_json: Json = False) -> None:
     """List the backbones and where their weights come from."""
+    if context.invoked_subcommand is not None:
+        return
     from ..backbones import list_backbones
 
     printer = Printer(as_json)
@@ -50,5 +64,52 @@ def backbones(as_json: Json = False) -> None:
                 }
                 for row in rows
             ]
+        }
+    )
+
+
+@app.command("prepare")
+def prepare(
+    name: Annotated[str, typer.Argument(help="The backbone.", metavar="NAME")] = "efficientnet_lite0",
+    weights: Weights = None,
+    image_size: Annotated[
+        int | None,
+        typer.Option(help="Side of the images in pixels; by default that of its pretraining.", min=32),
+    ] = None,
+    film_from: Annotated[
+        int | None,
+        typer.Option(help="First stage with FiLM; by default that of the fast preset.", min=0),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make the graph with which onnxruntime predicts, check it against torch, and keep it.
+
+    The end of the first training does the same. FIT_CACHE names the folder; it can be copied to machines without torch.
+    """
+    from dataclasses import replace
+
+    from ..backbones import load_backbone
+    from ..runtime.cache import cache_folder
+    from ..runtime.prepare import prepare_graph
+
+    printer = Printer(as_json)
+    with printer.notes():
+        backbone = load_backbone(name, weights)
+        size = backbone.fit_size(image_size or backbone.pixels.size)
+        stage = backbone.film_from if film_from is None else film_from
+        graph = prepare_graph(backbone, replace(backbone.pixels, size=size), stage)
+    file = cache_folder() / graph.facts.key.file_name
+    size_on_disk = file.stat().st_size if file.is_file() else None
+    printer.say(f"Prepared {name} for images of {size} pixels, with FiLM from stage {stage} on.")
+    if size_on_disk is not None:
+        printer.say(f"The graph is in {file}: {file_size(size_on_disk)}.")
+    printer.document(
+        {
+            "backbone": name,
+            "sha256": backbone.digest,
+            "image_size": size,
+            "film_from": stage,
+            "file": str(file) if size_on_disk is not None else None,
+            "bytes": size_on_disk,
         }
     )

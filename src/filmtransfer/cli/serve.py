@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import MissingExtraError, UsageError
+from ..errors import MissingExtraError, UsageError, check_choice, check_count
 from ..processes import LOOPBACK
 from ..serve.settings import CACHE_MB, LEASE, PORT, WORKER_IDLE, ServiceSettings, read_rate
 from .printing import Backbone, Json, Printer, Threads, Weights
@@ -33,6 +33,9 @@ def serve(
     ] = None,
     backbone: Backbone = "efficientnet_lite0",
     weights: Weights = None,
+    runtime: Annotated[
+        str, typer.Option(help="What computes features: onnx (without torch), or torch.")
+    ] = "onnx",
     workers: Annotated[
         int, typer.Option(help="Most worker processes, which train; started when needed.", min=0, max=64)
     ] = 1,
@@ -70,8 +73,10 @@ def serve(
     if any(importlib.util.find_spec(name) is None for name in REQUIRED):
         raise MissingExtraError("The service", "serve")
     from ..serve import server
-    from ..training.torch_settings import configure_process
 
+    check_choice("--runtime", runtime, ("onnx", "torch"))
+    if threads is not None:
+        check_count("threads", threads)
     if not 0.001 <= max_photo_mb <= 1000:
         raise UsageError(f"--max-photo-mb cannot be {max_photo_mb:g}.", "Use 0.001 to 1000.")
     printer = Printer(as_json)
@@ -82,6 +87,8 @@ def serve(
         objects=objects,
         backbone=backbone,
         weights=Path(weights) if weights else None,
+        runtime=runtime,  # type: ignore[arg-type]
+        threads=threads,
         workers=workers,
         worker_idle=worker_idle,
         lease=lease,
@@ -89,7 +96,6 @@ def serve(
         cache_mb=cache_mb,
         settings=ServiceSettings(max_photo_bytes=round(max_photo_mb * 1e6), rate=read_rate(rate)),
     )
-    configure_process(threads)
 
     def on_ready(about: JsonObject) -> None:
         printer.say(f"The page is at {about['link']}")

@@ -115,8 +115,7 @@ def _print_result(
     printer: Printer, clf: FewShotClassifier, out: Path, written: int, profiler: Profiler, page: Path | None
 ) -> None:
     """Print what was trained, in words and as a document."""
-    from ..training.finetune.interpolation import INTERPOLATION
-    from ..training.finetune.loop import STOPPED
+    from ..training.finetune.outcome import INTERPOLATION, STOPPED
 
     history, update = clf.history_, clf.update_
     printer.say(

@@ -6,6 +6,7 @@ import copy
 from dataclasses import asdict
 from typing import Any
 
+import torch
 from torch import nn
 
 from .. import film
@@ -13,7 +14,6 @@ from ..backbones.frozen import fold_frozen_layers
 from ..errors import InputError
 from ..estimator import FewShotClassifier
 from ..model import AdaptedModel
-from ..runtime.graph import example_pixels
 from ..runtime.tracing import fix_image_size, trace
 from .graph import OUTPUTS, FoldedClassifier, head_graph
 
@@ -21,9 +21,7 @@ from .graph import OUTPUTS, FoldedClassifier, head_graph
 def folded_graph(clf: FewShotClassifier) -> bytes:
     """Return the content of an .onnx file: pixels → probabilities, logits, features."""
     classifier = FoldedClassifier(fold_network(clf.model_), clf.model_.pixels, head_graph(clf.predictor_))
-    return trace(
-        classifier, {"pixels": example_pixels(clf.model_.pixels)}, OUTPUTS, graph_metadata(clf, "folded")
-    )
+    return trace(classifier, {"pixels": example_pixels(clf)}, OUTPUTS, graph_metadata(clf, "folded"))
 
 
 def fold_network(model: AdaptedModel) -> nn.Module:
@@ -56,6 +54,12 @@ def graph_metadata(clf: FewShotClassifier, kind: str) -> dict[str, object]:
         "features": clf.model_.backbone.features,
         **({} if kind == "shared" else {"classes": update.classes, "head": update.head}),
     }
+
+
+def example_pixels(clf: FewShotClassifier) -> torch.Tensor:
+    """Return the pixels to trace with: two images, since one could hide a fixed batch size."""
+    size = clf.model_.pixels.size
+    return torch.zeros(2, 3, size, size, dtype=torch.uint8)
 
 
 def _merge_lora(network: nn.Module) -> None:

@@ -19,14 +19,33 @@ import torch
 from torch import Tensor, nn
 
 from .. import film
+from ..data.pixels import PixelSpec
 from ..errors import InputError, UpdateFileError, UsageError
 from ..estimator import FewShotClassifier
+from ..model.tensors import normalise
 from ..processes import usable_cores
-from ..runtime.graph import BackboneGraph, example_pixels
 from ..runtime.session import open_session
 from ..runtime.tracing import fix_image_size, trace
-from .folded import check_not_folded, graph_metadata
+from .folded import check_not_folded, example_pixels, graph_metadata
 from .graph import OUTPUTS, HeadGraph, head_graph, read_metadata
+
+
+class SharedBackbone(nn.Module):
+    """The backbone with the FiLM parameters as inputs."""
+
+    def __init__(self, network: nn.Module, pixels: PixelSpec) -> None:
+        super().__init__()
+        self.network, self.pixels = network, pixels
+
+    def forward(self, pixels: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+        """Compute features (B, D) with a row of γ and β for each image."""
+        begin = 0
+        for layer in film.layers(self.network).values():
+            end = begin + layer.gamma.numel()
+            layer.rows = gamma[:, begin:end], beta[:, begin:end]
+            begin = end
+        features: Tensor = self.network(normalise(pixels, self.pixels))
+        return features
 
 
 class UserGraph(nn.Module):
@@ -53,9 +72,9 @@ def shared_backbone(clf: FewShotClassifier) -> bytes:
     film.reset(network)  # nothing of this user is in it
     network = fix_image_size(network, clf.model_.pixels.size)
     gamma, beta = (rows.expand(2, -1) for rows in film_rows(clf))
-    example = {"pixels": example_pixels(clf.model_.pixels), "gamma": gamma, "beta": beta}
+    example = {"pixels": example_pixels(clf), "gamma": gamma, "beta": beta}
     return trace(
-        BackboneGraph(network, clf.model_.pixels), example, ["features"], graph_metadata(clf, "shared")
+        SharedBackbone(network, clf.model_.pixels), example, ["features"], graph_metadata(clf, "shared")
     )
 
 

@@ -205,8 +205,11 @@ class Head(ABC):
 
     def to(self, *place: object) -> Self:
         """Move the head's own weights to a device or dtype of torch."""
-        for parameter in self.parameters():
-            parameter.data = parameter.data.to(*place)
+        if self.weights is not None:
+            (parameter,) = self.parameters()
+            moved = parameter.detach().to(*place)
+            if (moved.device, moved.dtype) != (parameter.device, parameter.dtype):
+                self.weights.log = type(parameter)(moved)
         return self
 
     def match(self, x: Array) -> Self:

@@ -184,6 +184,6 @@ class QDARowScores(Scores):
         v = within * self.whiten
         own = (v @ self.own - self.offset).reshape(-1, self.classes, self.rows)
         relative = v @ self.middle + self.bias + (own * own).sum(2) / 2
-        outside = z - within @ self.basis.mT  # the part of z outside the span of the support rows
+        outside = z - within @ self.basis.T  # the part of z outside the span of the support rows
         distance = (outside * outside).sum(1)[:, None] / self.ridge + (v * v).sum(1)[:, None]
         return relative, -distance / 2

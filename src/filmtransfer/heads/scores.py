@@ -102,5 +102,5 @@ class QuadraticScores(Scores):
         relative = self.bias - self.scale * (white * white).sum(2)
         if not self.projected:
             return relative, 0 * relative
-        outside = z - v @ self.basis.mT
+        outside = z - v @ self.basis.T
         return relative, -self.scale * (outside * outside).sum(1)[:, None]

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -37,6 +37,18 @@ if TYPE_CHECKING:
 KEY = "filmtransfer"
 NUMPY = np.empty(0, np.float32)  # the kind of arrays that prediction uses
 MAX_LOG_WEIGHT = 50  # of the head's weights; no training leads there, and float32 overflows at 88
+
+
+class KnownBackbone(Protocol):
+    """What identifies a backbone: a loaded one, or one whose weights are in a graph."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
+    @property
+    def features(self) -> int: ...
+    def fit_size(self, size: int) -> int: ...
 
 
 @dataclass
@@ -149,7 +161,7 @@ class Update:
             raise UpdateFileError("The head is not made of finite numbers.", "Train it again.")
         return head
 
-    def check_backbone(self, backbone: Backbone) -> None:
+    def check_backbone(self, backbone: KnownBackbone) -> None:
         """Refuse a backbone that this update was not made with, and tensors that do not fit it."""
         if backbone.digest != self.backbone_digest:
             raise UpdateFileError(

@@ -4,26 +4,41 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from ..backbones import backbone_facts
 from ..errors import FitError
-from ..estimator import FewShotClassifier
-from ..model import Update
+from ..model import FeaturePredictor, Update
 from ..model.classification import Classified
 from ..model.ood import FALSE_ALARM
 from ..model.support import Support
 from .pictures import PhotoRecorder
 from .report_data import OODPhotos, PhotoPredictions, ReportData, ReportPhotos
 
+if TYPE_CHECKING:
+    from ..estimator import FewShotClassifier
+
+
+class Classifier(Protocol):
+    """What a report needs of a classifier, with torch or without."""
+
+    @property
+    def update_(self) -> Update:
+        """What was learned."""
+        ...
+
+    @property
+    def predictor_(self) -> FeaturePredictor:
+        """What turns features into probabilities."""
+        ...
+
 
 def collect_training(clf: FewShotClassifier, recorder: PhotoRecorder, file: str | Path) -> ReportData:
     """Collect the data of a training that had ``recorder.on_training`` as its ``on_fitted`` callback."""
     predictor, assessment = clf.predictor_, clf.assessment_
     predictions = headline = None
-    held_out = torch.zeros(len(recorder.names), dtype=torch.bool)
+    held_out = np.zeros(len(recorder.names), bool)
     if assessment is not None:
         predictions, headline = (
             PhotoPredictions(part.index, recorder.labels[part.index], part.logits, predictor)
@@ -43,9 +58,9 @@ def collect_training(clf: FewShotClassifier, recorder: PhotoRecorder, file: str 
 
 
 def collect_test(
-    clf: FewShotClassifier,
+    clf: Classifier,
     recorder: PhotoRecorder,
-    labels: Tensor,
+    labels: np.ndarray,
     classified: Classified,
     file: str | Path,
     ood: OODPhotos | None = None,
@@ -54,7 +69,7 @@ def collect_test(
 
     ``labels`` are the indices of their classes.
     """
-    index, logits = torch.arange(len(labels)), classified.predictions.logits
+    index, logits = np.arange(len(labels)), classified.predictions.logits
     predictions = PhotoPredictions(index, labels, logits, clf.predictor_)
     return _report(clf, file)(
         kind="test",
@@ -69,7 +84,7 @@ def collect_test(
 
 
 def collect_ood(
-    clf: FewShotClassifier,
+    clf: Classifier,
     recorder: PhotoRecorder,
     classified: Classified,
     test: Classified,
@@ -88,12 +103,14 @@ def collect_ood(
     )
 
 
-def _photos(recorder: PhotoRecorder, labels: Tensor, features: Tensor) -> ReportPhotos:
+def _photos(recorder: PhotoRecorder, labels: np.ndarray, features: np.ndarray) -> ReportPhotos:
     return ReportPhotos(recorder.names, labels, features, recorder.thumbnails, recorder.digests)
 
 
 def _sites(update: Update) -> list[str]:
     """Return the FiLM layers in the order of the network, or of the file if the backbone is not in the catalogue."""
+    from ..backbones import backbone_facts
+
     trained = list(dict.fromkeys(name.rpartition(".")[0] for name in update.film))
     try:
         order = backbone_facts(update.backbone).site_names
@@ -102,14 +119,14 @@ def _sites(update: Update) -> list[str]:
     return [site for site in order if site in trained]
 
 
-def _report(clf: FewShotClassifier, file: str | Path) -> partial[ReportData]:
+def _report(clf: Classifier, file: str | Path) -> partial[ReportData]:
     """Return the report's constructor with the fields that follow from the classifier and its file."""
     path, update = Path(file), clf.update_
     return partial(
         ReportData,
         title=path.stem,
         classes=[str(name) for name in update.classes],
-        head=clf.model_.head,
+        head=clf.predictor_.head,
         update=update,
         sites=_sites(update),
         file_bytes=path.stat().st_size if path.is_file() else None,

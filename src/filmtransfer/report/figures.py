@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ from PIL import Image, ImageDraw, ImageFont
 
 from ..data.pixels import ImageSource
 from ..errors import MissingExtraError
-from ..film import FilmParameters
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,12 +39,12 @@ def style_axis(axis: Axes) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def film_by_layer(parameters: FilmParameters, sites: Sequence[str], title: str) -> bytes:
+def film_by_layer(parameters: Mapping[str, np.ndarray], sites: Sequence[str], title: str) -> bytes:
     """Return box plots of |γ−1| and |β| for each FiLM layer, in the order of ``sites``."""
     pyplot = load_pyplot()
     changes = {
-        "|γ − 1|": [(parameters[f"{s}.gamma"] - 1).abs().numpy() for s in sites],
-        "|β|": [parameters[f"{s}.beta"].abs().numpy() for s in sites],
+        "|γ − 1|": [np.abs(parameters[f"{s}.gamma"] - 1) for s in sites],
+        "|β|": [np.abs(parameters[f"{s}.beta"]) for s in sites],
     }
     width = max(7.0, 0.34 * len(sites) + 1.5)
     figure, axes = pyplot.subplots(2, 1, figsize=(width, 6.4), sharex=True, layout="constrained")

@@ -11,16 +11,19 @@ import hashlib
 import io
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from PIL import Image
 
+from ..arrays import to_numpy
 from ..data import LoadedImages
 from ..data.pixels import FILE_TYPES, ImageSource, as_file
 from ..model.support import name_of
-from ..training.adapt import Adapted
 from .markup import Markup, tag
+
+if TYPE_CHECKING:
+    from ..training.adapt import Adapted
 
 SIDE = 128  # pixels, at most
 QUALITY = 72
@@ -38,13 +41,13 @@ class PhotoRecorder:
         self.names: list[str] = []
         self.thumbnails: list[bytes] = []
         self.digests: list[str] = []
-        self.labels = torch.empty(0, dtype=torch.long)
-        self.features = torch.empty(0)
+        self.labels = np.empty(0, np.int64)
+        self.features = np.empty(0)
 
     def on_training(self, loaded: LoadedImages, adapted: Adapted) -> None:
         """Record the training images; ``fit_images`` calls this at its end."""
         self.on_images(loaded.pixels, loaded.sources)
-        self.labels, self.features = torch.from_numpy(loaded.labels), adapted.features.cpu()
+        self.labels, self.features = loaded.labels, to_numpy(adapted.features)
 
     def on_images(self, squares: np.ndarray, sources: Sequence[ImageSource]) -> None:
         """Record a batch of images, uint8 (B, 3, S, S), and their sources; ``classify`` calls this for each batch."""

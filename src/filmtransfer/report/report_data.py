@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from torch import Tensor
+import numpy as np
 
 from ..data import SkippedImage
 from ..formatting import count
@@ -23,8 +23,8 @@ class ReportPhotos:
     """N photos."""
 
     names: list[str]
-    labels: Tensor  # (N), indices of the classes
-    features: Tensor  # (N, D)
+    labels: np.ndarray  # (N), indices of the classes
+    features: np.ndarray  # (N, D)
     thumbnails: list[bytes]
     digests: list[str]
 
@@ -36,43 +36,43 @@ class ReportPhotos:
 class PhotoPredictions:
     """Predictions for n of the photos, each by a head that was built without the photo."""
 
-    index: Tensor  # (n), among the photos
-    labels: Tensor  # (n)
-    logits: Tensor  # (n, C)
+    index: np.ndarray  # (n), among the photos
+    labels: np.ndarray  # (n)
+    logits: np.ndarray  # (n, C)
     predictor: FeaturePredictor  # of the classifier: prior and temperature
 
     def __len__(self) -> int:
         return len(self.index)
 
     @cached_property
-    def probabilities(self) -> Tensor:
+    def probabilities(self) -> np.ndarray:
         """The class probabilities (n, C)."""
-        return self.predictor.posterior(self.logits)
+        return np.asarray(self.predictor.posterior(self.logits))
 
     @cached_property
-    def uncalibrated(self) -> Tensor:
+    def uncalibrated(self) -> np.ndarray:
         """The class probabilities without temperature scaling (n, C)."""
-        return log_posterior(self.logits, self.predictor.log_prior).exp()
+        return np.asarray(np.exp(log_posterior(self.logits, self.predictor.log_prior)))
 
     @cached_property
-    def predicted(self) -> Tensor:
+    def predicted(self) -> np.ndarray:
         """The predicted class (n)."""
-        return self.probabilities.argmax(1)
+        return np.asarray(self.probabilities.argmax(1))
 
     @cached_property
-    def confidence(self) -> Tensor:
+    def confidence(self) -> np.ndarray:
         """The probability of the predicted class (n)."""
-        return self.probabilities.max(1).values
+        return np.asarray(self.probabilities.max(1))
 
     @cached_property
-    def label_probability(self) -> Tensor:
+    def label_probability(self) -> np.ndarray:
         """The probability of the photo's own label (n)."""
-        return self.probabilities.gather(1, self.labels[:, None])[:, 0]
+        return np.asarray(self.probabilities[np.arange(len(self)), self.labels])
 
     @cached_property
-    def correct(self) -> Tensor:
+    def correct(self) -> np.ndarray:
         """Whether the predicted class is the label (n)."""
-        return self.predicted == self.labels
+        return np.asarray(self.predicted == self.labels)
 
     @cached_property
     def evaluation(self) -> Evaluation:
@@ -85,8 +85,8 @@ class OODPhotos:
     """Out-of-distribution photos, which show none of the classes, and their scores: low ones are rejected."""
 
     photos: ReportPhotos  # labels: the predicted classes
-    scores: Tensor  # (n)
-    known_scores: Tensor  # of the test photos, which show known classes
+    scores: np.ndarray  # (n)
+    known_scores: np.ndarray  # of the test photos, which show known classes
     threshold: float
     false_alarm: float  # the rate that the threshold was set for
 

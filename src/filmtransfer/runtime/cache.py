@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import FitError, FitWarning, InputError, MissingExtraError, UnavailableError, UpdateFileError
@@ -38,7 +39,10 @@ def cache_folder() -> Path:
 
 
 def find(key: GraphKey, threads: int) -> FeatureSession | None:
-    """Return the stored graph, opened; None if there is none, or if onnxruntime is not installed."""
+    """Return the stored graph, opened; None if there is none, or if onnxruntime is not installed.
+
+    A graph that was checked with another version of onnxruntime counts as missing where torch can check a new one.
+    """
     path = cache_folder() / key.file_name
     if not path.is_file():
         return None
@@ -51,7 +55,7 @@ def find(key: GraphKey, threads: int) -> FeatureSession | None:
     except UpdateFileError as error:
         warnings.warn(FitWarning(f"{path} cannot be used: {error.message} It is made again."), stacklevel=2)
         return None
-    return session
+    return session if session.facts.is_checked or find_spec("torch") is None else None
 
 
 def store(key: GraphKey, content: bytes) -> bool:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -49,14 +48,14 @@ class GraphKey:
         """Return the key of a backbone with these weights and this input format."""
         return cls(backbone, digest, spec.size, tuple(spec.mean), tuple(spec.std), film_from)
 
+    def with_digest(self, digest: str) -> GraphKey:
+        """Return the key of the same backbone with other weights."""
+        return replace(self, digest=digest)
+
     @property
     def file_name(self) -> str:
-        """The name of the graph's file in the cache.
-
-        It depends on the version of onnxruntime and the kind of processor too: the check against torch holds for these.
-        """
-        place = [FORMAT, platform.machine(), package_version("onnxruntime")]
-        code = hashlib.sha256(json.dumps([asdict(self), place], sort_keys=True).encode()).hexdigest()
+        """The name of the graph's file in the cache."""
+        code = hashlib.sha256(json.dumps([asdict(self), FORMAT], sort_keys=True).encode()).hexdigest()
         readable = re.sub(r"[^A-Za-z0-9_.-]", "_", self.backbone)[:60]
         return f"{readable}-{self.size}-{code[:20]}.graph"
 
@@ -75,6 +74,11 @@ class GraphFacts:
         """P, the length of a row of γ or β."""
         return sum(site.channels for site in self.sites)
 
+    @property
+    def is_checked(self) -> bool:
+        """Whether the version of onnxruntime that is installed is the one with which the graph was checked."""
+        return self.versions.get("onnxruntime") == package_version("onnxruntime")
+
     def pack(self, parameters: Mapping[str, np.ndarray], film_from: int | None) -> Rows:
         """Return γ and β (P) of an update with FiLM from stage ``film_from`` on, in the order of the sites.
 
@@ -87,6 +91,8 @@ class GraphFacts:
                 "Prepare the graph of the earlier stage.",
             )
         trained = [site for site in self.sites if film_from is not None and site.stage >= film_from]
+        if film_from is not None and not trained:
+            raise UsageError(f"FiLM cannot begin at stage {film_from}.", "No layer with FiLM follows.")
         expected = {f"{site.name}.{kind}": site.channels for site in trained for kind in ("gamma", "beta")}
         check_rows(expected, parameters)
         rows = np.ones(self.channels, np.float32), np.zeros(self.channels, np.float32)

@@ -1,9 +1,13 @@
-"""The graph of a backbone: pixels and FiLM parameters → features.
+"""The graph of a backbone: the pixels of one image and FiLM parameters → features.
 
-    pixels (B, 3, S, S), gamma (B, P), beta (B, P)  →  features (B, D)
+    pixels (1, 3, S, S), gamma (P), beta (P)  →  features (1, D)
 
 P counts the channels of the FiLM sites from one stage on, in the order of the network. The norms of earlier sites are
 folded into their convolutions: FiLM costs most at their large activations, and by default it is not trained there.
+
+One image at a time, FiLM is the affine transformation of its norm (``film.layer``), one pass over the activation; for a
+batch with a row of γ and β for each image it would be the norm, a multiplication and an addition. A larger batch is not
+faster either: the activations of several images do not fit into the processor's cache (benchmarks/results/runtime.md).
 """
 
 from __future__ import annotations
@@ -31,14 +35,17 @@ class BackboneGraph(nn.Module):
     def __init__(self, network: nn.Module, pixels: PixelSpec) -> None:
         super().__init__()
         self.network, self.pixels = network, pixels
+        self.layers = [(layer, layer.gamma.numel()) for layer in film.layers(network).values()]
+        for layer, _ in self.layers:
+            del layer.gamma, layer.beta  # parameters, which the forward pass replaces by parts of the inputs
 
     def forward(self, pixels: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
-        """Compute features (B, D) with a row of γ and β for each image."""
+        """Compute features (1, D) with γ and β (P)."""
         begin = 0
-        for layer in film.layers(self.network).values():
-            end = begin + layer.gamma.numel()
-            layer.rows = gamma[:, begin:end], beta[:, begin:end]
-            begin = end
+        for layer, channels in self.layers:
+            for name, row in (("gamma", gamma), ("beta", beta)):
+                setattr(layer, name, row[begin : begin + channels])
+            begin += channels
         features: Tensor = self.network(normalise(pixels, self.pixels))
         return features
 
@@ -52,16 +59,12 @@ def build_graph(backbone: Backbone, spec: PixelSpec, film_from: int | None) -> b
     fix_image_size(network, spec.size)
     facts = _facts(backbone, network, GraphKey.of(backbone.name, backbone.digest, spec, film_from))
     example = {
-        "pixels": example_pixels(spec),
-        "gamma": torch.ones(2, facts.channels),
-        "beta": torch.zeros(2, facts.channels),
+        "pixels": torch.zeros(1, 3, spec.size, spec.size, dtype=torch.uint8),
+        "gamma": torch.ones(facts.channels),
+        "beta": torch.zeros(facts.channels),
     }
-    return trace(BackboneGraph(network, spec), example, ["features"], facts.to_table())
-
-
-def example_pixels(spec: PixelSpec) -> Tensor:
-    """Return the pixels to trace with: two images, since one could hide a fixed batch size."""
-    return torch.zeros(2, 3, spec.size, spec.size, dtype=torch.uint8)
+    outputs = ["features"]
+    return trace(BackboneGraph(network, spec), example, outputs, facts.to_table(), fixed=[*example, *outputs])
 
 
 def _facts(backbone: Backbone, network: nn.Module, key: GraphKey) -> GraphFacts:

@@ -1,7 +1,7 @@
 """A graph on onnxruntime: pixels and a row of γ and β for each image → features.
 
-A batch is computed in parts of a few images, one part a thread: the activations of a few images stay in the
-processor's cache, and threads that share nothing wait for nothing (benchmarks/results/runtime.md).
+A graph computes one image. Each thread computes images of its own, so that threads do not wait for each other
+(benchmarks/results/runtime.md).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from ..errors import InputError, MissingExtraError, UpdateFileError, check_count
 from .facts import GraphFacts
 
 KEY = "filmtransfer"  # of our metadata in a graph's properties
-MICRO_BATCH = 4  # images in a part
 
 
 class FeatureSession:
@@ -26,7 +25,7 @@ class FeatureSession:
         check_count("threads", threads)
         self.threads = threads
         self._session = open_session(content, 1)
-        self._inputs = {node.name for node in self._session.get_inputs()}  # without FiLM only the pixels
+        self._inputs = [node.name for node in self._session.get_inputs()]  # without FiLM only the pixels
         self.facts = GraphFacts.from_json(self._session.get_modelmeta().custom_metadata_map.get(KEY, "{}"))
 
     def features(self, pixels: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
@@ -35,26 +34,22 @@ class FeatureSession:
         γ and β are rows (B, P), image i with row i, or (P) for all images. ``facts.pack`` makes a row from an update.
         """
         self._check_pixels(pixels)
-        arrays = {
-            "pixels": pixels,
-            "gamma": self._rows(gamma, len(pixels)),
-            "beta": self._rows(beta, len(pixels)),
-        }
-        inputs = [(name, array) for name, array in arrays.items() if name in self._inputs]
-        step = min(MICRO_BATCH, -(-len(pixels) // self.threads))
-        parts = [slice(begin, begin + step) for begin in range(0, len(pixels), max(step, 1))]
+        inputs = {"pixels": pixels[:, None], "gamma": self._rows(gamma, len(pixels))}
+        inputs |= {"beta": self._rows(beta, len(pixels))}
+        features = np.empty((len(pixels), self.facts.features), np.float32)
 
-        def run(part: slice) -> np.ndarray:
-            feeds = {name: np.ascontiguousarray(array[part]) for name, array in inputs}
-            features: np.ndarray = self._session.run(["features"], feeds)[0]
-            return features
+        def compute(i: int) -> None:
+            feeds = {name: np.ascontiguousarray(inputs[name][i]) for name in self._inputs}
+            features[i] = self._session.run(["features"], feeds)[0]
 
-        if len(parts) < 2 or self.threads == 1:
-            results = [run(part) for part in parts]
+        threads = min(self.threads, len(pixels))
+        if threads < 2:
+            for i in range(len(pixels)):
+                compute(i)
         else:
-            with ThreadPoolExecutor(min(self.threads, len(parts))) as pool:
-                results = list(pool.map(run, parts))
-        return np.concatenate([np.empty((0, self.facts.features), np.float32), *results])
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(compute, range(len(pixels))))
+        return features
 
     def _check_pixels(self, pixels: np.ndarray) -> None:
         size = self.facts.key.size

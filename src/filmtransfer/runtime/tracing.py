@@ -33,7 +33,7 @@ def trace(
     metadata: Mapping[str, object],
     fixed: Sequence[str] = (),
 ) -> bytes:
-    """Return the content of an .onnx file; ``fixed`` outputs have no batch axis, ``metadata`` goes into its properties."""
+    """Return the content of an .onnx file; ``fixed`` inputs and outputs have no batch axis, ``metadata`` goes into its properties."""
     onnx = import_extra("onnx")
     content = io.BytesIO()
     batched = [name for name in (*example, *outputs) if name not in fixed]

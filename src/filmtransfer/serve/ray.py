@@ -17,11 +17,9 @@ from types import ModuleType
 
 from fastapi import FastAPI
 
-from ..backbones import load_backbone
 from ..errors import MissingExtraError, UsageError
 from ..processes import LOOPBACK, exclusive_folder, free_port, interruptible, is_loopback, usable_cores
 from ..ray_cluster import connect, import_ray
-from ..training.torch_settings import configure_process
 from .app import create_app
 from .engine.batcher import Batcher
 from .engine.cache import Cache
@@ -29,7 +27,6 @@ from .engine.multi_user import Engine
 from .server import GRACE_SECONDS, ServerConfig, default_user_token, with_admin
 from .store import JsonObject, Store
 from .supervisor import Report
-from .worker import Worker
 
 NAME = "filmtransfer"
 MAX_REQUESTS = 1000  # of one replica, event streams included; the limits of the service are lower
@@ -37,19 +34,9 @@ EXIT_SECONDS = 30.0  # after which the process ends in any case
 EXTRA = "scale"  # of this package, with Ray Serve
 
 
-class TrainingActor(Worker):
-    """A worker as a Ray actor."""
-
-    def __init__(self, config: ServerConfig) -> None:
-        configure_process(1)
-        backbone = load_backbone(config.backbone, config.weights)
-        super().__init__(Store.open(config.location), backbone, lease=config.lease)
-
-
 def build_app(config: ServerConfig) -> FastAPI:
     """Return the application, in the process of a replica."""
-    configure_process(1)
-    engine = Engine(load_backbone(config.backbone, config.weights))
+    engine = Engine.open(config.backbone, config.weights, threads=1, runtime=config.runtime)
     store = Store.open(config.location)
     return create_app(store, engine, Batcher(engine), Cache(config.cache_mb), config.settings)
 
@@ -156,6 +143,8 @@ def running_replicas(config: ServerConfig, replicas: int, port: int) -> Iterator
 @contextmanager
 def running_workers(config: ServerConfig, count: int) -> Iterator[None]:
     """Run workers as actors; Ray restarts one that dies."""
+    from .ray_worker import TrainingActor  # here, because it imports torch, which the replicas do not need
+
     ray = import_ray(EXTRA)
     actor_class = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1, max_concurrency=2)(
         TrainingActor

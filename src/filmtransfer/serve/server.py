@@ -17,11 +17,11 @@ from dataclasses import dataclass, field, replace
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from ..backbones import load_backbone
 from ..errors import InputError, UnavailableError, UsageError
 from ..files import write_atomically
 from ..processes import LOOPBACK, exclusive_folder, interruptible, is_loopback, usable_cores
@@ -105,6 +105,8 @@ class ServerConfig:
     objects: str | None = None
     backbone: str = "efficientnet_lite0"
     weights: Path | None = None
+    runtime: Literal["onnx", "torch"] = "onnx"
+    threads: int | None = None
     workers: int = 1
     worker_idle: float = WORKER_IDLE
     lease: float = LEASE
@@ -134,7 +136,7 @@ def serve(config: ServerConfig, report: Report, on_ready: Callable[[JsonObject],
     config.listen.check()
     with interruptible(), exclusive_folder(config.folder, "fit serve"), ExitStack() as stack:
         listener = stack.enter_context(config.listen.bind())
-        engine = Engine(load_backbone(config.backbone, config.weights))
+        engine = Engine.open(config.backbone, config.weights, threads=config.threads, runtime=config.runtime)
         store = Store.open(config.location)
         stack.callback(store.close)
         settings = with_admin(config)

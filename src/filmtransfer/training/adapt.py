@@ -20,8 +20,9 @@ from .config import TrainingConfig
 from .finetune.activations import Activations, check_budget
 from .finetune.episodic import finetune
 from .finetune.gradient import NonFiniteError
-from .finetune.interpolation import DEFAULT_ALPHA, Snapshot, choose_alpha, interpolate, snapshot
+from .finetune.interpolation import Snapshot, choose_alpha, interpolate, snapshot
 from .finetune.loop import History
+from .finetune.outcome import DEFAULT_ALPHA
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from filmtransfer.data import SkippedImage
 from filmtransfer.report.parts import (
     facts,
 )
-from filmtransfer.training.finetune.loop import STOPPED
+from filmtransfer.training.finetune.outcome import STOPPED
 from tests.report.small_report import LABELS, features, report_data
 
 

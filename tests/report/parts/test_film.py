@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-import torch
 
 from filmtransfer.report.parts import (
     film,
 )
-from filmtransfer.training.finetune.interpolation import INTERPOLATION
+from filmtransfer.training.finetune.outcome import INTERPOLATION
 from tests.report.small_report import LABELS, features, report_data
 
 
@@ -24,9 +24,9 @@ def test_film_is_drawn_layer_by_layer():
     [
         ({"results": {"steps": 0}, "parameters": {}}, "Nothing: the backbone is unchanged"),
         ({"results": {"steps": 9, "share": 0.0}}, "it made predictions for held-out photos worse"),
-        ({"settings": {"adapter": "lora"}, "parameters": {"a": torch.ones(7)}}, "7 parameters of lora"),
+        ({"settings": {"adapter": "lora"}, "parameters": {"a": np.ones(7)}}, "7 parameters of lora"),
         (
-            {"settings": {"train": "all"}, "parameters": {"a": torch.ones(7)}},
+            {"settings": {"train": "all"}, "parameters": {"a": np.ones(7)}},
             "all 7 parameters of the backbone",
         ),
     ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-import torch
 
 from filmtransfer.report.parts import (
     label_issues,
@@ -17,7 +16,7 @@ from tests.report.small_report import LABELS, features, report_data
 @pytest.mark.parametrize("head", ["lda", "qda", "protonets", "linear", "cosine"])
 def test_a_swapped_label_is_the_first_label_issue(head):
     z = features(LABELS)
-    labels = LABELS.clone()
+    labels = LABELS.copy()
     labels[5] = 2  # it is of class 0
     about = report_data(labels, z, head=head)
     assert about.predictions is not None
@@ -45,9 +44,7 @@ def test_a_hard_photo_with_neighbours_of_its_own_class_is_no_label_issue():
     z = features(LABELS)
     about = report_data(LABELS, z)
     assert about.predictions is not None
-    logits = about.predictions.logits.clone()
-    logits[3] = torch.tensor(
-        [-9.0, 9.0, -9.0, -9.0]
-    )  # the head is sure of class 1, its neighbours are of class 0
+    logits = about.predictions.logits.copy()
+    logits[3] = [-9.0, 9.0, -9.0, -9.0]  # the head is sure of class 1, its neighbours are of class 0
     changed = replace(about.predictions, logits=logits)
     assert label_issues.find(replace(about, predictions=changed), changed) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
+import numpy as np
 
 from filmtransfer.report.parts import (
     out_of_distribution,
@@ -16,9 +16,9 @@ from tests.report.small_report import LABELS, features, photos, report_data
 
 def test_out_of_distribution_photos_are_counted_on_both_sides_of_the_threshold():
     ood = OODPhotos(
-        photos(torch.zeros(5, dtype=torch.long), torch.randn(5, 4)),
-        torch.tensor([0.1, 0.2, 0.3, 0.8, 0.4]),
-        torch.tensor([0.9, 0.85, 0.45]),
+        photos(np.zeros(5, np.int64), np.zeros((5, 4))),
+        np.array([0.1, 0.2, 0.3, 0.8, 0.4]),
+        np.array([0.9, 0.85, 0.45]),
         0.5,
         0.05,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import torch
+import numpy as np
 
 from filmtransfer.report.parts import (
     weak_classes,
@@ -24,7 +24,7 @@ def test_the_weakest_class_comes_first():
 
 
 def test_weak_classes_are_described():
-    labels = torch.cat([LABELS, torch.tensor([4])])
+    labels = np.append(LABELS, 4)
     section = weak_classes.section(report_data(labels, features(labels)))
     assert section is not None
     assert "has one photo and cannot be assessed" in section.body

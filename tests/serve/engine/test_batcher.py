@@ -14,14 +14,15 @@ from filmtransfer.errors import InputError, UnavailableError, UsageError
 from filmtransfer.serve.engine.batcher import Batcher, QueueFullError
 from filmtransfer.serve.engine.multi_user import Answer, Engine
 
-from ..updates import backbone, photo, update
+from .. import updates
+from ..updates import photo, update
 
 USERS = 16
 
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return Engine(backbone(), 32)
+    return updates.engine(32)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def test_an_error_affects_only_its_image(engine, members):
     pixels = engine.pixels(photo(0, 1))
     broken = replace(members[0], film=members[0].film * np.nan)
     gate = Gate(engine)
-    batcher = Batcher(gate)
+    batcher = Batcher(gate, batch=8, wait=0.0, passes_at_once=1)
     first = batcher.submit(members[1], pixels)
     assert gate.inside.wait(10)  # the next images are in one batch
     good = [batcher.submit(member, pixels) for member in members[2:6]]
@@ -100,7 +101,7 @@ def test_an_error_affects_only_its_image(engine, members):
 def test_the_queue_is_bounded_and_cancelled_images_are_skipped(engine, members):
     pixels = engine.pixels(photo(0, 1))
     gate = Gate(engine)
-    batcher = Batcher(gate, waiting=3)
+    batcher = Batcher(gate, batch=8, wait=0.0, passes_at_once=1, waiting=3)
     first = batcher.submit(members[0], pixels)
     assert gate.inside.wait(10)
     waiting = [batcher.submit(members[i], pixels) for i in range(3)]
@@ -126,6 +127,6 @@ def test_close_answers_waiting_images_and_accepts_no_more(engine, members):
     batcher.close()
     with pytest.raises(UnavailableError, match="ending"):
         batcher.submit(members[0], pixels)
-    assert not any(thread.name == "batcher" for thread in threading.enumerate())
+    assert not any(thread.name.startswith("batcher") for thread in threading.enumerate())
     with pytest.raises(UsageError):
         Batcher(engine, batch=0)

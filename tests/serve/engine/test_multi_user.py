@@ -15,7 +15,9 @@ from filmtransfer.heads import HEADS, make_head
 from filmtransfer.model import AdaptedModel, Body, Update
 from filmtransfer.model.tensors import normalise
 from filmtransfer.serve.engine.multi_user import Answer, Engine
+from filmtransfer.serve.engine.torch_features import TorchFeatures
 
+from .. import updates
 from ..updates import SIZE, backbone, in_float64, photo, update
 
 USERS = {
@@ -33,9 +35,9 @@ USERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine(backbone(), SIZE)
+@pytest.fixture(scope="module", params=["onnx", "torch"])
+def engine(request) -> Engine:
+    return updates.engine(SIZE, request.param, (32,))
 
 
 @pytest.fixture(scope="module")
@@ -113,27 +115,22 @@ def test_image_sizes_are_grouped(engine, files, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("head", HEADS)
 def test_float64(head):
-    """In float64 a multi-user batch equals single predictions up to rounding."""
+    """With a backbone in float64 a multi-user batch equals single predictions up to the rounding of a float32 head."""
     wide = in_float64(backbone())
-    engine = Engine(wide, SIZE)
+    engine = Engine(TorchFeatures(wide, SIZE))
     made = [update(30 + i, head, film_from=i) for i in range(2)]
     members = [engine.member(one.to_bytes()) for one in made]
     pixels = np.stack([engine.pixels(photo(i, i)) for i in range(2)])
     answers = engine.answers(members, pixels)
     for one, answer, square in zip(made, answers, pixels, strict=True):
         model = one.apply(wide).double()
-        film = {name: tensor.double() for name, tensor in one.parameters.items()}
         for name, parameter in model.backbone_parameters().items():
-            parameter.data.copy_(film[name])
+            parameter.data.copy_(torch.from_numpy(one.parameters[name]))
         with torch.no_grad():
             features = model.network(normalise(torch.from_numpy(square[None]), model.pixels).double())
-            tensors = {k: t.double() if t.is_floating_point() else t for k, t in one.head_tensors.items()}
-            own = make_head(head).double()
-            if one.head_weights is not None:
-                own.weights.log.copy_(one.head_weights)
-            own.restore(tensors, torch.tensor(one.counts))
+            own = one.restore_head(torch.empty(0, dtype=torch.float64))
             expected = torch.softmax(own.logits(features), 1)[0].tolist()
-        assert_same(answer, dict(zip(one.classes, expected, strict=True)), 1e-10)
+        assert_same(answer, dict(zip(one.classes, expected, strict=True)), 1e-7)
 
 
 @pytest.mark.slow
@@ -182,9 +179,9 @@ def test_rejection_and_temperature(engine, files):
     """An out-of-distribution image is rejected; the temperature changes the probabilities."""
 
     class Always:
-        def scores(self, features: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        def scores(self, features: np.ndarray, logits: np.ndarray) -> np.ndarray:
             assert len(logits) == len(features)
-            return torch.full((len(features),), 0.25)
+            return np.full(len(features), 0.25)
 
     member = engine.member(files["lda"])
     pixels = engine.pixels(photo(2, 9))[None]

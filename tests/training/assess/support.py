@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import torch
+import numpy as np
 
 
-def random_support(counts=(5, 3, 4), features=12, seed=0, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(seed)
-    labels = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
-    centres = torch.randn(len(counts), features, generator=generator, dtype=torch.float64)
-    z = centres[labels] + torch.randn(len(labels), features, generator=generator, dtype=torch.float64)
-    return z.to(dtype), labels
+def random_support(counts=(5, 3, 4), features=12, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(len(counts)), counts)
+    centres = rng.normal(0, 1, (len(counts), features))
+    return (centres[labels] + rng.normal(0, 1, (len(labels), features))).astype(dtype), labels

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from filmtransfer.model import log_posterior
 from filmtransfer.training.assess.calibration import SPREAD, calibration_error, fit_temperature, log_loss
@@ -14,12 +13,9 @@ from filmtransfer.training.assess.calibration import SPREAD, calibration_error, 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
 def test_the_temperature_is_the_best_of_a_fine_grid(scale):
-    generator = torch.Generator().manual_seed(1)
-    labels = torch.randint(0, 4, (40,), generator=generator)
-    logits = scale * (
-        torch.randn(40, 4, generator=generator, dtype=torch.float64)
-        + torch.nn.functional.one_hot(labels, 4).double()
-    )
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, 4, 40)
+    logits = scale * (rng.normal(0, 1, (40, 4)) + np.eye(4)[labels])
 
     def prior(u):
         return math.log1p(u * u) if u > 0 else u * u / 2
@@ -40,14 +36,14 @@ def test_the_temperature_is_the_best_of_a_fine_grid(scale):
 
 def test_few_images_leave_the_temperature_near_one():
     """Fourteen images, all of them right with a small margin: that is no ground for certainty."""
-    right = torch.tensor([[1.0, 0.0]]).repeat(14, 1)
-    labels = torch.zeros(14, dtype=torch.long)
+    right = np.tile([1.0, 0.0], (14, 1))
+    labels = np.zeros(14, int)
     assert 0.7 < fit_temperature(right, labels) < 1.0
     assert 0.5 < fit_temperature(10 * right, labels) <= 1.0
 
 
 def test_calibration_error_by_hand():
-    probabilities = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.4, 0.6]], dtype=torch.float64)
-    labels = torch.tensor([0, 1, 0, 1])
+    probabilities = np.array([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.4, 0.6]])
+    labels = np.array([0, 1, 0, 1])
     # Two answers at 0.9, one right: gap 0.4. Two at 0.6, both right: gap 0.4.
     assert calibration_error(probabilities, labels) == pytest.approx(0.4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ...formatting import capitalize, count, percent
 from ..markup import Markup, class_name, join, tag
 from ..pictures import EmbeddedPictures
@@ -36,7 +38,7 @@ def prediction_lines(data: ReportData, predictions: PhotoPredictions, row: int) 
     line = join(class_name(data.classes[predicted]), " ", confidence)
     if predicted == label:
         first, relation = tag("span", "✓ ", line, class_="right-line"), "then "
-        other = int(predictions.probabilities[row].topk(2).indices[1])
+        other = int(np.argsort(-predictions.probabilities[row], kind="stable")[1])
     else:
         first, relation, other = tag("span", "✗ ", line, class_="wrong-line"), "label ", label
     probability = percent(float(predictions.probabilities[row, other]), 0)

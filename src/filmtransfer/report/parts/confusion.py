@@ -5,10 +5,9 @@ With many classes the table shows those with the most mistakes.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+import numpy as np
 
+from ...arrays import unit_rows
 from ...formatting import times
 from ..markup import Markup, breakable, class_name, join, paragraph, scrollable, tag
 from ..pictures import EmbeddedPictures
@@ -24,32 +23,31 @@ SHADES = 4
 
 def typical_photos(photos: ReportPhotos, classes: int) -> list[int | None]:
     """Return for each class the photo whose features have the largest cosine with the class's mean."""
-    unit = F.normalize(photos.features.float(), dim=1)
+    unit = unit_rows(photos.features)
     typical: list[int | None] = []
     for c in range(classes):
-        members = torch.nonzero(photos.labels == c).flatten()
+        members = np.flatnonzero(photos.labels == c)
         if len(members) == 0:
             typical.append(None)
             continue
-        similarity = unit[members] @ photos.features[members].float().mean(0)
+        similarity = unit[members] @ photos.features[members].mean(0)
         typical.append(int(members[similarity.argmax()]))
     return typical
 
 
-def shown_classes(confusion: Tensor, most: int = MAX_CLASSES) -> list[int]:
+def shown_classes(confusion: np.ndarray, most: int = MAX_CLASSES) -> list[int]:
     """Return the classes of the table in their order: all, or those in the most mistakes (by row or column)."""
     classes = len(confusion)
     if classes <= most:
         return [c for c in range(classes) if int(confusion[c].sum() + confusion[:, c].sum())]
-    wrong = confusion.clone()
-    wrong.fill_diagonal_(0)
-    return sorted((wrong.sum(0) + wrong.sum(1)).argsort(descending=True, stable=True)[:most].tolist())
+    mistakes = confusion.sum(0) + confusion.sum(1) - 2 * confusion.diagonal()
+    return sorted(np.argsort(-mistakes, kind="stable")[:most].tolist())
 
 
 def confused_pairs(predictions: PhotoPredictions) -> list[tuple[int, int, list[int]]]:
     """Return (true class, predicted class, rows) for all mistakes, the most frequent first."""
     groups: dict[tuple[int, int], list[int]] = {}
-    for row in torch.nonzero(~predictions.correct).flatten().tolist():
+    for row in np.flatnonzero(~predictions.correct).tolist():
         groups.setdefault((int(predictions.labels[row]), int(predictions.predicted[row])), []).append(row)
     return [(*key, rows) for key, rows in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))]
 
@@ -80,7 +78,7 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
     return Section("confusion", title, join(*pieces), basis, term="confusion matrix")
 
 
-def _omitted(confusion: Tensor, shown: list[int]) -> str:
+def _omitted(confusion: np.ndarray, shown: list[int]) -> str:
     classes = f"{len(shown)} classes of {len(confusion)}"
     mistakes = int(confusion.sum() - confusion.diagonal().sum())
     if not mistakes:
@@ -89,7 +87,7 @@ def _omitted(confusion: Tensor, shown: list[int]) -> str:
     return f"Shown are the {classes} with the most mistakes; {inside} of all {mistakes} mistakes are between them."
 
 
-def _table(data: ReportData, pictures: EmbeddedPictures, confusion: Tensor, shown: list[int]) -> Markup:
+def _table(data: ReportData, pictures: EmbeddedPictures, confusion: np.ndarray, shown: list[int]) -> Markup:
     typical = typical_photos(data.photos, len(data.classes))
 
     def thumb(c: int) -> Markup | None:

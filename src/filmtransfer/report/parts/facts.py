@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...formatting import capitalize, count, file_size
 from ...heads import HEADS
-from ...training.finetune.loop import STOPPED
+from ...training.finetune.outcome import STOPPED
 from ..markup import Markup, join, paragraph, table, tag
 from ..report_data import ReportData
 from . import Section

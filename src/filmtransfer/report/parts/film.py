@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from ...formatting import percent
-from ...training.finetune.interpolation import DEFAULT_ALPHA, INTERPOLATION
+from ...training.finetune.outcome import DEFAULT_ALPHA, INTERPOLATION
 from ..drawing import Scale, axis_ticks, figure, line, svg_text, vertical_axis
 from ..markup import Markup, join, paragraph, scrollable, tag
 from ..report_data import ReportData
@@ -22,9 +21,9 @@ def section(data: ReportData) -> Section:
     if not data.fine_tuned or not data.sites:
         return Section(anchor, title, paragraph(_without_film(data)))
     film, sites = data.update.film, data.sites
-    scales = {site: (film[f"{site}.gamma"] - 1).abs().flatten() for site in sites}
-    shifts = {site: film[f"{site}.beta"].abs().flatten() for site in sites}
-    median = float(torch.cat(list(scales.values())).median())
+    scales = {site: np.abs(film[f"{site}.gamma"] - 1).ravel() for site in sites}
+    shifts = {site: np.abs(film[f"{site}.beta"]).ravel() for site in sites}
+    median = float(np.quantile(np.concatenate(list(scales.values())), 0.5, method="lower"))
     half = data.update.results.get("share") == DEFAULT_ALPHA
     kept = f" {INTERPOLATION[DEFAULT_ALPHA]}" if half else ""
     intro = paragraph(
@@ -43,7 +42,7 @@ def section(data: ReportData) -> Section:
 
 
 def _trained(data: ReportData) -> int:
-    return sum(t.numel() for t in data.update.parameters.values())
+    return sum(t.size for t in data.update.parameters.values())
 
 
 def _without_film(data: ReportData) -> str:
@@ -64,10 +63,9 @@ def _without_film(data: ReportData) -> str:
     )
 
 
-def draw(title: str, values: dict[str, Tensor], colour: str) -> Markup:
+def draw(title: str, values: dict[str, np.ndarray], colour: str) -> Markup:
     """Draw a box plot of each layer's values."""
-    quantiles = torch.tensor(QUANTILES, dtype=torch.float64)
-    boxes = [torch.quantile(layer.double(), quantiles).tolist() for layer in values.values()]
+    boxes = [np.quantile(layer.astype(np.float64), QUANTILES).tolist() for layer in values.values()]
     width = max(640, 70 + 14 * len(boxes))
     top, ticks = axis_ticks(max(map(max, boxes)))
     y = Scale(0, top, 30 + TALL, 30)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+import numpy as np
 
+from ...arrays import unit_rows
 from ...formatting import capitalize, count, percent
 from ..markup import Markup, class_list, class_name, join, paragraph, tag
 from ..pictures import EmbeddedPictures
@@ -44,32 +43,32 @@ class LabelIssue:
 
 def find(data: ReportData, predictions: PhotoPredictions) -> list[LabelIssue]:
     """Return the likely mislabelled photos, the most likely first."""
-    usual = torch.full((predictions.probabilities.shape[1],), torch.inf, dtype=torch.float64)
-    for c in predictions.labels.unique().tolist():
-        usual[c] = predictions.label_probability[predictions.labels == c].median()
+    usual = np.full(predictions.probabilities.shape[1], np.inf)
+    for c in np.unique(predictions.labels):
+        usual[c] = np.quantile(predictions.label_probability[predictions.labels == c], 0.5, method="lower")
     candidates = (
         ~predictions.correct
         & (predictions.label_probability <= MAX_LABEL_PROBABILITY)
         & (predictions.confidence >= MIN_RELATIVE_CONFIDENCE * usual[predictions.predicted])
     )
-    rows = torch.nonzero(candidates).flatten()
+    rows = np.flatnonzero(candidates)
     excess = (predictions.confidence - predictions.label_probability)[rows]
-    rows = rows[excess.argsort(descending=True, stable=True)][:MAX_CANDIDATES]
-    unit = F.normalize(data.photos.features.float(), dim=1)
+    rows = rows[np.argsort(-excess, kind="stable")][:MAX_CANDIDATES]
+    unit = unit_rows(data.photos.features)
     issues = [_compare_neighbours(data, predictions, unit, int(row)) for row in rows]
     issues = [issue for issue in issues if NEIGHBOUR_SHARE * issue.neighbours >= issue.compared]
     return sorted(issues, key=lambda issue: -issue.neighbours)
 
 
 def _compare_neighbours(
-    data: ReportData, predictions: PhotoPredictions, unit: Tensor, row: int
+    data: ReportData, predictions: PhotoPredictions, unit: np.ndarray, row: int
 ) -> LabelIssue:
     i, labels = int(predictions.index[row]), data.photos.labels
     label, predicted = int(predictions.labels[row]), int(predictions.predicted[row])
     similarity = unit @ unit[i]
-    copies = torch.tensor([digest == data.photos.digests[i] for digest in data.photos.digests])
+    copies = np.array(data.photos.digests) == data.photos.digests[i]
     similarity[copies] = -2  # itself, and copies: one with another label proves nothing
-    order = similarity.argsort(descending=True)
+    order = np.argsort(-similarity, kind="stable")
     order = order[similarity[order] > -2]
     nearest = labels[order[:NEIGHBOURS]]
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from ...formatting import count, percent
 from ...heads import Head, SingularError
-from ...seeding import make_generator, permutation
+from ...seeding import numpy_generator, permutation
 from ..drawing import Scale, figure, horizontal_axis, percent_ticks, polygon, polyline, vertical_axis
 from ..markup import Markup, join, paragraph, tag
 from ..report_data import ReportData
 from . import Section
 
 # The photos to build the head from, in the order in which they are used, and the photos to test it on.
-SupportSplit = tuple[Tensor, Tensor]
+SupportSplit = tuple[np.ndarray, np.ndarray]
 SHOTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
 CLEAR_RISE = 0.02  # in accuracy: worth more photos, if there are enough photos to measure it
 WIDTH, HEIGHT = 480, 300
@@ -40,31 +39,37 @@ class LearningCurve:
 
 
 def cross_validated_curve(
-    head: Head, features: Tensor, labels: Tensor, held_out: Tensor, *, seed: int
+    head: Head, features: np.ndarray, labels: np.ndarray, held_out: np.ndarray, *, seed: int
 ) -> LearningCurve | None:
     """Compute the curve by cross-validation on the ``held_out`` photos ((N) bool) whose class has another photo."""
-    counts = torch.bincount(labels)
+    counts = np.bincount(labels)
     tested = held_out & (counts[labels] > 1)
-    if not bool(tested.any()):
+    if not tested.any():
         return None
     draws, folds = _effort(len(labels), head)
-    splits = [_folds(labels, tested, folds, make_generator(seed, "shots", draw)) for draw in range(draws)]
-    largest = max(int(torch.bincount(labels[pool]).max()) for draw in splits for pool, _ in draw)
+    splits = [_folds(labels, tested, folds, numpy_generator(seed, "shots", draw)) for draw in range(draws)]
+    largest = max(int(np.bincount(labels[pool]).max()) for draw in splits for pool, _ in draw)
     return _measure(head, features, labels, splits, largest)
 
 
 def tested_curve(
-    head: Head, support: Tensor, support_labels: Tensor, queries: Tensor, query_labels: Tensor, *, seed: int
+    head: Head,
+    support: np.ndarray,
+    support_labels: np.ndarray,
+    queries: np.ndarray,
+    query_labels: np.ndarray,
+    *,
+    seed: int,
 ) -> LearningCurve | None:
     """Compute the curve on test photos."""
     draws, _ = _effort(len(support_labels), head)
-    features, labels = torch.cat([support, queries]), torch.cat([support_labels, query_labels])
-    test = torch.arange(len(support_labels), len(labels))
+    features, labels = np.concatenate([support, queries]), np.concatenate([support_labels, query_labels])
+    test = np.arange(len(support_labels), len(labels))
     splits = [
-        [(permutation(len(support_labels), make_generator(seed, "shots", draw)), test)]
+        [(permutation(len(support_labels), numpy_generator(seed, "shots", draw)), test)]
         for draw in range(draws)
     ]
-    return _measure(head, features, labels, splits, int(torch.bincount(support_labels).max()))
+    return _measure(head, features, labels, splits, int(np.bincount(support_labels).max()))
 
 
 def _effort(photos: int, head: Head) -> tuple[int, int]:
@@ -74,23 +79,24 @@ def _effort(photos: int, head: Head) -> tuple[int, int]:
     return (5, 4) if photos <= 150 else (3, 3) if photos <= 500 else (2, 2)
 
 
-def _folds(labels: Tensor, tested: Tensor, folds: int, generator: torch.Generator) -> list[SupportSplit]:
+def _folds(
+    labels: np.ndarray, tested: np.ndarray, folds: int, generator: np.random.Generator
+) -> list[SupportSplit]:
     """Split so that every tested photo is tested once and no class loses all of its photos."""
     order = permutation(len(labels), generator)
-    fold = torch.full((len(labels),), -1)
-    for c in labels[tested].unique().tolist():
+    fold = np.full(len(labels), -1)
+    for c in np.unique(labels[tested]):
         members = order[(labels[order] == c) & tested[order]]
         spare = min(folds, len(members)) if int((labels == c).sum()) == len(members) else folds
-        fold[members] = torch.arange(len(members)) % max(spare, 2)
+        fold[members] = np.arange(len(members)) % max(spare, 2)
     splits = [(order[fold[order] != f], order[fold[order] == f]) for f in range(folds)]
     return [(pool, test) for pool, test in splits if len(test)]
 
 
-@torch.no_grad()
 def _measure(
-    head: Head, features: Tensor, labels: Tensor, splits: list[list[SupportSplit]], largest: int
+    head: Head, features: np.ndarray, labels: np.ndarray, splits: list[list[SupportSplit]], largest: int
 ) -> LearningCurve | None:
-    rebuilt = head.approximate().cpu()
+    rebuilt = head.approximate().match(features)
     grid = SHOTS if head.closed_form else SHOTS[1::2]
     shots = sorted({1, largest} | {k for k in grid if k < largest})
     if len(shots) > 7 or largest > 60:
@@ -112,7 +118,9 @@ def _measure(
     )
 
 
-def _accuracy(head: Head, features: Tensor, labels: Tensor, draw: list[SupportSplit], shots: int) -> float:
+def _accuracy(
+    head: Head, features: np.ndarray, labels: np.ndarray, draw: list[SupportSplit], shots: int
+) -> float:
     correct = total = 0
     for pool, test in draw:
         support = first_of_each(labels, pool, shots)
@@ -122,11 +130,11 @@ def _accuracy(head: Head, features: Tensor, labels: Tensor, draw: list[SupportSp
     return correct / total
 
 
-def first_of_each(labels: Tensor, pool: Tensor, shots: int) -> Tensor:
+def first_of_each(labels: np.ndarray, pool: np.ndarray, shots: int) -> np.ndarray:
     """Return the first ``shots`` photos of each class in the pool (all, if it has fewer)."""
-    chosen = torch.zeros(len(pool), dtype=torch.bool)
-    for c in labels[pool].unique():
-        chosen[torch.nonzero(labels[pool] == c)[:shots]] = True
+    chosen = np.zeros(len(pool), bool)
+    for c in np.unique(labels[pool]):
+        chosen[np.flatnonzero(labels[pool] == c)[:shots]] = True
     return pool[chosen]
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from ...formatting import capitalize, count
 from ..markup import Markup, join, paragraph, tag
@@ -16,20 +15,20 @@ MAX_SHOWN = 12
 LOW_CONFIDENCE = 0.9  # below it, a correct prediction is shown
 
 
-def worst_mistakes(predictions: PhotoPredictions) -> Tensor:
+def worst_mistakes(predictions: PhotoPredictions) -> np.ndarray:
     """Return the rows of wrong predictions, the most confident first."""
-    rows = torch.nonzero(~predictions.correct).flatten()
+    rows = np.flatnonzero(~predictions.correct)
     excess = (predictions.confidence - predictions.label_probability)[rows]
-    return rows[excess.argsort(descending=True, stable=True)]
+    return rows[np.argsort(-excess, kind="stable")]
 
 
-def lowest_margins(predictions: PhotoPredictions) -> Tensor:
+def lowest_margins(predictions: PhotoPredictions) -> np.ndarray:
     """Return the rows of correct predictions, the smallest margin to the second class first."""
     if predictions.probabilities.shape[1] < 2:
-        return torch.empty(0, dtype=torch.long)
-    two = predictions.probabilities.topk(2).values
-    rows = torch.nonzero(predictions.correct).flatten()
-    return rows[(two[:, 0] - two[:, 1])[rows].argsort(stable=True)]
+        return np.empty(0, np.int64)
+    rows = np.flatnonzero(predictions.correct)
+    second, first = np.sort(predictions.probabilities[rows], 1)[:, -2:].T
+    return rows[np.argsort(first - second, kind="stable")]
 
 
 def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
@@ -38,7 +37,7 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
     if predictions is None:
         return None
 
-    def cards(rows: Tensor, noun: str, title: str, intro: str) -> Markup:
+    def cards(rows: np.ndarray, noun: str, title: str, intro: str) -> Markup:
         items = [
             card(
                 photo(data, pictures, int(predictions.index[row])),

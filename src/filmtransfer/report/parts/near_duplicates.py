@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+import numpy as np
 
+from ...arrays import unit_rows
 from ...formatting import capitalize, count
 from ..markup import Markup, class_name, join, paragraph, tag, text
 from ..pictures import EmbeddedPictures
@@ -37,19 +36,19 @@ class DuplicatePair:
     labels_differ: bool
 
 
-def find(features: Tensor, labels: Tensor, digests: list[str]) -> list[DuplicatePair]:
+def find(features: np.ndarray, labels: np.ndarray, digests: list[str]) -> list[DuplicatePair]:
     """Return all pairs: those with different labels first, then identical ones, then by distance."""
     compared = min(len(labels), MAX_COMPARED)
     if compared < 2:
         return []
-    unit = F.normalize(features[:compared].float(), dim=1)
-    distances = torch.cat([1 - part @ unit.T for part in unit.split(1024)])
-    distances.fill_diagonal_(torch.inf)
-    usual = _usual_distance(distances.min(1).values, labels[:compared])
-    limit = MAX_RELATIVE_DISTANCE * torch.minimum(usual[:, None], usual[None])
+    unit = unit_rows(features[:compared])
+    distances = 1 - unit @ unit.T
+    np.fill_diagonal(distances, np.inf)
+    usual = _usual_distance(distances.min(1), labels[:compared])
+    limit = MAX_RELATIVE_DISTANCE * np.minimum(usual[:, None], usual)
     by_pair: dict[tuple[int, int], float] = {
         (i, j): float(distances[i, j])
-        for i, j in torch.nonzero((distances <= IDENTICAL) | (distances < limit)).tolist()
+        for i, j in np.argwhere((distances <= IDENTICAL) | (distances < limit)).tolist()
         if i < j
     }
     first_with: dict[str, int] = {}
@@ -64,27 +63,27 @@ def find(features: Tensor, labels: Tensor, digests: list[str]) -> list[Duplicate
     return sorted(pairs, key=lambda p: (not p.labels_differ, not p.identical, pairs[p], p.first, p.second))
 
 
-def _usual_distance(nearest: Tensor, labels: Tensor) -> Tensor:
+def _usual_distance(nearest: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return how far a photo's nearest neighbour usually is (N): the median, or the class's upper quartile if that is less.
 
     Photos of the sea are more alike than photos of cats without being copies.
     """
-    usual = nearest.median().expand(len(labels)).clone()
-    for c in labels.unique().tolist():
+    usual = np.full(len(labels), np.quantile(nearest, 0.5, method="lower"))
+    for c in np.unique(labels):
         members = labels == c
         if int(members.sum()) >= MIN_CLASS_SIZE:
-            usual[members] = torch.minimum(usual[members], nearest[members].quantile(0.75))
+            usual[members] = np.minimum(usual[members], np.quantile(nearest[members], 0.75))
     return usual
 
 
-def leaked(training: Tensor, test: Tensor) -> list[tuple[int, int]]:
+def leaked(training: np.ndarray, test: np.ndarray) -> list[tuple[int, int]]:
     """Return (test, training) for every test photo whose features are those of a training photo."""
-    unit = F.normalize(training.float(), dim=1)
+    unit = unit_rows(training)
     pairs = []
     for begin in range(0, len(test), 1024):
-        cosine, which = (F.normalize(test[begin : begin + 1024].float(), dim=1) @ unit.T).max(1)
-        rows = torch.nonzero(1 - cosine <= IDENTICAL).flatten()
-        pairs += [(begin + int(row), int(which[row])) for row in rows]
+        cosines = unit_rows(test[begin : begin + 1024]) @ unit.T
+        rows = np.flatnonzero(1 - cosines.max(1) <= IDENTICAL)
+        pairs += [(begin + int(row), int(cosines[row].argmax())) for row in rows]
     return pairs
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from ...formatting import capitalize, count, percent
 from ...training.assess.evaluation import wilson
@@ -29,10 +28,10 @@ def false_alarms(ood: OODPhotos) -> int:
     return int((ood.known_scores < ood.threshold).sum())
 
 
-def histogram(scores: Tensor, low: float, high: float) -> Tensor:
+def histogram(scores: np.ndarray, low: float, high: float) -> np.ndarray:
     """Return the number of scores in each of 24 bins of equal width."""
-    bins = ((scores.double() - low) / max(high - low, 1e-12) * BINS).long().clamp(0, BINS - 1)
-    return torch.bincount(bins, minlength=BINS)
+    bins = ((scores - low) / max(high - low, 1e-12) * BINS).astype(int).clip(0, BINS - 1)
+    return np.bincount(bins, minlength=BINS)
 
 
 def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
@@ -52,8 +51,8 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
     )
     pieces = [intro, draw(ood)]
     advice: list[Markup] = []
-    accepted = torch.nonzero(ood.scores >= ood.threshold).flatten()
-    missed = accepted[ood.scores[accepted].argsort(descending=True)].tolist()
+    accepted = np.flatnonzero(ood.scores >= ood.threshold)
+    missed = accepted[np.argsort(-ood.scores[accepted], kind="stable")].tolist()
     if missed:
         items = [
             card(
@@ -81,7 +80,7 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
 
 def draw(ood: OODPhotos) -> Markup:
     """Draw two histograms of the scores back to back: known classes upwards, out-of-distribution downwards."""
-    both = torch.cat([ood.known_scores, ood.scores, torch.tensor([ood.threshold])])
+    both = np.concatenate([ood.known_scores, ood.scores, [ood.threshold]])
     low, high = float(both.min()), float(both.max())
     upper, lower = histogram(ood.known_scores, low, high), histogram(ood.scores, low, high)
     middle, tall = 140.0, 92.0

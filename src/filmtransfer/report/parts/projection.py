@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+import numpy as np
 
+from ...arrays import unit_rows
 from ...formatting import percent
 from ..drawing import COLOURS, SHAPES, Scale, figure, marker
 from ..markup import Markup, join, paragraph, tag
@@ -31,30 +30,30 @@ MAX_POINTS = 3000
 class ProjectionAxes:
     """Two orthonormal directions of feature space and their origin; ``share`` is the class means' variance in them."""
 
-    centre: Tensor  # (D)
-    directions: Tensor  # (2, D)
+    centre: np.ndarray  # (D)
+    directions: np.ndarray  # (2, D)
     share: float
 
-    def __call__(self, features: Tensor) -> Tensor:
-        return (_unit(features) - self.centre) @ self.directions.T
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        return np.asarray((_unit(features) - self.centre) @ self.directions.T)
 
 
-def fit_axes(features: Tensor, labels: Tensor) -> ProjectionAxes:
+def fit_axes(features: np.ndarray, labels: np.ndarray) -> ProjectionAxes:
     """Compute the principal axes of the class means."""
     z = _unit(features)
-    present = labels.unique()
-    means = torch.stack([z[labels == c].mean(0) for c in present])
+    present = np.unique(labels)
+    means = np.stack([z[labels == c].mean(0) for c in present])
     centre = means.mean(0)
-    _, sizes, rows = torch.linalg.svd(means - centre, full_matrices=False)
+    _, sizes, rows = np.linalg.svd(means - centre, full_matrices=False)
     total = float((sizes**2).sum())
     share = float((sizes[:2] ** 2).sum()) / total if total else 1.0
     directions = rows[:2] if len(present) > 2 else rows[:1]
     if len(directions) < 2:
         rest = z - centre
         rest = rest - rest @ directions.T @ directions
-        directions = torch.cat([directions, torch.linalg.svd(rest, full_matrices=False)[2][:1]])
-    largest = directions.gather(1, directions.abs().argmax(1, keepdim=True))
-    signs = torch.where(largest < 0, -1.0, 1.0)  # one of two mirror images
+        directions = np.concatenate([directions, np.linalg.svd(rest, full_matrices=False)[2][:1]])
+    largest = np.take_along_axis(directions, np.abs(directions).argmax(1, keepdims=True), 1)
+    signs = np.where(largest < 0, -1.0, 1.0)  # one of two mirror images
     return ProjectionAxes(centre, directions * signs, share)
 
 
@@ -68,7 +67,7 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
     if len(features) < 3:
         return None
     axes = fit_axes(features, labels)
-    background = torch.empty(0, 2) if training is None else axes(features)[:MAX_POINTS]
+    background = np.empty((0, 2)) if training is None else axes(features)[:MAX_POINTS]
     markers = class_markers(data)
     label = f"A map of {len(photos)} photos of {len(data.classes)} classes: photos with similar features are close to each other."
     drawing = figure(
@@ -91,14 +90,14 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
 def _draw(
     data: ReportData,
     pictures: EmbeddedPictures,
-    points: Tensor,
-    background: Tensor,
-    background_labels: Tensor,
+    points: np.ndarray,
+    background: np.ndarray,
+    background_labels: np.ndarray,
     markers: dict[int, int],
 ) -> list[Markup]:
     """Draw the training photos in pale, then markers and pictures of the photos; mistakes are emphasised."""
-    everything = torch.cat([points, background])
-    low, high = everything.min(0).values.tolist(), everything.max(0).values.tolist()
+    everything = np.concatenate([points, background])
+    low, high = everything.min(0).tolist(), everything.max(0).tolist()
     x, y = Scale(low[0], high[0], EDGE, WIDTH - EDGE), Scale(low[1], high[1], HEIGHT - EDGE, EDGE)
     pieces = [
         marker(markers.get(c, 0), x(a), y(b), 3.2, "pale" if c in markers else "pale other")
@@ -106,7 +105,7 @@ def _draw(
     ]
     positions = [(x(a), y(b)) for a, b in points.tolist()]
     mistakes = _mistakes(data)
-    chosen = spread(torch.tensor(positions), PICTURE * 0.92, _order(data))
+    chosen = spread(np.array(positions), PICTURE * 0.92, _order(data))
     numbers = {i: pictures.embed(data.photos.thumbnails[i]) for i in chosen}
     for i in range(0, len(positions), -(-len(positions) // MAX_POINTS)):
         if numbers.get(i) is None:
@@ -125,21 +124,21 @@ def class_markers(data: ReportData) -> dict[int, int]:
     classes = len(data.classes)
     if classes <= 2 * COLOURS:
         return {c: c for c in range(classes)}
-    error = torch.zeros(classes)
+    error = np.zeros(classes)
     if data.predictions is not None:
-        error.index_add_(0, data.predictions.labels, 1 - data.predictions.label_probability.float())
+        np.add.at(error, data.predictions.labels, 1 - data.predictions.label_probability)
     most = min(MAX_MARKERS, COLOURS * SHAPES)
-    chosen = sorted(error.argsort(descending=True, stable=True)[:most].tolist())
+    chosen = sorted(np.argsort(-error, kind="stable")[:most].tolist())
     return {c: kind for kind, c in enumerate(chosen)}
 
 
-def spread(points: Tensor, apart: float, order: list[int], most: int = MAX_PICTURES) -> list[int]:
+def spread(points: np.ndarray, apart: float, order: list[int], most: int = MAX_PICTURES) -> list[int]:
     """Return the points that can be shown as pictures without covering each other, chosen in the given order."""
     chosen: list[int] = []
     for i in order:
         if len(chosen) >= most:
             break
-        if not chosen or float((points[chosen] - points[i]).abs().max(1).values.min()) >= apart:
+        if not chosen or np.abs(points[chosen] - points[i]).max(1).min() >= apart:
             chosen.append(i)
     return chosen
 
@@ -201,5 +200,5 @@ def _legend(data: ReportData, markers: dict[int, int]) -> Markup:
     return tag("ul", *items, class_="legend")
 
 
-def _unit(features: Tensor) -> Tensor:
-    return F.normalize(features.double(), dim=1)
+def _unit(features: np.ndarray) -> np.ndarray:
+    return np.asarray(unit_rows(features.astype(np.float64)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from torch import Tensor
+import numpy as np
 
 from ...formatting import percent
 from ...training.assess.calibration import calibration_error
@@ -34,10 +34,10 @@ class ConfidenceBin:
         return self.correct / self.total
 
 
-def confidence_bins(probabilities: Tensor, labels: Tensor, number: int) -> list[ConfidenceBin | None]:
+def confidence_bins(probabilities: np.ndarray, labels: np.ndarray, number: int) -> list[ConfidenceBin | None]:
     """Return bins of equal width from 0 to 1; None for a bin without predictions."""
-    confidence, predicted = probabilities.max(1)
-    index = (confidence * number).long().clamp(max=number - 1)
+    confidence, predicted = probabilities.max(1), probabilities.argmax(1)
+    index = np.minimum((confidence * number).astype(int), number - 1)
     bins: list[ConfidenceBin | None] = []
     for b in range(number):
         rows = index == b
@@ -81,7 +81,7 @@ def section(data: ReportData) -> Section | None:
 
 
 def _verdict(data: ReportData, predictions: PhotoPredictions) -> str:
-    accuracy, confidence = float(predictions.correct.double().mean()), float(predictions.confidence.mean())
+    accuracy, confidence = float(predictions.correct.mean()), float(predictions.confidence.mean())
     low, high = wilson(int(predictions.correct.sum()), len(predictions))
     averages = f"On average the classifier was {percent(confidence, 0)} confident, and {percent(accuracy, 0)} of its predictions were correct"
     if low <= confidence <= high:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 
 from ...formatting import count, percent, times
 from ..markup import Markup, class_list, class_name, join, paragraph, table, tag
@@ -47,7 +47,7 @@ def class_results(
 
     ``excluded_rows`` are photos with a wrong label, which say nothing about their class.
     """
-    included = torch.ones(len(predictions), dtype=torch.bool)
+    included = np.ones(len(predictions), bool)
     included[list(excluded_rows)] = False
     results = []
     for c, photos in enumerate(counts):
@@ -56,7 +56,7 @@ def class_results(
         if total == 0:
             results.append(ClassResult(c, photos, 0, 0, 0.0, None, 0))
             continue
-        predicted = torch.bincount(predictions.predicted[rows], minlength=len(counts))
+        predicted = np.bincount(predictions.predicted[rows], minlength=len(counts))
         correct = int(predicted[c])
         predicted[c] = -1
         probabilities = predictions.probabilities[rows].mean(0)

@@ -29,27 +29,40 @@ class QueuedImage:
 
 
 class Batcher:
-    """A thread that classifies submitted images, up to ``batch`` of them together.
+    """Threads that classify submitted images, each up to ``batch`` of them together.
 
-    The first image waits at most ``wait`` seconds for others. While a pass runs, the next batch is collected, so under
-    load no image waits for the clock. At most ``waiting`` images may be in the queue.
+    The engine says how many passes run best at the same time, of how many images, and how long the first image waits
+    for others. While passes run, the next images are collected, so under load no image waits for the clock. At most
+    ``waiting`` images may be in the queue.
     """
 
-    def __init__(self, engine: Engine, batch: int = 32, wait: float = 0.002, waiting: int = 256) -> None:
-        if batch < 1 or waiting < 1 or not wait >= 0:
-            raise UsageError("A batch has at least one image, and a wait is at least 0 seconds.")
+    def __init__(
+        self,
+        engine: Engine,
+        batch: int | None = None,
+        wait: float | None = None,
+        passes_at_once: int | None = None,
+        waiting: int = 256,
+    ) -> None:
         self.engine = engine
-        self.batch = batch
-        self.wait = wait
+        self.batch = engine.plan.batch if batch is None else batch
+        self.wait = engine.plan.wait if wait is None else wait
+        count = engine.plan.passes_at_once if passes_at_once is None else passes_at_once
+        if self.batch < 1 or count < 1 or waiting < 1 or not self.wait >= 0:
+            raise UsageError("A batch has at least one image, and a wait is at least 0 seconds.")
         self.on_batch: Callable[[int], object] = lambda _: None  # called with the images of each pass
         self.passes = 0
         self.images = 0
-        self._queue: queue.Queue[QueuedImage | None] = queue.Queue()  # None ends the thread
+        self._queue: queue.Queue[QueuedImage | None] = queue.Queue()  # None ends a thread
         self._room = threading.Semaphore(waiting)
         self._lock = threading.Lock()  # nothing is added after None
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="batcher", daemon=True)
-        self._thread.start()
+        self._counting = threading.Lock()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"batcher-{i}", daemon=True) for i in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, member: Member, pixels: np.ndarray) -> Future[Answer]:
         """Return the future answer; raise at once for pixels that do not fit and for a full queue."""
@@ -69,12 +82,14 @@ class Batcher:
         return self._queue.qsize()
 
     def close(self) -> None:
-        """Classify the images in the queue, accept no more, and end the thread."""
+        """Classify the images in the queue, accept no more, and end the threads."""
         with self._lock:
             if not self._closed:
                 self._closed = True
-                self._queue.put(None)
-        self._thread.join()
+                for _ in self._threads:
+                    self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
 
     def _run(self) -> None:
         ended = False
@@ -82,16 +97,17 @@ class Batcher:
             images, ended = self._collect()
             wanted = [image for image in images if image.answer.set_running_or_notify_cancel()]
             if wanted:
-                self.passes += 1
-                self.on_batch(len(wanted))
-                self.images += len(wanted)
+                with self._counting:
+                    self.passes += 1
+                    self.images += len(wanted)
+                    self.on_batch(len(wanted))
                 self._answer(wanted)
 
     def _collect(self) -> tuple[list[QueuedImage], bool]:
         """Return the next batch, and whether it is the last one."""
         images: list[QueuedImage] = []
         deadline = 0.0
-        while len(images) < self.batch:
+        while len(images) < self._share(len(images)):
             try:
                 timeout = None if not images else max(deadline - time.monotonic(), 0)
                 image = self._queue.get(timeout=timeout) if timeout != 0 else self._queue.get_nowait()
@@ -104,6 +120,15 @@ class Batcher:
                 deadline = time.monotonic() + self.wait
             images.append(image)
         return images, False
+
+    def _share(self, taken: int) -> int:
+        """Return how many images to take: all that a pass can, unless other threads could work on some of them."""
+        available = taken + self._queue.qsize()
+        return (
+            min(self.batch, max(1, -(-available // len(self._threads))))
+            if len(self._threads) > 1
+            else self.batch
+        )
 
     def _answer(self, images: Sequence[QueuedImage]) -> None:
         """Classify in one pass; if that fails, one pass for each image, so that only the cause gets the error."""

@@ -2,35 +2,66 @@
 
 A ``Member`` is what prediction needs of one update: FiLM parameters and a predictor, without the support features. An
 ``Engine`` holds the backbone once and predicts for any members together; its answers are those of
-``FewShotClassifier.load(file)``.
+``Predictor.load(file)``.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
+from typing import Literal, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from ...backbones import Backbone
-from ...data.pixels import PixelSpec, decode, to_square
-from ...errors import InputError, UpdateFileError, UsageError
-from ...film import FilmTable
+from ...data.pixels import MAX_SIZE, PixelSpec, decode, to_square
+from ...errors import InputError, UpdateFileError
 from ...heads import make_head, map_state
 from ...model import FeaturePredictor, Label, Update
-from ...model.network import share_weights
-from ...model.tensors import normalise
+from ...model.update import KnownBackbone
 
-TENSOR_OVERHEAD = 500  # bytes that torch and Python need around the numbers of a tensor
+ARRAY_OVERHEAD = 150  # bytes that numpy and Python need around the numbers of an array
 
 # Members with equal heads or pixel specs share one object; a head of these has no state of its own.
 _shared_head = cache(make_head)
 _shared: Callable[[PixelSpec], PixelSpec] = cache(lambda spec: spec)
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """How images are best computed together."""
+
+    batch: int  # images of one pass
+    passes_at_once: int  # in threads of their own
+    wait: float  # seconds that the first image waits for others
+
+
+class MultiUserFeatures(Protocol):
+    """What computes the features of a multi-user batch: ``GraphFeatures`` or ``TorchFeatures``."""
+
+    spec: PixelSpec  # the native input format
+    plan: BatchPlan
+
+    @property
+    def backbone(self) -> KnownBackbone:
+        """The backbone."""
+        ...
+
+    def row(self, update: Update) -> np.ndarray:
+        """Return the FiLM parameters of a checked update as a batch needs them (2, ·)."""
+        ...
+
+    def group(self, update: Update) -> int | None:
+        """Return what images must have in common, beside their size, to share a pass."""
+        ...
+
+    def features(
+        self, pixels: np.ndarray, spec: PixelSpec, group: int | None, rows: Sequence[np.ndarray]
+    ) -> np.ndarray:
+        """Compute features (B, D), image i with the FiLM parameters ``rows[i]``."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,51 +77,89 @@ class Answer:
 class Member:
     """One user's update as the batch needs it: a row of FiLM parameters and the predictor."""
 
-    film: Tensor
+    film: np.ndarray
     predictor: FeaturePredictor  # its head is shared by all members with such a head; its state is this one's
     spec: PixelSpec
+    group: int | None = None  # of images that can share a pass
     threshold: float = 0.0  # of the OOD score
 
     @classmethod
-    def of(cls, update: Update, table: FilmTable, sites: Sequence[str]) -> Member:
-        """Take what prediction needs out of a checked update with FiLM at ``sites``."""
-        predictor = update.predictor(update.restore_head(table.bare))
+    def of(cls, update: Update, film: np.ndarray, group: int | None) -> Member:
+        """Take what prediction needs out of a checked update."""
+        predictor = update.predictor()
         ood = predictor.ood if predictor.ood is not None and predictor.ood.usable else None
         predictor = replace(
             predictor,
             head=_shared_head(update.head, **update.head_options),
-            state=map_state(lambda tensor: tensor.detach().clone(), predictor.state),  # not the file's memory
+            state=map_state(np.array, predictor.state),  # copies: not the file's memory
             classes=[sys.intern(name) if isinstance(name, str) else name for name in update.classes],
-            ood=ood,
+            ood=None
+            if ood is None
+            else replace(ood, directions=ood.directions.copy(), known=ood.known.copy()),
             support=None,
         )
         threshold = 0.0 if ood is None else ood.threshold()
-        return cls(table.pack(update.parameters, sites), predictor, _shared(update.pixels), threshold)
+        return cls(film, predictor, _shared(update.pixels), group, threshold)
 
     @property
     def nbytes(self) -> int:
         """The memory that this member takes."""
         predictor = self.predictor
-        tensors = [self.film, *predictor.state, predictor.log_prior]
-        tensors += predictor.ood.tensors().values() if predictor.ood is not None else []
-        blocks = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
+        arrays = [self.film, *predictor.state, predictor.log_prior]
+        arrays += predictor.ood.tensors().values() if predictor.ood is not None else []
         names = sum(map(sys.getsizeof, predictor.classes))
-        return sum(blocks.values()) + TENSOR_OVERHEAD * len(tensors) + names
+        return sum(int(array.nbytes) + ARRAY_OVERHEAD for array in arrays) + names
 
 
 class Engine:
     """One backbone for all users; thread-safe."""
 
-    def __init__(self, backbone: Backbone, image_size: int | None = None) -> None:
-        self.backbone = backbone
-        self.spec = replace(backbone.pixels, size=backbone.fit_size(image_size or backbone.pixels.size))
-        self._network = share_weights(backbone.module)
-        self._table = FilmTable(self._network, backbone.sites)
-        self._lock = threading.Lock()  # of the table: one batch at a time
+    def __init__(self, source: MultiUserFeatures) -> None:
+        self.source = source
 
-    def check(self, content: bytes) -> Update:
-        """Return the update in a file's bytes; refuse one that cannot be served here."""
+    @classmethod
+    def open(
+        cls,
+        backbone: str,
+        weights: str | Path | None = None,
+        *,
+        image_size: int | None = None,
+        threads: int | None = None,
+        runtime: Literal["onnx", "torch"] = "onnx",
+    ) -> Engine:
+        """Return the engine of a backbone; "onnx" imports no torch, and makes the graph in a child process if needed."""
+        if runtime == "onnx":
+            from .graph_features import GraphFeatures
+
+            return cls(GraphFeatures(backbone, weights, image_size, threads))
+        from ...backbones import load_backbone
+        from .torch_features import TorchFeatures
+
+        return cls(TorchFeatures(load_backbone(backbone, weights), image_size))
+
+    @property
+    def backbone(self) -> str:
+        """The name of the backbone."""
+        return self.source.backbone.name
+
+    @property
+    def spec(self) -> PixelSpec:
+        """The native input format."""
+        return self.source.spec
+
+    @property
+    def plan(self) -> BatchPlan:
+        """How images are best computed together."""
+        return self.source.plan
+
+    def check(self, content: bytes, largest: int = MAX_SIZE) -> Update:
+        """Return the update in a file's bytes; refuse one that cannot be served here, or takes images above ``largest``."""
         update = Update.from_bytes(content)
+        if update.pixels.size > largest:  # one such image would take the time of hundreds
+            raise UpdateFileError(
+                f"This classifier takes images of {update.pixels.size} pixels.",
+                f"The service allows {largest}: train it with a smaller --image-size.",
+            )
         self._member(update)
         return update
 
@@ -112,50 +181,38 @@ class Engine:
                 "Decode the image with engine.pixels(image, member.spec).",
             )
 
-    @torch.no_grad()
-    def answers(self, members: Sequence[Member], pixels: np.ndarray | Sequence[np.ndarray]) -> list[Answer]:
+    def answers(self, members: Sequence[Member], pixels: Sequence[np.ndarray] | np.ndarray) -> list[Answer]:
         """Predict ``pixels[i]`` (uint8) with ``members[i]``, in one backbone pass for every image size."""
         if len(members) != len(pixels):
             raise InputError(f"{len(members)} members but {len(pixels)} images.", "One image per member.")
         for member, square in zip(members, pixels, strict=True):
             self.fits(member, square)
         answers: dict[int, Answer] = {}
-        for spec in dict.fromkeys(member.spec for member in members):
-            rows = [i for i, member in enumerate(members) if member.spec == spec]
+        for spec, group in dict.fromkeys((member.spec, member.group) for member in members):
+            rows = [i for i, member in enumerate(members) if (member.spec, member.group) == (spec, group)]
             batch = np.stack([pixels[i] for i in rows])
-            features = self._features(batch, spec, [members[i].film for i in rows])
+            features = self.source.features(batch, spec, group, [members[i].film for i in rows])
             answers |= zip(rows, _answers([members[i] for i in rows], features), strict=True)
         return [answers[i] for i in range(len(members))]
 
-    def _features(self, pixels: np.ndarray, spec: PixelSpec, film: Sequence[Tensor]) -> Tensor:
-        """Compute features (B, D), row i under the FiLM parameters ``film[i]``."""
-        batch = normalise(torch.from_numpy(pixels).to(self.backbone.device), spec).to(self._table.bare.dtype)
-        with self._lock, self._table.rows(film):
-            features: Tensor = self._network(batch.contiguous(memory_format=self.backbone.memory_format))
-        return features
-
     def _member(self, update: Update) -> Member:
         """Check that an update can share this backbone, and take what prediction needs."""
-        backbone, body = self.backbone, update.body()
+        body = update.body()
         if not body.is_film:
             raise UpdateFileError(
                 f"This update trained {body.describe()}; only FiLM can share a backbone with other users.",
                 "Train it again with the adapter film.",
             )
-        update.check_backbone(backbone)
-        try:
-            sites = backbone.sites_from(body.film_from) if body.train == "adapter" else []
-        except UsageError as error:  # not the user's mistake: the file's
-            raise UpdateFileError(error.message, "Train it again.") from None
-        return Member.of(update, self._table, sites)
+        update.check_backbone(self.source.backbone)
+        return Member.of(update, self.source.row(update), self.source.group(update))
 
 
-def _answers(members: Sequence[Member], features: Tensor) -> list[Answer]:
+def _answers(members: Sequence[Member], features: np.ndarray) -> list[Answer]:
     """Pass each row through its own head; beside the backbone pass this costs nothing."""
     answers: list[Answer] = []
-    for member, row in zip(members, features.split(1), strict=True):
+    for i, member in enumerate(members):
         predictor = member.predictor
-        prediction = predictor.predict(row)
+        prediction = predictor.predict(features[i : i + 1])
         (probabilities,) = prediction.probabilities.tolist()
         if any(p != p for p in probabilities):
             raise InputError(

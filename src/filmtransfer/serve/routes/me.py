@@ -24,7 +24,7 @@ def show_me(user: CurrentUser, service: ServiceDep) -> CurrentUserPublic:
         used=QuotaPublic.model_validate(store.users.usage(user.id)),
         current=VersionPublic.of(current) if current else None,
         training=TrainingPublic.model_validate(active[0]) if active else None,
-        backbone=service.engine.backbone.name,
+        backbone=service.engine.backbone,
         image_size=service.engine.spec.size,
     )
 

@@ -30,7 +30,7 @@ HTML: Responses = {200: {"content": {"text/html": {"schema": {"type": "string"}}
 def health(service: ServiceDep) -> HealthPublic:
     """Check that the service and its store respond."""
     service.store.ping()
-    return HealthPublic(status="ok", version=__version__, backbone=service.engine.backbone.name)
+    return HealthPublic(status="ok", version=__version__, backbone=service.engine.backbone)
 
 
 @router.get("/metrics", response_class=Response, responses={**TEXT, **errors()})

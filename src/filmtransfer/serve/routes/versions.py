@@ -5,7 +5,6 @@ from __future__ import annotations
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
-from ...errors import UpdateFileError
 from ..deps import CurrentUser, JsonOnly, Service, ServiceDep, StoreDep, content_type
 from ..errors import ApiError
 from ..schemas import (
@@ -50,13 +49,7 @@ async def upload_version(request: Request, user: CurrentUser, service: ServiceDe
 
 
 def _publish(service: Service, user: str, content: bytes) -> Version:
-    update = service.engine.check(content)
-    largest = service.settings.max_image_size
-    if update.pixels.size > largest:  # one such image would take the time of hundreds
-        raise UpdateFileError(
-            f"This classifier takes images of {update.pixels.size} pixels.",
-            f"The service allows {largest}: train it with a smaller --image-size.",
-        )
+    update = service.engine.check(content, service.settings.max_image_size)
     classes = {str(name): count for name, count in zip(update.classes, update.counts, strict=True)}
     return service.store.versions.publish(user, content, "uploaded", {"classes": classes})
 

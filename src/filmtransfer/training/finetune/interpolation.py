@@ -19,14 +19,9 @@ from torch import Tensor
 from ...heads import SingularError
 from ...model import AdaptedModel, log_posterior
 from .activations import Activations
+from .outcome import DEFAULT_ALPHA
 
 ALPHAS = (0.0, 0.5, 1.0)
-DEFAULT_ALPHA = 0.5  # where there is nothing to choose it by
-INTERPOLATION = {  # each α in words
-    0.0: "None of the change is kept (α = 0): it was worse on held-out photos.",
-    0.5: "Half of the change is kept (α = 0.5), which is safest with few photos.",
-    1.0: "All of the change is kept (α = 1).",
-}
 
 Snapshot = list[Tensor]
 

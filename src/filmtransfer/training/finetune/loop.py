@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,16 +17,9 @@ from ...heads import SingularError
 from ..callbacks import NO_CALLBACKS, Callbacks, Progress
 from ..torch_settings import denormals_as_zero
 from .gradient import NonFiniteError, StepResult
+from .outcome import Stop
 from .parallel import World, between_steps
 
-Stop = Literal["done", "interrupted", "time limit", "not finite", "one-shot"]
-STOPPED: dict[Stop, str] = {  # why training ended, after the number of steps
-    "done": "",
-    "interrupted": " (interrupted; what was trained so far is kept)",
-    "time limit": " (time limit)",
-    "not finite": " (the loss was no longer finite; the last finite parameters are kept)",
-    "one-shot": " (one photo per class: nothing to fine-tune on)",
-}
 Backward = Callable[[], StepResult]
 
 

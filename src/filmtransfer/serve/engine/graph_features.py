@@ -1,0 +1,110 @@
+"""Features of a multi-user batch on onnxruntime: every image has its own row of γ and β; torch is not imported.
+
+For every image size there are at most two graphs: one with FiLM from the stage on where the fast preset begins, which is
+cheaper, and one with FiLM everywhere. A graph that is missing is made in a child process, when the first update that
+needs it is loaded.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ...backbones import backbone_facts, record_for
+from ...data.pixels import PixelSpec
+from ...errors import UpdateFileError, UsageError
+from ...model import Update
+from ...processes import default_threads
+from ...runtime import FeatureSession, GraphKey
+from ...runtime.extractor import first_stage
+from ...runtime.weights_index import open_graph
+from .multi_user import BatchPlan
+
+MAX_GRAPHS = 8  # in memory; image sizes come from users
+
+
+@dataclass(frozen=True)
+class GraphBackbone:
+    """What is known of a backbone whose weights are in a graph."""
+
+    name: str
+    digest: str
+    features: int
+    patch: int
+
+    def fit_size(self, size: int) -> int:
+        """Return the largest image size up to ``size`` that the backbone can take."""
+        return backbone_facts(self.name).fit_size(size)
+
+
+class GraphFeatures:
+    """The graphs of one backbone; thread-safe."""
+
+    def __init__(
+        self,
+        backbone: str,
+        weights: str | Path | None = None,
+        image_size: int | None = None,
+        threads: int | None = None,
+        digest: str = "",
+    ) -> None:
+        """``digest`` is that of the weights, if it is known: else it is looked up or computed."""
+        facts, self._weights = backbone_facts(backbone), weights
+        # A pass of several images gains nothing: the activations of one stay in the cache (benchmarks/results/runtime.md).
+        self.plan = BatchPlan(1, threads or default_threads(), wait=0.0)
+        self.spec = replace(facts.pixels, size=facts.fit_size(image_size or facts.pixels.size))
+        self._usual_stage = record_for(backbone).film_from
+        self._sessions: dict[GraphKey, FeatureSession] = {}
+        self._lock = threading.Lock()
+        first = self._open(GraphKey.of(backbone, digest, self.spec, self._usual_stage))
+        self.backbone = GraphBackbone(backbone, first.facts.key.digest, first.facts.features, facts.patch)
+
+    def row(self, update: Update) -> np.ndarray:
+        """Return the trained part of γ and β (2, ·) of a checked update; it ends with the last site of the network."""
+        stage, facts = first_stage(update), self._session(update.pixels, first_stage(update)).facts
+        try:
+            rows = np.stack(facts.pack(update.film, stage))
+        except UsageError as error:  # not the user's mistake: the file's
+            raise UpdateFileError(error.message, "Train it again.") from None
+        trained = sum(site.channels for site in facts.sites if stage is not None and site.stage >= stage)
+        return rows[:, rows.shape[1] - trained :].copy()
+
+    def group(self, update: Update) -> int | None:
+        """Return what images must have in common, beside their size, to share a pass: the first stage of the graph."""
+        return self._graph_stage(first_stage(update))
+
+    def features(
+        self, pixels: np.ndarray, spec: PixelSpec, group: int | None, rows: Sequence[np.ndarray]
+    ) -> np.ndarray:
+        """Compute features (B, D), image i with the FiLM parameters ``rows[i]``."""
+        session = self._session(spec, group)
+        film = np.zeros((2, len(rows), session.facts.channels), np.float32)
+        film[0] = 1  # γ = 1 and β = 0 where FiLM was not trained
+        for i, row in enumerate(rows):
+            film[:, i, film.shape[2] - row.shape[1] :] = row
+        return session.features(pixels, film[0], film[1])
+
+    def _graph_stage(self, stage: int | None) -> int:
+        return self._usual_stage if stage is None or stage >= self._usual_stage else 0
+
+    def _session(self, spec: PixelSpec, stage: int | None) -> FeatureSession:
+        return self._open(
+            GraphKey.of(self.backbone.name, self.backbone.digest, spec, self._graph_stage(stage))
+        )
+
+    def _open(self, key: GraphKey) -> FeatureSession:
+        """Return an open graph; the first caller opens or makes it, the others wait."""
+        session = self._sessions.get(key)
+        if session is None:
+            with self._lock:
+                session = self._sessions.get(key)
+                if session is None:
+                    session = open_graph(key.backbone, key, weights=self._weights, threads=1)
+                    self._sessions[session.facts.key] = session
+                    if len(self._sessions) > MAX_GRAPHS:  # the oldest, but never the native one
+                        del self._sessions[list(self._sessions)[1]]
+        return session
