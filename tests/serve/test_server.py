@@ -21,6 +21,8 @@ from filmtransfer.cli import main
 from filmtransfer.processes import free_port
 from filmtransfer.serve.server import ServerConfig
 from filmtransfer.serve.store import Store, StoreLocation
+from filmtransfer.serve.supervisor import MODULE
+from tests import guardian
 from tests.serve.conftest import bearer, encoded
 
 TIMEOUT = 300.0  # seconds
@@ -51,9 +53,10 @@ class ServeProcess:
         logs = sorted((self.folder / "folder").glob("*.log"))
         return "\n".join(file.read_text() for file in (self.out, self.err, *logs))
 
-    def workers(self) -> list[int]:
+    def workers(self) -> set[int]:
         files = Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        return [int(pid) for file in files for pid in file.read_text().split()]
+        children = [int(pid) for file in files for pid in file.read_text().split()]
+        return {pid for pid in children if MODULE in guardian.command(pid)}
 
     def end(self, number: int) -> int:
         self.process.send_signal(number)
@@ -65,6 +68,10 @@ def has_ended(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
+
+
+def is_running(client: httpx.Client, training: str) -> bool:
+    return client.get(f"/api/trainings/{training}").json()["state"] == "running"
 
 
 @pytest.fixture
@@ -84,7 +91,7 @@ def serve(tmp_path):
 
 @pytest.mark.process(seconds=30)
 def test_acknowledged_photos_survive_a_kill_and_a_worker_trains(serve):
-    """Photos survive a kill and a restart; then a training with two versions, a dead worker, and a clean end."""
+    """Photos survive a kill and a restart; then a training with two versions, workers that end and die, a clean end."""
     first = serve("--json", "--workers", "0")
     first.until("it is ready", lambda: first.out.read_text().rstrip().endswith("}"))
     about = json.loads(first.out.read_text())
@@ -100,7 +107,7 @@ def test_acknowledged_photos_survive_a_kill_and_a_worker_trains(serve):
                 kept[made.json()["id"]] = content
     assert first.end(signal.SIGKILL) == -signal.SIGKILL
 
-    second = serve()
+    second = serve("--worker-idle", "1", "--lease", "2")
     link = re.compile(r"The page is at (http://127\.0\.0\.1:\d+/)#token=(\S+)")
     second.until("it prints its link", lambda: link.search(second.out.read_text()))
     url, token = link.search(second.out.read_text()).groups()
@@ -109,6 +116,7 @@ def test_acknowledged_photos_survive_a_kill_and_a_worker_trains(serve):
         assert [row["photos"] for row in client.get("/api/classes").json()["classes"]] == [3, 3]
         for id, content in kept.items():
             assert client.get(f"/api/photos/{id}").content == content
+        assert second.workers() == set(), "nothing is to be trained"
         training = client.post("/api/trainings", json={"steps": 1}).json()["id"]
         events = client.get(f"/api/trainings/{training}/events").text  # until the end of the training
         kinds = re.findall(r"^event: (\w+)$", events, re.M)
@@ -125,10 +133,13 @@ def test_acknowledged_photos_survive_a_kill_and_a_worker_trains(serve):
         asked = client.post("/api/predictions", content=encoded(1, 99), headers=JPEG).json()
         assert asked["probabilities"][0]["class"] == "bars"
 
-        old = second.workers()
-        assert len(old) == 1
-        os.kill(old[0], signal.SIGKILL)
-        new = second.until("another worker is there", lambda: set(second.workers()) - set(old))
+        second.until("the idle worker ends", lambda: not second.workers())
+        assert "A worker ended" not in second.out.read_text()
+        training = client.post("/api/trainings", json={"steps": 1000}).json()["id"]
+        second.until("another worker trains", lambda: is_running(client, training))
+        (old,) = second.workers()
+        os.kill(old, signal.SIGKILL)
+        new = second.until("a third worker is there", lambda: second.workers() - {old})
         assert "A worker ended" in second.out.read_text()
     assert second.end(signal.SIGTERM) == 0
     assert second.out.read_text().rstrip().endswith("Ended.")

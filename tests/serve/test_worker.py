@@ -180,6 +180,28 @@ def test_deleting_the_user_ends_the_training(store, worker, monkeypatch):
     assert store.users.all() == []
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_an_idle_worker_ends_and_has_claimed_nothing(store, worker, monkeypatch, late):
+    """It ends after a training, but not while the store is unavailable; one that is queued then remains waiting."""
+    user = a_user(store, 0)
+    trainings = [store.trainings.request(user, OPTIONS)]  # it fails at once: there are no photos
+    real, results = store.trainings.claim, []
+
+    def claim(*what: Any) -> Any:
+        results.append("away" if len(results) == 1 else real(*what))
+        if results[-1] == "away":
+            raise StoreUnavailableError("The database is away.")
+        if results[-1] is None and late:
+            trainings.append(store.trainings.request(user, OPTIONS))
+        return results[-1]
+
+    monkeypatch.setattr(store.trainings, "claim", claim)
+    worker.poll, worker.idle = 0.001, 1e-9
+    worker.run()
+    assert [getattr(result, "id", result) for result in results] == [trainings[0].id, "away", None]
+    assert [store.trainings.get(user, one.id).state for one in trainings] == ["failed", "waiting"][: 1 + late]
+
+
 @pytest.mark.slow
 def test_the_worker_waits_for_an_unavailable_store(store, worker, monkeypatch, capfd):
     user = a_user(store)
