@@ -47,7 +47,7 @@ class Measured:
     stored: int  # bytes of a stored update with its support features
     member: int  # bytes of a user in memory
     request: float  # seconds of one core for a prediction over HTTP
-    image: float  # of those, the backbone's in a multi-user batch
+    image: float  # of those, the backbone's
     training: float  # seconds of one core for a training
     rows: dict[str, float]  # bytes in PostgreSQL
 
@@ -60,10 +60,10 @@ def read() -> Measured:
     cores = serving["machine"]["cores"]
     threads = engine["machine"]["threads"]
     return Measured(
-        serving["memory"]["stored"],
-        serving["memory"]["bytes a user"],
-        cores / serving["http"]["load"]["requests a second"],
-        serving["throughput"]["ms"]["mixed"] / 1000,
+        serving["resident"]["user"]["stored"],
+        serving["resident"]["user"]["bytes a user"],
+        cores / serving["latency"]["load"]["requests a second"],
+        serving["single"]["ms"]["onnx"]["median"] / 1000,
         threads * mean(run["fast_seconds"] for run in engine["accuracy"].values()),
         store["PostgreSQL"],
     )
@@ -92,7 +92,7 @@ def estimate(a: Assumed, m: Measured) -> list[tuple[str, str, str]]:
         ("memory for the classifiers of all users", _bytes(everyone), "if no request should wait for loading"),
         ("predictions per second: mean, busiest hour", f"{rate:,.0f}, {rate * a.busy:,.0f}", f"{a.predictions} per active user and day; {a.busy:g} times the mean"),
         ("cores for predictions in the busiest hour", f"**{math.ceil(cores):,}**", f"{1000 * m.request:.0f} ms of a core per request over HTTP, {a.filled:.0%} utilization"),
-        ("… of these for the backbone", f"{math.ceil(at_best):,}", f"{1000 * m.image:.0f} ms of a core per image in a multi-user batch"),
+        ("… of these for the backbone", f"{math.ceil(at_best):,}", f"{1000 * m.image:.0f} ms of a core per image"),
         ("trainings per second: mean, busiest hour", f"{trainings:.2f}, {trainings * a.busy:.2f}", f"{a.trainings:g} per user and month"),
         ("cores for trainings in the busiest hour", f"**{math.ceil(training_cores):,}**", f"{m.training:.0f} s of a core per training; if trainings may wait: {math.ceil(trainings * m.training / a.filled):,}"),
     ]  # fmt: skip

@@ -4,6 +4,8 @@ parameters and its own class names, so that the predictions of different users c
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,17 +14,15 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
-import torch
 from PIL import Image
 
-from few_shot_tasks import task
-from filmtransfer import FewShotClassifier
 from filmtransfer.data import LabelledImages
 from filmtransfer.data.sample import sample_drawings
 from filmtransfer.model import Update
-from filmtransfer.seeding import make_generator
+from filmtransfer.seeding import numpy_generator
 from filmtransfer.serve.store import Store, StoreLocation
 
+BACKBONE = "efficientnet_lite0"
 SETS = ("cifar10", "eurosat", "oxford_pets")
 WAYS, SHOTS, STEPS = 10, 5, 10
 
@@ -40,13 +40,15 @@ class Users:
         return Store.open(StoreLocation.of(self.folder))
 
 
-def make_users(folder: Path, count: int, data: Path | None, log: Callable[[str], None]) -> Users:
-    """Fill a store, or continue with an existing one."""
+def make_users(
+    folder: Path, count: int, data: Path | None, log: Callable[[str], None], *, support: bool = True
+) -> Users:
+    """Fill a store, or continue with an existing one; without ``support`` the updates have no support features."""
     (folder / "objects").mkdir(parents=True, exist_ok=True)
     listed = folder / "users.jsonl"
     existing = [json.loads(line) for line in listed.read_text().splitlines()] if listed.exists() else []
     if len(existing) < count:
-        bases = trained(folder, data, log)
+        bases = [one if support else replace(one, support=None) for one in trained(folder, data, log)]
         with without_fsync(), listed.open("a") as file:
             store = Store.open(StoreLocation.of(folder))
             for number in range(len(existing), count):
@@ -72,19 +74,40 @@ def without_fsync() -> Iterator[None]:
 def trained(folder: Path, data: Path | None, log: Callable[[str], None]) -> list[Update]:
     """Return the trained updates, which are stored in the folder."""
     updates = []
-    for name in SETS if data else ("sample",):
-        file = folder / f"{name}.safetensors"
+    for file in base_files(folder, data):
         if not file.exists():
-            log(f"training on {name}")
-            classifier = FewShotClassifier(steps=STEPS, keep_statistics=True)
-            classifier.fit_images(images(data, name)).save(file)
+            from filmtransfer import FewShotClassifier  # imports torch, which the measured processes do not
+
+            log(f"training on {file.stem}")
+            classifier = FewShotClassifier(backbone=BACKBONE, steps=STEPS, keep_statistics=True)
+            classifier.fit_images(images(data, file.stem)).save(file)
         updates.append(Update.load(file))
     return updates
 
 
+def base_files(folder: Path, data: Path | None) -> list[Path]:
+    """Return the files of the trained updates."""
+    return [folder / f"{name}.safetensors" for name in (SETS if data else ("sample",))]
+
+
+def export_folded(folder: Path, data: Path | None) -> Path:
+    """Return the exported graph of the first trained update, with γ and β folded into the weights."""
+    file = base_files(folder, data)[0]
+    graph = file.with_suffix(".onnx")
+    if not graph.exists():
+        command = [sys.executable, "-m", "filmtransfer", "export", str(file), "--onnx", str(graph)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return graph
+
+
 def images(data: Path | None, name: str) -> LabelledImages:
     """Return ten classes with a few images each."""
-    complete = task(data, name, SHOTS, 0, 1).learn if data else sample_drawings(SHOTS, 0)[0]
+    if data:
+        from few_shot_tasks import task  # imports torch
+
+        complete = task(data, name, SHOTS, 0, 1).learn
+    else:
+        complete = sample_drawings(SHOTS, 0)[0]
     kept = [i for i, label in enumerate(complete.labels) if label < WAYS]
     return LabelledImages(
         [complete.sources[i] for i in kept], [complete.labels[i] for i in kept], complete.classes[:WAYS]
@@ -93,8 +116,11 @@ def images(data: Path | None, name: str) -> LabelledImages:
 
 def personal(base: Update, number: int) -> bytes:
     """Return the update of user ``number``."""
-    generator = make_generator(number, "personal")
-    body = {k: v + 0.02 * torch.randn(v.shape, generator=generator) for k, v in base.parameters.items()}
+    generator = numpy_generator(number, "personal")
+    body = {
+        name: value + np.float32(0.02) * generator.standard_normal(value.shape, dtype=np.float32)
+        for name, value in base.parameters.items()
+    }
     return replace(base, parameters=body, classes=[f"{name} of {number}" for name in base.classes]).to_bytes()
 
 
