@@ -253,6 +253,7 @@ def test_a_training_from_request_to_end(store: Store, ann: str):
         store.trainings.request(ann, {})
     second = store.trainings.request(bob, {})
     assert store.trainings.count_waiting() == 2
+    assert store.trainings.has_claimable()
     taken = store.trainings.claim("w1", LEASE)
     assert taken is not None
     assert (taken.id, taken.state, taken.worker) == (asked.id, "running", "w1")
@@ -260,6 +261,7 @@ def test_a_training_from_request_to_end(store: Store, ann: str):
     assert store.trainings.claim("w2", LEASE).id == second.id
     assert store.trainings.claim("w3", LEASE) is None
     assert store.trainings.count_waiting() == 0
+    assert not store.trainings.has_claimable()
     assert store.trainings.renew(asked.id, "w1", LEASE)
     assert not store.trainings.renew(asked.id, "w2", LEASE)
     assert store.trainings.add_event(asked.id, "w1", "progress", {"step": 1}).number == 1
@@ -309,6 +311,7 @@ def test_the_training_of_a_dead_worker_is_claimed_by_another(store: Store, ann: 
     store.trainings.claim("lost", lease=0.01)
     store.trainings.add_event(asked.id, "lost", "progress", {"step": 1})
     time.sleep(0.03)
+    assert store.trainings.has_claimable()
     taken = store.trainings.claim("next", lease=60)
     assert taken is not None
     assert (taken.id, taken.worker) == (asked.id, "next")
