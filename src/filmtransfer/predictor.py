@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from .model.classification import Classified, Extractor, OnImages, classify
 from .model.hub import find_update
 from .model.ood import FALSE_ALARM
 from .runtime.extractor import GraphExtractor, find_extractor
+
+if TYPE_CHECKING:
+    from .model import AdaptedModel
 
 Runtime = Literal["auto", "onnx", "torch"]
 
@@ -127,6 +130,10 @@ class Predictor(ImagePredictions):
     def runtime(self) -> str:
         """What computes the features: "onnx" or "torch"."""
         return "onnx" if isinstance(self._features, GraphExtractor) else "torch"
+
+    def torch_model(self) -> AdaptedModel | None:
+        """Return the torch model that computes the features; None on onnxruntime."""
+        return None if isinstance(self._features, GraphExtractor) else cast("AdaptedModel", self._features)
 
     @property
     def predictor_(self) -> FeaturePredictor:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from filmtransfer import InputError, UpdateFileError, UsageError
-from filmtransfer.errors import MissingExtraError
+from filmtransfer.runtime.session import MissingRuntimeError
 from filmtransfer.runtime import FeatureSession
 from filmtransfer.runtime.parity import probe_images
 from tests.export.small_classifiers import SIDE
@@ -80,7 +80,7 @@ def test_wrong_inputs_are_refused():
 
 def test_a_missing_onnxruntime_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(MissingExtraError, match="pip install"):
+    with pytest.raises(MissingRuntimeError, match="pip install"):
         lite0_session()
 
 

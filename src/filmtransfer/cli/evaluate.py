@@ -9,7 +9,7 @@ import typer
 
 from ..errors import InputError, UsageError
 from ..formatting import percent
-from .prediction import load_predictor
+from .prediction import load_predictor, prepare_next
 from .printing import Device, Json, Printer, RuntimeOption, Strict, Threads, UpdateFile, Weights
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def evaluate(
             "runtime": clf.runtime,
         }
     )
+    prepare_next(printer, clf, runtime)
 
 
 def _print_accuracy(printer: Printer, result: Evaluation, classes: list[str]) -> None:

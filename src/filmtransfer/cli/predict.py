@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..formatting import percent
-from .prediction import load_predictor
+from .prediction import load_predictor, prepare_next
 from .printing import Device, Json, Printer, RuntimeOption, Strict, Threads, UpdateFile, Weights
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def predict(
             "runtime": clf.runtime,
         }
     )
+    prepare_next(printer, clf, runtime)
 
 
 def _cells(ranking: Ranking, rejected: bool, top: int) -> list[str]:

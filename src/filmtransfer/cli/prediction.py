@@ -9,6 +9,7 @@ from ..errors import check_choice, check_count
 
 if TYPE_CHECKING:
     from ..predictor import Predictor
+    from .printing import Printer
 
 RUNTIMES = ("auto", "onnx", "torch")
 
@@ -23,3 +24,14 @@ def load_predictor(
     from ..predictor import Predictor
 
     return Predictor.load(file, runtime=runtime, weights=weights, device=device, threads=threads)  # type: ignore[arg-type]
+
+
+def prepare_next(printer: Printer, predictor: Predictor, runtime: str) -> None:
+    """Make the graph, after the answer, if torch had to predict because there was none."""
+    if runtime != "auto" or predictor.runtime == "onnx":
+        return
+    from ..runtime.extractor import prepare_predictions
+
+    with printer.notes():
+        if prepare_predictions(predictor.torch_model()):
+            printer.note(f"prepared {predictor.update_.backbone}: the next prediction starts without torch")

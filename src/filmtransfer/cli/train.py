@@ -69,14 +69,7 @@ def train(
     Several GPUs: torchrun --nproc-per-node N -m filmtransfer train ...
     """
     from ..data import LabelledImages
-    from ..estimator import FewShotClassifier
     from ..files import check_writable
-    from ..report import PhotoRecorder, collect_training, write_report
-    from ..runtime.extractor import prepare_predictions
-    from ..training.callbacks import Callbacks
-    from ..training.finetune.parallel import launched, local_size
-    from ..training.profiler import Profiler
-    from ..training.torch_settings import configure_process
 
     check_writable(out)
     page = None if no_report else report_to or _report_path(out)
@@ -84,6 +77,16 @@ def train(
         check_writable(page)
         if page.resolve() == out.resolve():
             raise UsageError("Report and update cannot be the same file.", "Give the report another name.")
+    images = LabelledImages.from_path(folder)  # an error before torch is imported
+
+    from ..estimator import FewShotClassifier
+    from ..report import PhotoRecorder, collect_training, write_report
+    from ..runtime.extractor import prepare_predictions
+    from ..training.callbacks import Callbacks
+    from ..training.finetune.parallel import launched, local_size
+    from ..training.profiler import Profiler
+    from ..training.torch_settings import configure_process
+
     configure_process(threads, local_size())
     clf = FewShotClassifier(
         backbone, head, head_options=head_options, seed=seed, preset=preset, prior=prior, weights=weights, strict=strict,
@@ -96,7 +99,7 @@ def train(
         printer = Printer(as_json, quiet=not first)
         with printer.notes(), progress_bar(quiet=not first) as on_step:
             on_fitted = recorder.on_training if first and page is not None else None
-            clf.fit_images(LabelledImages.from_path(folder), Callbacks(on_step, on_fitted, profiler))
+            clf.fit_images(images, Callbacks(on_step, on_fitted, profiler))
         if first:
             written = clf.save(out)
             with printer.notes():

@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import warnings
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -54,6 +55,8 @@ def find(key: GraphKey, threads: int) -> FeatureSession | None:
         return None
     except UpdateFileError as error:
         warnings.warn(FitWarning(f"{path} cannot be used: {error.message} It is made again."), stacklevel=2)
+        with suppress(OSError):  # so that this is said once
+            path.unlink()
         return None
     return session if session.facts.is_checked or find_spec("torch") is None else None
 
@@ -95,7 +98,7 @@ def prepare_in_child(
     arguments = ["--backbone", backbone, "--size", str(size), "--film-from", str(film_from).lower()]
     arguments += ["--end-with-parent", *([] if weights is None else ["--weights", str(weights)])]
     with tempfile.TemporaryDirectory() as temporary:
-        folder = _writable_folder(backbone) or Path(temporary)
+        folder = writable_folder(backbone) or Path(temporary)
         environment = os.environ | {VARIABLE: str(folder)}
         child = ChildProcess(PREPARE_MODULE, arguments, Path(temporary, "log"), environment)
         try:
@@ -114,7 +117,8 @@ def prepare_in_child(
     return session
 
 
-def _writable_folder(backbone: str) -> Path | None:
+def writable_folder(backbone: str) -> Path | None:
+    """Return the folder of the graphs, created if necessary; None, with a warning, if it cannot be written."""
     folder = cache_folder()
     try:
         check_writable(make_folder(folder, parents=True) / "graph")
@@ -127,8 +131,8 @@ def _writable_folder(backbone: str) -> Path | None:
 def _warn_not_kept(backbone: str, error: FitError) -> None:
     warnings.warn(
         FitWarning(
-            f"The graph of {backbone} cannot be kept: {error.message} It is made again each time, which takes seconds. "
-            f"Set {VARIABLE} to a folder that can be written."
+            f"The graph of {backbone} cannot be kept: {error.message} Every prediction will take the seconds that torch "
+            f"needs. Set {VARIABLE} to a folder that can be written."
         ),
         stacklevel=3,
     )

@@ -13,9 +13,10 @@ from ..errors import FitError, FitWarning, UnavailableError, UsageError
 from ..model.classification import Extractor
 from ..model.update import Update
 from ..processes import default_threads
-from .cache import find
+from .cache import find, writable_folder
 from .facts import GraphKey
 from .session import FeatureSession
+from .weights_index import weights_source
 
 if TYPE_CHECKING:
     from ..model import AdaptedModel
@@ -56,6 +57,10 @@ def find_extractor(
 ) -> Extractor:
     """Return what computes features: the stored graph, else torch; "onnx" makes the graph, "torch" ignores it."""
     on_cpu = device in ("auto", "cpu")
+    if weights is not None:
+        weights_source(
+            update.backbone, weights
+        )  # an error if there is no such file, whether it is needed or not
     if runtime == "onnx" and not (update.body().is_film and on_cpu):
         reason = (
             f"it trained {update.body().describe()}" if on_cpu else f"it runs on the CPU, not on {device}"
@@ -94,12 +99,16 @@ def make_graph(model: AdaptedModel, threads: int | None = None) -> FeatureSessio
     return prepare_graph(model.backbone, model.pixels, film_from, threads or default_threads())
 
 
-def prepare_predictions(model: AdaptedModel) -> bool:
-    """Make the graph at the end of a training, so that predictions do not need torch; return whether it is there.
+def prepare_predictions(model: AdaptedModel | None) -> bool:
+    """Make the graph of a model, so that predictions do not need torch; return whether it is there now.
 
-    What was trained is safe by then: an error is reported as a warning.
+    What was trained or predicted is safe by then: an error is reported as a warning.
     """
-    if not model.body.is_film or find_spec("onnxruntime") is None or find_spec("onnx") is None:
+    if model is None or not model.body.is_film:
+        return False
+    if find_spec("onnxruntime") is None or find_spec("onnx") is None:
+        return False
+    if writable_folder(model.backbone.name) is None:
         return False
     try:
         make_graph(model)
