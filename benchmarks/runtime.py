@@ -29,10 +29,10 @@ import torch
 from filmtransfer import film
 from filmtransfer.backbones import Backbone, load_backbone
 from filmtransfer.backbones.frozen import fold_frozen_layers
-from filmtransfer.data.pixels import normalise
 from filmtransfer.export.shared import SharedBackbone
 from filmtransfer.film import FilmTable
-from filmtransfer.model.body import share_weights
+from filmtransfer.model.network import share_weights
+from filmtransfer.model.tensors import normalise
 from filmtransfer.runtime import FeatureSession, open_session
 from filmtransfer.runtime.facts import package_version
 from filmtransfer.runtime.graph import build_graph
