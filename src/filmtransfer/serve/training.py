@@ -105,7 +105,7 @@ def summarise(classifier: FewShotClassifier) -> JsonObject:
 
 
 def _prepare_predictions(model: AdaptedModel) -> None:
-    """Make the graph that the service predicts with, unless it is there; log what goes wrong, which is not the user's concern."""
+    """Make the graph that the service predicts with, unless it is there; problems are logged, the user does not see them."""
     with warnings.catch_warnings(record=True) as problems:
         prepare_predictions(model)
     for problem in problems:
