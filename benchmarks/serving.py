@@ -64,7 +64,7 @@ def main() -> None:
             make_users(folder / "users", args.users, args.data, log),
             make_users(folder / "small", min(SMALL_UPDATES, args.users), args.data, log, support=False),
             photos(args.data, 64),
-            export_folded(folder / "users", args.data),
+            export_folded(folder, args.data),
             args.requests,
             args.rounds,
             args.seconds,

@@ -18,6 +18,7 @@ import numpy as np
 from filmtransfer.data.images import Label
 from filmtransfer.model import Update
 from filmtransfer.predictor import Predictor
+from filmtransfer.processes import usable_cores
 from filmtransfer.runtime import FeatureSession, GraphKey, find, open_session
 from filmtransfer.runtime.extractor import GraphExtractor, find_extractor, graph_key
 from filmtransfer.serve.engine.batcher import Batcher
@@ -72,19 +73,25 @@ def _turn(turn: int, images: int) -> tuple[list[Member], np.ndarray]:
 def answer(turn: int, images: int, batch: int, threads: int) -> float:
     """Return the seconds of ``Engine.answers`` for the images, ``batch`` of them in a call; ``threads`` are torch's."""
     members, pixels = _turn(turn, images)
-    if STATE.runtime == "torch":
-        import torch
-
-        torch.set_num_threads(threads)
+    _set_threads(threads)
     start = time.perf_counter()
     for begin in range(0, images, batch):
         STATE.engine.answers(members[begin : begin + batch], pixels[begin : begin + batch])
     return time.perf_counter() - start
 
 
+def _set_threads(threads: int) -> None:
+    """Set the threads of torch; onnxruntime's are those that call it."""
+    if STATE.runtime == "torch":
+        import torch
+
+        torch.set_num_threads(threads)
+
+
 def serve(turn: int, images: int, batch: int | None = None, passes_at_once: int | None = None) -> float:
     """Return the seconds of a batcher for the images; without arguments its plan is that of the service."""
     members, pixels = _turn(turn, images)
+    _set_threads(usable_cores())
     batcher = Batcher(STATE.engine, batch, passes_at_once=passes_at_once, waiting=images)
     start = time.perf_counter()
     futures = [batcher.submit(member, square) for member, square in zip(members, pixels, strict=True)]
@@ -93,6 +100,11 @@ def serve(turn: int, images: int, batch: int | None = None, passes_at_once: int 
     seconds = time.perf_counter() - start
     batcher.close()
     return seconds
+
+
+def image_size() -> int:
+    """Return the side of the images in pixels."""
+    return STATE.engine.spec.size
 
 
 def film_costs(rounds: int) -> dict[str, Any]:

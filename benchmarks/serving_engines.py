@@ -54,8 +54,10 @@ def single(setup: Setup) -> dict[str, Any]:
                 spent = engine(child.answer, turn, IMAGES, 1, 1) / IMAGES
                 if turn:
                     seconds[engine.runtime].append(spent)
+        size = onnx(child.image_size)
     pairs = zip(seconds["torch"], seconds["onnx"], strict=True)
     return {
+        "size": size,
         "ms": {name: milliseconds(values) for name, values in seconds.items()},
         "ratio": round(statistics.median(theirs / ours for theirs, ours in pairs), 3),
     }

@@ -23,7 +23,7 @@ def page(results: dict[str, Any], parts: Collection[str]) -> str:
     loads = ", ".join(f"{part} {results[part]['machine load']:.1f}" for part in parts)
     rows = [*_speed(results), *_memory(results), *_answers(results), *_users(results)]
     lines = [
-        f"{results['users']:,} users with one update each, in SQLite and a folder; {results['backbone']}, native image size. "
+        f"{results['users']:,} users with one update each, in SQLite and a folder; {results['backbone']}, {results['single']['size']} pixels. "
         f"{machine['cores']} cores, onnxruntime {machine['onnxruntime']}, torch {machine['torch']}; load average before "
         f"each part, which includes the part before it: {loads}. Made by `{results['command']}`.",
         "",
@@ -60,7 +60,7 @@ def _memory(results: dict[str, Any]) -> list[Row]:
 
     return [
         ("resident memory of a service that has started, relative to torch's", f"**{share['start']:.0%}** ({sizes('start')})", "≤ 50%"),
-        ("… that has worked for one user", f"**{share['one user']:.0%}** ({sizes('one user')})", "≤ 50%"),
+        (f"… that has worked for {resident['few']} users", f"**{share['few users']:.0%}** ({sizes('few users')})", "≤ 50%"),
         (f"… with {resident['hot']:,} hot users", f"**{share['hot users']:.0%}** ({sizes('hot users')})", "≤ 50%"),
         ("memory per user, relative to the size of the update", f"**{user['ratio']:.0%}** ({user['bytes a user'] / 1000:.0f} of {user['update'] / 1000:.0f} KB)", "≤ 120%"),
     ]  # fmt: skip
@@ -92,7 +92,7 @@ def _users(results: dict[str, Any]) -> list[Row]:
         ("difference of the two p99", f"**{penalty:+.1f} ms**", "≤ 10 ms"),
         (f"requests per second over HTTP, {load['clients']} clients, each request of another user", f"{load['requests a second']:.0f}", ""),
         (f"requests per second over HTTP with {counts} active users, of whom {active['cached']} are in memory", speeds, ""),
-        ("… the highest relative to the lowest", f"**{active['cliff']:.2f}×**", "≤ 2×"),
+        ("… the largest ratio between fewer and more users", f"**{active['loss']:.2f}×**", "≤ 2×"),
     ]  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def make_users(
     listed = folder / "users.jsonl"
     existing = [json.loads(line) for line in listed.read_text().splitlines()] if listed.exists() else []
     if len(existing) < count:
-        bases = [one if support else replace(one, support=None) for one in trained(folder, data, log)]
+        bases = [one if support else replace(one, support=None) for one in trained(folder.parent, data, log)]
         with without_fsync(), listed.open("a") as file:
             store = Store.open(StoreLocation.of(folder))
             for number in range(len(existing), count):
