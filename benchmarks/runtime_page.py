@@ -78,7 +78,7 @@ def _operators(peak: float, rows: list[dict[str, Any]]) -> list[str]:
         *lines,
         "",
         "The 1×1 convolutions, most of the arithmetic, run nearly at the speed of a matrix product: arithmetic bounds them. "
-        "Depthwise convolutions multiply each number they load only 9 or 25 times and are bounded by loads. "
+        "Depthwise convolutions use each number they load only 9 or 25 times; probably loads bound them (not measured). "
         "FiLM and the layout changes around it only move memory.",
         "",
     ]
