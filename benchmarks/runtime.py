@@ -3,7 +3,8 @@
     python benchmarks/runtime.py            about 3 minutes
 
 efficientnet_lite0 at 224 pixels; every image belongs to another user. Contestants take turns within one process, and the
-least time of many turns counts, because other programs can only make a turn slower. Writes benchmarks/results/runtime.json
+least time of many turns counts, because other programs can only make a turn slower. On one thread it is processor time,
+on two it has to be wall-clock time, for which the machine should be idle otherwise. Writes benchmarks/results/runtime.json
 and, from it, runtime.md.
 """
 
@@ -50,41 +51,50 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--part", choices=PARTS, nargs="+", default=list(PARTS))
     parser.add_argument("--seconds", type=float, default=6.0, help="for each row of a table")
-    seconds = parser.parse_args().seconds
+    args = parser.parse_args()
     with suppress(OSError):
         os.nice(-5)
     keep_freed_memory()
-    results = measure(load_backbone(BACKBONE), seconds)
-    results = json.loads(json.dumps(results))  # with keys as they are read later
-    (RESULTS / "runtime.json").write_text(json.dumps(results, indent=1) + "\n")
-    (RESULTS / "runtime.md").write_text(page(results))
-    print(page(results))
+    study, file = Study(load_backbone(BACKBONE), args.seconds), RESULTS / "runtime.json"
+    for part in args.part:
+        results = json.loads(file.read_text()) if file.exists() else {}
+        results["machine"] = machine()
+        results[part] = {"load": round(os.getloadavg()[0], 1), "result": PARTS[part](study)}
+        file.write_text(json.dumps(results, indent=1) + "\n")
+        (RESULTS / "runtime.md").write_text(page(json.loads(file.read_text())))
+    print((RESULTS / "runtime.md").read_text())
 
 
-def measure(backbone: Backbone, seconds: float) -> dict[str, Any]:
-    graphs = {
-        film_from: build_graph(backbone, backbone.pixels, film_from) for film_from in (FILM_FROM, 0, None)
-    }
-    batch = batch_graph(backbone)
-    pixels = np.random.default_rng(0).integers(0, 256, (USERS, 3, 224, 224), dtype=np.uint8)
+def machine() -> dict[str, Any]:
     torch.set_num_threads(1)
+    versions = {name: package_version(name) for name in ("torch", "onnxruntime", "numpy")}
+    return {"backbone": BACKBONE, "versions": versions, "matmul_gflops": matmul_gflops()}
+
+
+class Study:
+    """The graphs, the images and the time for each row of a table."""
+
+    def __init__(self, backbone: Backbone, seconds: float) -> None:
+        self.backbone, self.seconds = backbone, seconds
+        self.graphs = {k: build_graph(backbone, backbone.pixels, k) for k in (FILM_FROM, 0, None)}
+        self.graph, self.batch = self.graphs[FILM_FROM], batch_graph(backbone)
+        self.pixels = np.random.default_rng(0).integers(0, 256, (USERS, 3, 224, 224), dtype=np.uint8)
+
+
+def one_thread(study: Study) -> list[dict[str, Any]]:
+    """Measure batches of each size; the runtime computes their images one by one."""
+    torch.set_num_threads(1)
+    pixels = study.pixels
     runs = {
-        **torch_contestants(backbone, pixels),
-        "graph of a batch": batch_run(batch, pixels, 1, USERS),
-        "runtime without FiLM": runtime(graphs[None], pixels, 1),
-        "runtime, FiLM at every site": runtime(graphs[0], pixels, 1),
-        f"runtime, FiLM from stage {FILM_FROM}": runtime(graphs[FILM_FROM], pixels, 1),
+        **torch_contestants(study.backbone, pixels),
+        "graph of a batch": batch_run(study.batch, pixels, 1, USERS),
+        "runtime without FiLM": runtime(study.graphs[None], pixels, 1),
+        "runtime, FiLM at every site": runtime(study.graphs[0], pixels, 1),
+        f"runtime, FiLM from stage {FILM_FROM}": runtime(study.graph, pixels, 1),
     }
-    return {
-        "backbone": BACKBONE,
-        "versions": {name: package_version(name) for name in ("torch", "onnxruntime", "numpy")},
-        "matmul_gflops": matmul_gflops(),
-        "one_thread": [{"images": count, **least(runs, count, seconds)} for count in BATCHES],
-        "users": {n: users(backbone, graphs[FILM_FROM], batch, pixels, n, seconds) for n in (1, 2)},
-        "operators": operators(graphs[FILM_FROM], pixels),
-        "process": process(graphs[FILM_FROM]),
-    }
+    return [{"images": count, **least(runs, count, study.seconds)} for count in BATCHES]
 
 
 def batch_graph(backbone: Backbone) -> bytes:
@@ -153,17 +163,17 @@ def runtime(content: bytes, pixels: np.ndarray, threads: int) -> Run:
     return lambda count: session.features(pixels[:count], gamma[:count], beta[:count])
 
 
-def users(
-    backbone: Backbone, content: bytes, batch: bytes, pixels: np.ndarray, threads: int, seconds: float
-) -> dict[str, dict[str, float]]:
+def users(threads: int, study: Study) -> dict[str, dict[str, float]]:
     """Measure 32 images of 32 users, computed in parts of each size; the runtime computes images one by one."""
     torch.set_num_threads(threads)
-    table = torch_contestants(backbone, pixels)["torch, a row for each image"]
-    runs: dict[tuple[str, int], Run] = {("runtime", 1): runtime(content, pixels, threads)}
-    for size in BATCHES:
+    pixels = study.pixels
+    table = torch_contestants(study.backbone, pixels)["torch, a row for each image"]
+    runs: dict[tuple[str, int], Run] = {("runtime", 1): runtime(study.graph, pixels, threads)}
+    for size in BATCHES if threads == 1 else BATCHES[2:]:
         runs["torch", size] = partial(torch_parts, table, size)
-        runs["graph of a batch", size] = batch_run(batch, pixels, threads, size)
-    times = least(runs, USERS, 3 * seconds)
+        runs["graph of a batch", size] = batch_run(study.batch, pixels, threads, size)
+    clock = time.process_time if threads == 1 else time.perf_counter
+    times = least(runs, USERS, 3 * study.seconds, clock)
     names = dict.fromkeys(name for name, _ in runs)
     return {
         name: {str(size): time for (other, size), time in times.items() if other == name} for name in names
@@ -175,16 +185,18 @@ def torch_parts(run: Run, size: int, count: int) -> None:
         run(size)
 
 
-def least(runs: Mapping[Any, Run], count: int, seconds: float) -> dict[Any, float]:
+def least(
+    runs: Mapping[Any, Run], count: int, seconds: float, clock: Callable[[], float] = time.process_time
+) -> dict[Any, float]:
     """Return the least milliseconds an image of each contestant; they take turns until the time is over."""
     best = dict.fromkeys(runs, float("inf"))
     end = time.perf_counter() + seconds
     turns = 0
     while turns < 3 or time.perf_counter() < end:
         for name, run in runs.items():
-            start = time.perf_counter()
+            start = clock()
             run(count)
-            best[name] = min(best[name], (time.perf_counter() - start) / count * 1000)
+            best[name] = min(best[name], (clock() - start) / count * 1000)
         turns += 1
     return best
 
@@ -209,10 +221,11 @@ def matmul_gflops(side: int = 2048, turns: int = 8) -> float:
     return 2 * side**3 / min(times) / 1e6
 
 
-def operators(content: bytes, pixels: np.ndarray, turns: int = 40) -> list[dict[str, Any]]:
+def operators(study: Study, turns: int = 40) -> list[dict[str, Any]]:
     """Profile one image on one thread: the least milliseconds of each node, summed by kind, with its multiplications."""
     import onnxruntime
 
+    content, pixels = study.graph, study.pixels
     gamma, beta = film_rows(FeatureSession(content, 1).facts.channels)
     with tempfile.TemporaryDirectory() as folder:
         options = onnxruntime.SessionOptions()
@@ -265,18 +278,27 @@ print(1000 * (imported - begin), 1000 * (opened - imported), 1000 * (end - opene
 """
 
 
-def process(content: bytes, turns: int = 8) -> dict[str, float]:
+def process(study: Study, turns: int = 8) -> dict[str, float]:
     """Measure a process that computes one image: importing, opening the graph, the image, and all of it."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "graph.onnx")
-        file.write_bytes(content)
+        file.write_bytes(study.graph)
         for _ in range(turns):
             start = time.perf_counter()
             command = [sys.executable, "-c", PROCESS, str(file)]
             out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             rows.append([1000 * (time.perf_counter() - start), *map(float, out.split())])
     return dict(zip(("all", "imports", "open", "image"), map(min, zip(*rows, strict=True)), strict=True))
+
+
+PARTS: dict[str, Callable[[Study], Any]] = {
+    "one_thread": one_thread,
+    "users_one_core": partial(users, 1),
+    "users_two_cores": partial(users, 2),
+    "operators": operators,
+    "process": process,
+}
 
 
 if __name__ == "__main__":
