@@ -21,7 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from filmtransfer.runtime.cache import VARIABLE
+from filmtransfer.files import CACHE_VARIABLE as VARIABLE
 from serving_engines import batches, cold, correct, film, single
 from serving_http import active, latency, resident
 from serving_page import write_page

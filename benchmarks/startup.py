@@ -100,7 +100,7 @@ class Checkout:
         if program.without_graph:
             cache = self.folder / "empty"
             shutil.rmtree(cache, ignore_errors=True)
-        environment = self.environment() | {"FIT_CACHE": str(cache)}
+        environment = self.environment() | {"FILMTRANSFER_CACHE": str(cache)}
         arguments = list(program.arguments)
         if modules is not None:
             environment["MODULES"], arguments = str(modules), ["-c", TRACER, *arguments]
@@ -115,7 +115,7 @@ class Checkout:
 
     def fit(self, *arguments: str) -> Any:
         """Run the command with --json, unmeasured, and return its document."""
-        environment = self.environment() | {"FIT_CACHE": str(self.folder / "cache")}
+        environment = self.environment() | {"FILMTRANSFER_CACHE": str(self.folder / "cache")}
         command = [sys.executable, "-m", "filmtransfer", *arguments, "--json"]
         done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, check=False)
         if done.returncode != 0:

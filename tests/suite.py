@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     root = os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _temporary_root())  # of tmp_path
     folder = Path(tempfile.mkdtemp(prefix="fit-", dir=root))
-    os.environ["FIT_CACHE"] = str(folder / "cache")  # graphs are made once in a run, and not kept
+    os.environ["FILMTRANSFER_CACHE"] = str(folder / "cache")  # graphs are made once in a run, and not kept
     if sys.platform != "linux":
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         return

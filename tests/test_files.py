@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
+from pathlib import Path
 
 import pytest
 
 from filmtransfer.errors import InputError
-from filmtransfer.files import make_folder, sync_folder
+from filmtransfer.files import cache_folder, make_folder, sync_folder
 
 
 def test_parents_are_created_only_on_request(tmp_path):
@@ -43,3 +45,20 @@ def test_a_folder_that_cannot_be_flushed_is_an_error(tmp_path):
     sync_folder(tmp_path)
     with pytest.raises(FileNotFoundError):
         sync_folder(tmp_path / "absent")
+
+
+def test_the_folder_is_the_users_cache(monkeypatch):
+    monkeypatch.setenv("FILMTRANSFER_CACHE", "/chosen")
+    assert cache_folder() == Path("/chosen")
+    monkeypatch.delenv("FILMTRANSFER_CACHE")
+    monkeypatch.setenv("HOME", "/users/ana")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert cache_folder() == Path("/users/ana/.cache/filmtransfer")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    assert cache_folder() == Path("/cache/filmtransfer")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert cache_folder() == Path("/users/ana/Library/Caches/filmtransfer")
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("LOCALAPPDATA", "/local")
+    assert cache_folder() == Path("/local/filmtransfer")

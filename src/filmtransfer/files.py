@@ -1,15 +1,18 @@
-"""Atomic writing of files, completely or not at all, and the error for files that cannot be read."""
+"""Atomic writing of files, completely or not at all, the cache folder, and the error for files that cannot be read."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import FitError, InputError
+
+CACHE_VARIABLE = "FILMTRANSFER_CACHE"
 
 
 def write_atomically(path: str | Path, content: bytes, *, private: bool = False) -> None:
@@ -77,6 +80,20 @@ def _unwritable(target: Path, error: OSError) -> InputError:
     return InputError(
         f"{target} cannot be written ({error.strerror}).", "Choose another location, or free some space."
     )
+
+
+def cache_folder() -> Path:
+    """Return where to keep what can be made again: $FILMTRANSFER_CACHE, or the user's cache folder. It need not exist."""
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen)
+    home = Path(os.path.expanduser("~"))
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = home / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or home / ".cache"
+    return Path(base) / "filmtransfer"
 
 
 def sync_folder(folder: Path) -> None:

@@ -126,11 +126,11 @@ def test_training_says_what_is_missing(folder, tmp_path):
 
 
 def test_without_a_graph_and_without_torch_the_error_says_what_to_do(folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("FIT_CACHE", str(tmp_path / "empty"))
+    monkeypatch.setenv("FILMTRANSFER_CACHE", str(tmp_path / "empty"))
     code, _, err = run("predict", folder / "mine.safetensors", folder / "photos" / "bars" / "1.png")
     assert code == 5
     assert "There is no graph of efficientnet_lite0 for images of 64 pixels" in err
-    assert "FIT_CACHE" in err
+    assert "FILMTRANSFER_CACHE" in err
 
 
 def test_without_onnxruntime_torch_predicts(folder):

@@ -18,8 +18,9 @@ from tests.export.small_classifiers import SIDE, lite0
 @pytest.fixture(autouse=True)
 def cache_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "cache"
-    monkeypatch.setenv("FIT_CACHE", str(folder))
-    return folder
+    folder.mkdir()
+    monkeypatch.setenv("FILMTRANSFER_CACHE", str(folder))
+    return folder / "graphs"
 
 
 def small_spec(backbone: Backbone) -> PixelSpec:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 import warnings
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from filmtransfer import FitWarning, UnavailableError, UpdateFileError
-from filmtransfer.runtime import cache, cache_folder, find, prepare_in_child, store
+from filmtransfer.runtime import cache, find, prepare_in_child, store
 from filmtransfer.runtime.session import FeatureSession
 from tests.export.small_classifiers import SIDE
 from tests.runtime.conftest import lite0_graph, lite0_key
@@ -71,7 +70,7 @@ def test_a_file_under_a_wrong_name_is_not_used(cache_path):
 
 def test_a_folder_that_cannot_be_written_costs_a_warning(cache_path, monkeypatch):
     cache_path.write_text("a file")
-    with pytest.warns(FitWarning, match=r"cannot be kept: .*Set FIT_CACHE"):
+    with pytest.warns(FitWarning, match=r"cannot be kept: .*Set FILMTRANSFER_CACHE"):
         assert not store(lite0_key(), lite0_graph())
     assert find(lite0_key(), 1) is None
     cache_path.unlink()
@@ -92,21 +91,6 @@ def test_without_onnxruntime_there_is_no_graph(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert find(lite0_key(), 1) is None
-
-
-def test_the_folder_is_the_users_cache(monkeypatch):
-    monkeypatch.delenv("FIT_CACHE")
-    monkeypatch.setenv("HOME", "/users/ana")
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(sys, "platform", "linux")
-    assert cache_folder() == Path("/users/ana/.cache/filmtransfer")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
-    assert cache_folder() == Path("/cache/filmtransfer")
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert cache_folder() == Path("/users/ana/Library/Caches/filmtransfer")
-    monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setenv("LOCALAPPDATA", "/local")
-    assert cache_folder() == Path("/local/filmtransfer")
 
 
 @pytest.mark.process(seconds=15)

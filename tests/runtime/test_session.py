@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from filmtransfer import InputError, UpdateFileError, UsageError
-from filmtransfer.runtime.session import MissingRuntimeError
 from filmtransfer.runtime import FeatureSession
 from filmtransfer.runtime.parity import probe_images
+from filmtransfer.runtime.session import MissingRuntimeError
 from tests.export.small_classifiers import SIDE
 from tests.runtime.conftest import lite0_graph, lite0_session
 

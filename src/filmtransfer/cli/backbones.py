@@ -84,12 +84,12 @@ def prepare(
 ) -> None:
     """Make the graph with which onnxruntime predicts, check it against torch, and keep it.
 
-    The end of the first training does the same. FIT_CACHE names the folder; it can be copied to machines without torch.
+    The end of the first training does the same. FILMTRANSFER_CACHE names the cache folder; it can be copied to machines without torch.
     """
     from dataclasses import replace
 
     from ..backbones import load_backbone
-    from ..runtime.cache import cache_folder
+    from ..runtime.cache import graph_folder
     from ..runtime.prepare import prepare_graph
 
     printer = Printer(as_json)
@@ -98,7 +98,7 @@ def prepare(
         size = backbone.fit_size(image_size or backbone.pixels.size)
         stage = backbone.film_from if film_from is None else film_from
         graph = prepare_graph(backbone, replace(backbone.pixels, size=size), stage)
-    file = cache_folder() / graph.facts.key.file_name
+    file = graph_folder() / graph.facts.key.file_name
     size_on_disk = file.stat().st_size if file.is_file() else None
     printer.say(f"Prepared {name} for images of {size} pixels, with FiLM from stage {stage} on.")
     if size_on_disk is not None:

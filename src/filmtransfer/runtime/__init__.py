@@ -3,7 +3,7 @@
 Only ``tracing``, ``graph``, ``parity`` and ``prepare``, which make a graph, import torch.
 """
 
-from .cache import cache_folder, find, prepare_in_child, store
+from .cache import find, graph_folder, prepare_in_child, store
 from .facts import GraphFacts, GraphKey, Site
 from .session import FeatureSession, import_extra, open_session
 
@@ -12,8 +12,8 @@ __all__ = [
     "GraphFacts",
     "GraphKey",
     "Site",
-    "cache_folder",
     "find",
+    "graph_folder",
     "import_extra",
     "open_session",
     "prepare_in_child",

@@ -1,4 +1,4 @@
-"""Where graphs are kept: one file each in ``$FIT_CACHE``, or in the user's cache folder.
+"""Where graphs are kept: one file each in the user's cache folder.
 
 A file is a line with the format and the SHA-256 of the rest, and the graph. A damaged file counts as missing, so that the
 graph is made again. Files are renamed into place: of two processes that make the same graph one wins, and none waits.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import tempfile
 import warnings
 from contextlib import suppress
@@ -16,27 +15,17 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import FitError, FitWarning, InputError, UnavailableError, UpdateFileError
-from ..files import check_writable, make_folder, reading, write_atomically
+from ..files import CACHE_VARIABLE, cache_folder, check_writable, make_folder, reading, write_atomically
 from ..processes import ChildProcess
 from .facts import FORMAT, GraphKey
 from .session import FeatureSession, MissingRuntimeError
 
-VARIABLE = "FIT_CACHE"
 PREPARE_MODULE = "filmtransfer.runtime.prepare"
 
 
-def cache_folder() -> Path:
+def graph_folder() -> Path:
     """Return the folder of the graphs, which need not exist."""
-    if chosen := os.environ.get(VARIABLE):
-        return Path(chosen)
-    home = Path(os.path.expanduser("~"))
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = home / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or home / ".cache"
-    return Path(base) / "filmtransfer"
+    return cache_folder() / "graphs"
 
 
 def find(key: GraphKey, threads: int) -> FeatureSession | None:
@@ -44,7 +33,7 @@ def find(key: GraphKey, threads: int) -> FeatureSession | None:
 
     A graph that was checked with another version of onnxruntime counts as missing where torch can check a new one.
     """
-    path = cache_folder() / key.file_name
+    path = graph_folder() / key.file_name
     if not path.is_file():
         return None
     try:
@@ -63,7 +52,7 @@ def find(key: GraphKey, threads: int) -> FeatureSession | None:
 
 def store(key: GraphKey, content: bytes) -> bool:
     """Keep a graph for the next process; return whether that was possible, and warn otherwise."""
-    folder = cache_folder()
+    folder = graph_folder()
     try:
         make_folder(folder, parents=True)
         write_atomically(folder / key.file_name, _header(content) + content)
@@ -98,8 +87,8 @@ def prepare_in_child(
     arguments = ["--backbone", backbone, "--size", str(size), "--film-from", str(film_from).lower()]
     arguments += ["--end-with-parent", *([] if weights is None else ["--weights", str(weights)])]
     with tempfile.TemporaryDirectory() as temporary:
-        folder = writable_folder(backbone) or Path(temporary)
-        environment = os.environ | {VARIABLE: str(folder)}
+        folder = writable_folder(backbone) or Path(temporary, "graphs")
+        environment = os.environ | {CACHE_VARIABLE: str(folder.parent)}
         child = ChildProcess(PREPARE_MODULE, arguments, Path(temporary, "log"), environment)
         try:
             code = child.process.wait()
@@ -119,7 +108,7 @@ def prepare_in_child(
 
 def writable_folder(backbone: str) -> Path | None:
     """Return the folder of the graphs, created if necessary; None, with a warning, if it cannot be written."""
-    folder = cache_folder()
+    folder = graph_folder()
     try:
         check_writable(make_folder(folder, parents=True) / "graph")
     except FitError as error:
@@ -132,7 +121,7 @@ def _warn_not_kept(backbone: str, error: FitError) -> None:
     warnings.warn(
         FitWarning(
             f"The graph of {backbone} cannot be kept: {error.message} Every prediction will take the seconds that torch "
-            f"needs. Set {VARIABLE} to a folder that can be written."
+            f"needs. Set {CACHE_VARIABLE} to a folder that can be written."
         ),
         stacklevel=3,
     )

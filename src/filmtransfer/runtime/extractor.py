@@ -74,7 +74,7 @@ def find_extractor(
         raise UnavailableError(
             f"There is no graph of {update.backbone} for images of {update.pixels.size} pixels here, and torch, "
             "which makes it, is not installed.",
-            "Copy the cache folder of a machine that has it (FIT_CACHE), or install filmtransfer with torch.",
+            "Copy the cache folder of a machine that has it (FILMTRANSFER_CACHE), or install filmtransfer with torch.",
         )
     model = _torch_model(update, weights, device, threads)
     return GraphExtractor(make_graph(model, threads), update) if runtime == "onnx" else model

@@ -12,8 +12,8 @@ from pathlib import Path
 from ..backbones import record_for
 from ..errors import InputError, UpdateFileError
 from ..files import make_folder, write_atomically
-from .cache import cache_folder, prepare_in_child
 from .cache import find as find_graph
+from .cache import graph_folder, prepare_in_child
 from .facts import GraphKey, package_version
 from .session import FeatureSession
 
@@ -52,7 +52,7 @@ def weights_source(backbone: str, weights: str | Path | None) -> str:
 
 def _read_index() -> dict[str, str]:
     try:
-        index = json.loads((cache_folder() / FILE).read_text("utf-8"))
+        index = json.loads((graph_folder() / FILE).read_text("utf-8"))
     except (OSError, ValueError):
         return {}
     return index if isinstance(index, dict) else {}
@@ -62,6 +62,6 @@ def _remember(source: str, digest: str) -> None:
     """Write the index; without it the digest is computed again the next time."""
     try:
         content = json.dumps(_read_index() | {source: digest}, indent=1, sort_keys=True)
-        write_atomically(make_folder(cache_folder(), parents=True) / FILE, content.encode())
+        write_atomically(make_folder(graph_folder(), parents=True) / FILE, content.encode())
     except InputError:
         pass  # storing the graph has warned already

@@ -37,12 +37,6 @@ def is_archive(file: Path) -> bool:
     return file.name.lower().endswith(SUFFIXES)
 
 
-def cache_folder() -> Path:
-    """Return where to unpack if the data folder is read-only: $FILMTRANSFER_CACHE, or a folder in ~/.cache."""
-    chosen = os.environ.get("FILMTRANSFER_CACHE")
-    return Path(chosen) if chosen else Path.home() / ".cache" / "filmtransfer" / "datasets"
-
-
 def unpack(files: Sequence[Path], folder: Path) -> Path:
     """Unpack archives, and put other files next to their content; ``folder`` appears only when it is complete.
 

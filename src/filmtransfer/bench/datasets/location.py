@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from ...errors import InputError, UnavailableError, UsageError
-from .archives import UnwritableFolderError, cache_folder, is_archive, unpack
+from ...files import cache_folder
+from .archives import UnwritableFolderError, is_archive, unpack
 from .catalogue import DATASETS
 from .dataset import DatasetEntry, PublishedFile, RawDataset
 from .parquet import find_parquet, read_parquet
@@ -191,7 +192,7 @@ def _read_unpacked(entry: DatasetEntry, root: Path, files: list[Path]) -> RawDat
     """Read the unpacked archives; unpack them first if needed, into the cache folder if ``root`` is read-only."""
     local = dataset_folders(entry, root)[0] / UNPACKED
     content = "|".join(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files)
-    cached = cache_folder() / f"{entry.name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+    cached = cache_folder() / "datasets" / f"{entry.name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
     folder = next((folder for folder in (local, cached) if folder.is_dir()), None)
     if folder is None:
         try:
