@@ -56,17 +56,13 @@ def find_extractor(
     threads: int | None = None,
 ) -> Extractor:
     """Return what computes features: the stored graph, else torch; "onnx" makes the graph, "torch" ignores it."""
-    on_cpu = device in ("auto", "cpu")
-    if weights is not None:
-        weights_source(
-            update.backbone, weights
-        )  # an error if there is no such file, whether it is needed or not
-    if runtime == "onnx" and not (update.body().is_film and on_cpu):
-        reason = (
-            f"it trained {update.body().describe()}" if on_cpu else f"it runs on the CPU, not on {device}"
-        )
+    body, on_cpu = update.body(), device in ("auto", "cpu")
+    if weights is not None:  # an error if there is no such file, whether it is needed or not
+        weights_source(update.backbone, weights)
+    if runtime == "onnx" and not (body.is_film and on_cpu):
+        reason = f"it trained {body.describe()}" if on_cpu else f"it runs on the CPU, not on {device}"
         raise UsageError(f"onnxruntime cannot be used: {reason}.", "Use --runtime torch.")
-    if runtime != "torch" and update.body().is_film and on_cpu:
+    if runtime != "torch" and body.is_film and on_cpu:
         session = find(graph_key(update), threads or default_threads())
         if session is not None:
             return GraphExtractor(session, update)

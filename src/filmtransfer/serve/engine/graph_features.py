@@ -34,7 +34,6 @@ class GraphBackbone:
     name: str
     digest: str
     features: int
-    patch: int
 
     def fit_size(self, size: int) -> int:
         """Return the largest image size up to ``size`` that the backbone can take."""
@@ -61,7 +60,7 @@ class GraphFeatures:
         self._sessions: dict[GraphKey, FeatureSession] = {}
         self._lock = threading.Lock()
         first = self._open(GraphKey.of(backbone, digest, self.spec, self._usual_stage))
-        self.backbone = GraphBackbone(backbone, first.facts.key.digest, first.facts.features, facts.patch)
+        self.backbone = GraphBackbone(backbone, first.facts.key.digest, first.facts.features)
 
     def row(self, update: Update) -> np.ndarray:
         """Return the trained part of γ and β (2, ·) of a checked update; it ends with the last site of the network."""
