@@ -22,7 +22,7 @@ import filmtransfer
 from filmtransfer import heads
 from filmtransfer.adapters import ADAPTERS
 from filmtransfer.backbones import CATALOGUE, backbone_facts
-from filmtransfer.cli.app import app
+from filmtransfer.cli.app import command_line
 from filmtransfer.training.config import settings
 from filmtransfer.training.presets import PRESETS
 
@@ -49,7 +49,7 @@ def reference() -> str:
         "Exit codes: 0 success, 1 internal error, 2 invalid usage, 3 invalid input, 4 invalid file, 5 not available, "
         "130 interrupted. `--debug` (or `FIT_DEBUG=1`) shows the traceback of an error.",
     ]
-    for name, command in _commands("fit", typer.main.get_command(app)):
+    for name, command in _commands("fit", typer.main.get_command(command_line())):
         context = click.Context(command, info_name=name, max_content_width=100, terminal_width=100)
         parts += [f"### {name}", f"```text\n{command.get_help(context).strip()}\n```"]
     parts.append("## Training settings")

@@ -15,7 +15,7 @@ import typer
 
 from filmtransfer import FewShotClassifier
 from filmtransfer.cli import main
-from filmtransfer.cli.app import app
+from filmtransfer.cli.app import command_line
 from tests.cli.running import SMALL, run
 from tests.conftest import picture
 
@@ -151,7 +151,7 @@ def test_an_unexpected_error_is_called_a_bug(capsys, monkeypatch, trained):
 
 def test_help_pages_have_no_stray_backslashes():
     """Typer escapes the brackets of "[default: 0]" for rich, which does not print these pages."""
-    pages, open_groups = {}, {"fit": typer.main.get_command(app)}
+    pages, open_groups = {}, {"fit": typer.main.get_command(command_line())}
     while open_groups:
         name, command = open_groups.popitem()
         open_groups |= {f"{name} {word}": one for word, one in getattr(command, "commands", {}).items()}

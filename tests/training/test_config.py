@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from filmtransfer.adapters import ADAPTERS
-from filmtransfer.cli.app import app
+from filmtransfer.cli.app import command_line
 from filmtransfer.data.pixels import MAX_SIZE
 from filmtransfer.episodes import SPLITS
 from filmtransfer.episodes.sample import MAX_QUERY
@@ -82,7 +82,7 @@ def test_a_config_is_stored_by_the_names_of_its_fields():
 
 
 def test_the_command_has_an_option_for_every_setting():
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(command_line())
     options = {option.name: option for option in command.commands["train"].params}
     kinds = {int: click.INT, float: click.FLOAT, str: click.STRING}
     for setting in settings():

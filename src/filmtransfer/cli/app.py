@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
+from importlib import import_module
 from typing import Annotated
 
 import click
@@ -15,24 +17,13 @@ import typer
 
 from .. import __version__
 from ..errors import FitError
-from . import (
-    backbones,
-    bench,
-    bench_cnaps,
-    bench_orbit,
-    demo,
-    edit,
-    evaluate,
-    export,
-    federate,
-    predict,
-    serve,
-    show,
-    train,
-    user,
-)
 from .printing import Printer
 
+# In the order of the help page. The module of a verb has a function of its name, or an ``app`` with subcommands.
+VERBS = (
+    "demo", "train", "predict", "evaluate", "show", "serve", "export", "edit", "backbones", "bench", "federate", "user",
+)  # fmt: skip
+PARTS = {"bench": ("bench_orbit", "bench_cnaps")}  # modules that add subcommands to that of a verb
 TRAINING = ("torch", "timm", "torchvision", "sklearn")  # what prediction does not need
 
 typer.core.HAS_RICH = False  # otherwise typer escapes the brackets of its plain help pages: \[default: 0]
@@ -44,17 +35,6 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(
-    name="fit",
-    help="Few-shot image classification by FiLM Transfer.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-
-
-@app.callback()
 def common(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
@@ -64,20 +44,25 @@ def common(
     del version
 
 
-app.command("demo")(demo.demo)
-app.command("train")(train.train)
-app.command("predict")(predict.predict)
-app.command("evaluate")(evaluate.evaluate)
-app.command("show")(show.show)
-app.add_typer(edit.app, name="edit")
-app.add_typer(backbones.app, name="backbones")
-app.command("serve")(serve.serve)
-bench.app.command("orbit")(bench_orbit.orbit)
-bench.app.add_typer(bench_cnaps.app, name="cnaps")
-app.command("export")(export.export)
-app.add_typer(bench.app, name="bench")
-app.add_typer(federate.app, name="federate")
-app.add_typer(user.app, name="user")
+@cache
+def command_line(*verbs: str) -> typer.Typer:
+    """Return the command with these verbs, or with all of them: a process imports the module of its own verb only."""
+    app = typer.Typer(
+        name="fit",
+        help="Few-shot image classification by FiLM Transfer.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(common)
+    for verb in verbs or VERBS:
+        module, *_ = (import_module(f".{name}", __package__) for name in (verb, *PARTS.get(verb, ())))
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=verb)
+        else:
+            app.command(verb)(getattr(module, verb))
+    return app
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -91,7 +76,8 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = [argument for argument in arguments if argument != "--debug"]
     first = os.environ.get("RANK", "0") == "0"  # of several processes only the first one prints
     printer = Printer("--json" in arguments, quiet=not first)
-    command = typer.main.get_command(app)
+    chosen = [verb for verb in arguments[:1] if verb in VERBS]
+    command = typer.main.get_command(command_line(*chosen))
     try:
         result = command.main(args=arguments, prog_name="fit", standalone_mode=False)
         return result if isinstance(result, int) else 0

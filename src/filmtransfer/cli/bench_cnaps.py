@@ -11,12 +11,14 @@ import typer
 from ..errors import InputError, UsageError, check_count
 from ..formatting import duration, file_size, percent
 from .bench import Root
+from .bench import app as bench
 from .bench_orbit import Rate
 from .printing import Backbone, Json, Printer, Threads, command_group, progress_bar
 from .settings import training_options
 
 OPTIONS = ("steps", "learning_rate", "support_size", "max_query", "image_size", "micro_batch", "time_limit")
 app = command_group("Simple CNAPs, the paper's meta-learned baseline.")
+bench.add_typer(app, name="cnaps")
 
 
 @app.callback()

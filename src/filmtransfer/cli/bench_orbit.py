@@ -10,7 +10,7 @@ import typer
 
 from ..errors import UsageError, check_choice
 from ..training.config import names
-from .bench import Set, print_sweep, sweep_progress
+from .bench import Set, app, print_sweep, sweep_progress
 from .printing import Backbone, Json, Printer, Threads
 from .settings import read_settings
 
@@ -22,6 +22,7 @@ Rate = Annotated[
 ]
 
 
+@app.command("orbit")
 def orbit(
     root: Annotated[
         Path, typer.Option("--data-root", help="ORBIT's folder, or a folder of your own videos.")
