@@ -54,6 +54,9 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=7, help="of each measurement without HTTP")
     options.add_argument("--seconds", type=float, default=40, help="of each measurement over HTTP")
     options.add_argument("--keep", type=Path, help="where the users are stored for the next run")
+    options.add_argument(
+        "--before", type=Path, help="a checkout of the version before, to compare its memory"
+    )
     options.add_argument("--part", choices=PARTS, nargs="+", default=list(PARTS))
     args = options.parse_args()
     limit_spinning()
@@ -68,6 +71,7 @@ def main() -> None:
             args.requests,
             args.rounds,
             args.seconds,
+            args.before,
         )
         for part in args.part:
             log(part)
@@ -89,7 +93,7 @@ def save(part: str, result: dict[str, Any], args: argparse.Namespace) -> None:
     stored = json.loads(FILE.read_text()) if FILE.exists() else {}
     results = {name: stored[name] for name in PARTS if name in stored} | {part: result}
     about = {
-        "command": f"python benchmarks/serving.py {'--data DIR ' if args.data else ''}--users {args.users}"
+        "command": f"python benchmarks/serving.py {'--data DIR ' if args.data else ''}{'--before CHECKOUT ' if args.before else ''}--users {args.users}"
         f" --requests {args.requests} --rounds {args.rounds} --seconds {args.seconds:g}"
         + ("" if args.part == list(PARTS) else " --part …"),
         "machine": {

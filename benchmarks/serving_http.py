@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import statistics
 import subprocess
@@ -32,14 +33,19 @@ ACTIVE, CACHED, TURNS = (10, 100, 1_000, 10_000), 500, 2  # active users; how ma
 class Service:
     """``fit serve`` on the users' store, as a process."""
 
-    def __init__(self, users: Users, runtime: str = "onnx", cache_mb: int = 4000) -> None:
+    def __init__(
+        self, users: Users, runtime: str = "onnx", cache_mb: int = 4000, checkout: Path | None = None
+    ) -> None:
+        """``checkout`` is that of the version before, which has no ``--runtime``."""
         self.users = users
         self.scratch = tempfile.TemporaryDirectory()
         location = StoreLocation.of(users.folder)
-        options = f"--workers 0 --port 0 --json --rate 9999999 --cache-mb {cache_mb} --runtime {runtime}"
+        options = f"--workers 0 --port 0 --json --rate 9999999 --cache-mb {cache_mb}"
+        options += f" --runtime {runtime}" if checkout is None else ""
+        environment = os.environ | ({} if checkout is None else {"PYTHONPATH": str(checkout / "src")})
         self.process = subprocess.Popen(
             [sys.executable, "-m", "filmtransfer", "serve", self.scratch.name, *options.split(), "--database", location.database, "--objects", str(location.objects)],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
         )  # fmt: skip
         assert self.process.stdout is not None
         text = ""
@@ -92,21 +98,22 @@ def resident(setup: Setup) -> dict[str, Any]:
     """Measure the memory of a service: when it starts, when it has worked for a few users, and with many users."""
     memory: dict[str, dict[str, dict[str, float]]] = {}
     hot = range(min(HOT, len(setup.users.ids)))
-    for runtime in ("onnx", "torch"):
-        with Service(setup.users, runtime) as service:
+    services = {"onnx": None, "torch": None} | ({"before": setup.before} if setup.before else {})
+    for runtime, checkout in services.items():
+        with Service(setup.users, runtime, checkout=checkout) as service:
             sizes = {"start": service.memory()}
             service.ask_all(4 * list(range(CLIENTS)), setup.photos)  # a user may send few at the same time
             sizes["few users"] = service.memory()
             service.ask_all(hot, setup.photos)
             memory[runtime] = sizes | {"hot users": service.memory()}
-    share = {
-        when: round(one["Rss"] / memory["torch"][when]["Rss"], 3) for when, one in memory["onnx"].items()
-    }
+    other = list(memory)[-1]
+    share = {when: round(one["Rss"] / memory[other][when]["Rss"], 3) for when, one in memory["onnx"].items()}
     return {
         "few": CLIENTS,
         "hot": len(hot),
         "MB": memory,
-        "share of torch": share,
+        "other": other,
+        "share of the other": share,
         "user": user_memory(setup),
     }
 

@@ -52,14 +52,15 @@ def _speed(results: dict[str, Any]) -> list[Row]:
 
 def _memory(results: dict[str, Any]) -> list[Row]:
     resident = results["resident"]
-    user, share, memory = resident["user"], resident["share of torch"], resident["MB"]
+    user, share, memory = resident["user"], resident["share of the other"], resident["MB"]
+    other = "the version before" if resident["other"] == "before" else "torch's"
 
     def sizes(when: str) -> str:
-        ours, theirs = memory["onnx"][when], memory["torch"][when]
-        return f"{ours['Rss']:.0f}, {theirs['Rss']:.0f} MB; PSS {ours['Pss']:.0f}, {theirs['Pss']:.0f} MB"
+        rows = ", ".join(f"{name} {sizes[when]['Rss']:.0f}" for name, sizes in memory.items())
+        return f"MB: {rows}; PSS {memory['onnx'][when]['Pss']:.0f}"
 
     return [
-        ("resident memory of a service that has started, relative to torch's", f"**{share['start']:.0%}** ({sizes('start')})", "≤ 50%"),
+        (f"resident memory of a service that has started, relative to {other}", f"**{share['start']:.0%}** ({sizes('start')})", "≤ 50%"),
         (f"… that has worked for {resident['few']} users", f"**{share['few users']:.0%}** ({sizes('few users')})", "≤ 50%"),
         (f"… with {resident['hot']:,} hot users", f"**{share['hot users']:.0%}** ({sizes('hot users')})", "≤ 50%"),
         ("memory per user, relative to the size of the update", f"**{user['ratio']:.0%}** ({user['bytes a user'] / 1000:.0f} of {user['update'] / 1000:.0f} KB)", "≤ 120%"),

@@ -21,6 +21,7 @@ class Setup:
     requests: int
     rounds: int
     seconds: float
+    before: Path | None = None  # a checkout of the version before
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:

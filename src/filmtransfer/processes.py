@@ -6,6 +6,7 @@ the pipe; the child reads end-of-file and ends too, so that no training continue
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import ipaddress
 import multiprocessing
@@ -28,6 +29,7 @@ from .errors import InputError, UnavailableError
 GRACE_SECONDS = 8.0  # between SIGTERM and SIGKILL
 RELEASE_SECONDS = 10.0  # within which the children of a killed process release its locks and ports
 LOOPBACK = "127.0.0.1"
+M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8  # options of glibc's mallopt
 
 
 class LoggedProcess:
@@ -226,6 +228,18 @@ def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
         if len(share) == 2 and all(field.isdigit() for field in share):  # not "max", not "-1"
             cores = min(cores, max(1, round(int(share[0]) / int(share[1]))))
     return cores
+
+
+def set_malloc_options(options: Mapping[int, int]) -> bool:
+    """Set options of glibc's memory allocator for this process; return whether it has accepted them."""
+    if sys.platform != "linux":
+        return False
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):
+        return False
+    accepted = [bool(mallopt(option, value)) for option, value in options.items()]
+    return all(accepted)
 
 
 def default_threads() -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 
 from filmtransfer import InputError, UsageError
-from filmtransfer.model.ood import OODDetector
+from filmtransfer.model.ood import OODDetector, student_quantile
 
 
 def some(seed=0, rows=30, features=16):
@@ -70,3 +71,9 @@ def test_a_threshold_needs_images_and_a_possible_rate():
     for wrong in (0.0, -1.0, 0.5, 2.0, float("nan")):
         with pytest.raises(UsageError, match="false-alarm"):
             enough.threshold(wrong)
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 9, 10, 37, 58, 400])
+@pytest.mark.parametrize("probability", [0.51, 0.8, 0.95, 0.98, 0.999])
+def test_quantiles_of_students_t_are_scipys(freedom, probability):
+    assert student_quantile(probability, freedom) == pytest.approx(stdtrit(freedom, probability), rel=1e-9)

@@ -24,7 +24,15 @@ from starlette.types import ASGIApp
 
 from ..errors import InputError, UnavailableError, UsageError
 from ..files import write_atomically
-from ..processes import LOOPBACK, exclusive_folder, interruptible, is_loopback, usable_cores
+from ..processes import (
+    LOOPBACK,
+    M_ARENA_MAX,
+    exclusive_folder,
+    interruptible,
+    is_loopback,
+    set_malloc_options,
+    usable_cores,
+)
 from .app import create_app
 from .engine.batcher import Batcher
 from .engine.cache import Cache
@@ -134,6 +142,7 @@ class ServerConfig:
 def serve(config: ServerConfig, report: Report, on_ready: Callable[[JsonObject], None]) -> None:
     """Serve until Ctrl-C or SIGTERM; ``on_ready`` is called once the service responds to requests."""
     config.listen.check()
+    set_malloc_options({M_ARENA_MAX: 1})  # otherwise each of many threads keeps memory of its own
     with interruptible(), exclusive_folder(config.folder, "fit serve"), ExitStack() as stack:
         listener = stack.enter_context(config.listen.bind())
         engine = Engine.open(config.backbone, config.weights, threads=config.threads, runtime=config.runtime)

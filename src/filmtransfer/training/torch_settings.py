@@ -13,16 +13,13 @@ on denormal numbers is many times slower on a CPU. The setting lasts as long as 
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
 from ..model.hardware import choose_threads
-
-_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
+from ..processes import M_ARENA_MAX, M_MMAP_MAX, M_TRIM_THRESHOLD, set_malloc_options
 
 
 def configure_process(threads: int | None = None, processes: int = 1) -> None:
@@ -33,15 +30,7 @@ def configure_process(threads: int | None = None, processes: int = 1) -> None:
 
 def keep_freed_memory() -> bool:
     """Tell glibc to keep freed blocks; return whether it does."""
-    if sys.platform != "linux":
-        return False
-    try:
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):
-        return False
-    options = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1), (_M_ARENA_MAX, 1))
-    accepted = [bool(mallopt(option, value)) for option, value in options]
-    return all(accepted)
+    return set_malloc_options({M_MMAP_MAX: 0, M_TRIM_THRESHOLD: 2**31 - 1, M_ARENA_MAX: 1})
 
 
 @contextmanager
