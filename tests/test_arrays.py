@@ -88,3 +88,11 @@ def test_float64_is_used_only_where_the_device_has_it(monkeypatch):
     assert arrays.precise(on_mps) is on_mps
     monkeypatch.undo()
     assert arrays.precise(torch.zeros(1)).dtype == torch.float64
+
+
+@pytest.mark.parametrize("size", [2, arrays.SMALL + 1])
+def test_a_singular_triangular_system_is_the_same_error(size):
+    singular = np.eye(size)
+    singular[-1, -1] = 0
+    with pytest.raises(arrays.SingularError):
+        arrays.solve_lower(singular, np.ones((size, 1)))

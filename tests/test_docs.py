@@ -119,6 +119,7 @@ def test_a_method_without_a_docstring_has_that_of_the_method_it_overrides():
         ("docs/presets.md", "splits"),
         ("docs/performance.md", "engine"),
         ("docs/performance.md", "film_from"),
+        ("docs/runtime.md", "startup"),
         ("docs/trust.md", "trust"),
         ("docs/scale.md", "serving"),
         ("docs/scale.md", "serving_million"),

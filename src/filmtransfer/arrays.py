@@ -138,12 +138,15 @@ def solve_upper(upper: Array, right: Array) -> Array:
 def _solve_triangular(matrix: Array, right: Array, upper: bool) -> Array:
     if is_tensor(matrix):
         return namespace(matrix).linalg.solve_triangular(matrix, right, upper=upper)
-    if matrix.shape[-1] <= SMALL:
-        return np.linalg.solve(matrix, right)
-    if matrix.ndim == 2 and right.ndim == 2:
-        from scipy.linalg import solve_triangular
+    try:
+        if matrix.shape[-1] <= SMALL:
+            return np.linalg.solve(matrix, right)
+        if matrix.ndim == 2 and right.ndim == 2:
+            from scipy.linalg import solve_triangular
 
-        return solve_triangular(matrix, right, lower=not upper, check_finite=False)
+            return solve_triangular(matrix, right, lower=not upper, check_finite=False)
+    except np.linalg.LinAlgError as error:
+        raise SingularError(str(error)) from None
     right = np.broadcast_to(right, (*matrix.shape[:-2], *right.shape[-2:]))
     return np.stack([_solve_triangular(m, r, upper) for m, r in zip(matrix, right, strict=True)])
 

@@ -41,20 +41,24 @@ class LoggedProcess:
 
     def new_lines(self) -> list[str]:
         """Return the complete lines written since the last call."""
-        with self.log.open("rb") as file:
-            file.seek(self.read)
-            text = file.read()
+        text = self._read(self.read)
         complete = text.rfind(b"\n") + 1
         self.read += complete
         return [line.strip() for line in text[:complete].decode(errors="replace").splitlines()]
 
     def last_line(self) -> str:
         """Return the last line of output, usually the reason why the process ended."""
-        size = self.log.stat().st_size
-        with self.log.open("rb") as file:
-            file.seek(max(self.begin, size - 5000))
-            lines = file.read().decode(errors="replace").splitlines()
+        lines = self._read(self.begin)[-5000:].decode(errors="replace").splitlines()
         return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "no output")
+
+    def _read(self, begin: int) -> bytes:
+        """Return the log from a position on; nothing if somebody has deleted it."""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(begin)
+                return file.read()
+        except OSError:
+            return b""
 
 
 class ChildProcess(LoggedProcess):

@@ -10,7 +10,7 @@ import typer
 from ..errors import InputError, UsageError
 from ..formatting import percent
 from .prediction import load_predictor, prepare_next
-from .printing import Device, Json, Printer, RuntimeOption, Strict, Threads, UpdateFile, Weights
+from .printing import Json, PredictionDevice, Printer, RuntimeOption, Strict, Threads, UpdateFile, Weights
 
 if TYPE_CHECKING:
     from ..model.classification import Classified
@@ -36,7 +36,7 @@ def evaluate(
     former_ood: Annotated[
         Path | None, typer.Option("--strangers", hidden=True, help="The former name of --ood.")
     ] = None,
-    device: Device = "auto",
+    device: PredictionDevice = "auto",
     runtime: RuntimeOption = "auto",
     threads: Threads = None,
     as_json: Json = False,

@@ -9,7 +9,7 @@ import typer
 
 from ..formatting import percent
 from .prediction import load_predictor, prepare_next
-from .printing import Device, Json, Printer, RuntimeOption, Strict, Threads, UpdateFile, Weights
+from .printing import Json, PredictionDevice, Printer, RuntimeOption, Strict, Threads, UpdateFile, Weights
 
 if TYPE_CHECKING:
     from ..model import Explanation
@@ -35,7 +35,7 @@ def predict(
     ] = False,
     weights: Weights = None,
     strict: Strict = False,
-    device: Device = "auto",
+    device: PredictionDevice = "auto",
     runtime: RuntimeOption = "auto",
     threads: Threads = None,
     as_json: Json = False,

@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
 
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, cuda:N or mps.")]
+PredictionDevice = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        help="auto (the CPU where the backbone is prepared for onnxruntime, else a GPU if there is one), cpu, cuda, cuda:N or mps.",
+    ),
+]
 RuntimeOption = Annotated[
     str,
     typer.Option(

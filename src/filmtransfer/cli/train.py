@@ -102,10 +102,10 @@ def train(
             clf.fit_images(images, Callbacks(on_step, on_fitted, profiler))
         if first:
             written = clf.save(out)
-            with printer.notes():
-                prepare_predictions(clf.model_)
             if page is not None:
                 write_report(page, collect_training(clf, recorder, out))
+            with printer.notes():
+                prepare_predictions(clf.model_)
             _print_result(printer, clf, out, written, profiler, page)
 
 

@@ -30,7 +30,6 @@ from ..arrays import (
     like,
     namespace,
     on_device,
-    one_hot,
     padded_index,
     precise,
     solve_lower,
@@ -78,8 +77,8 @@ class QDA(QuadraticHead, GaussianHead):
         share = memberships(labels, classes, centred)
         means = share.mT @ centred
         within = centred - means[on_device(labels, means)]
-        members = one_hot(labels, classes, centred)
-        by_class = namespace(centred).einsum("nc,nd,ne->cde", members, within, within)
+        rows = [within[labels == c] for c in range(classes)]
+        by_class = namespace(centred).stack([own.mT @ own for own in rows])
         scatter = centred.mT @ centred
         return self._factors(means + mean, by_class, scatter, namespace(labels).bincount(labels))
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..arrays import Array, like, log_softmax, namespace, to_numpy
 from ..errors import InputError, invalid_choice
-from ..heads import Head, State, map_state
+from ..heads import Head, SingularError, State, map_state
 from .ood import FALSE_ALARM, MIN_SCORES, OODDetector
 from .support import Label, Support, no_statistics
 
@@ -103,7 +103,10 @@ class FeaturePredictor:
     def predict(self, features: Array) -> Predictions:
         """Compute logits and probabilities of features (B, D), an array or a tensor."""
         features = to_numpy(features)
-        logits = self.head.evaluate(self.state, features).astype(np.float64)
+        try:
+            logits = self.head.evaluate(self.state, features).astype(np.float64)
+        except SingularError:
+            raise InputError("The head of this classifier is singular.", "Train it again.") from None
         return Predictions(features, logits, self.posterior(logits))
 
     def posterior(self, logits: Array) -> Array:

@@ -17,7 +17,7 @@ from ..errors import UpdateFileError, first_line
 
 def pack(tensors: Mapping[str, np.ndarray], key: str, metadata: str) -> bytes:
     """Return the content of a file; ``metadata`` is a JSON text, stored under ``key``."""
-    return serialise({name: np.ascontiguousarray(t) for name, t in tensors.items()}, {key: metadata})
+    return serialise({name: np.asarray(t, order="C") for name, t in tensors.items()}, {key: metadata})
 
 
 def unpack(content: bytes, key: str, source: str, hint: str) -> tuple[dict[str, np.ndarray], Any]:

@@ -21,7 +21,7 @@ from ..arrays import Array, is_finite, is_floating, labels_like, like, to_numpy
 from ..data.pixels import PixelSpec
 from ..errors import InputError, UpdateFileError, UsageError
 from ..files import reading, write_atomically
-from ..heads import HEADS, Head, make_head
+from ..heads import HEADS, Head, SingularError, make_head
 from .body import Body
 from .metadata import FORMAT, Json, JsonTable, read_metadata
 from .ood import OODDetector
@@ -156,8 +156,11 @@ class Update:
             name: like(tensor, kind) if is_floating(tensor) else labels_like(tensor, kind)
             for name, tensor in self.head_tensors.items()
         }
-        head.restore(tensors, labels_like(np.array(self.counts), kind))
-        if not head.is_finite():
+        try:
+            finite = head.restore(tensors, labels_like(np.array(self.counts), kind)).is_finite()
+        except SingularError:
+            finite = False
+        if not finite:
             raise UpdateFileError("The head is not made of finite numbers.", "Train it again.")
         return head
 
@@ -296,8 +299,9 @@ class Update:
                 raise UpdateFileError(
                     f"{name} is of type {tensor.dtype}, not {np.dtype(dtype)}.", "Train it again."
                 )
-        weights = self.head_weights
-        if len(head.weight_names) != (0 if weights is None else weights.size) or (
+        weights, names = self.head_weights, head.weight_names
+        stored = ((0,), "float32") if weights is None else (weights.shape, weights.dtype.name)
+        if stored != ((len(names),), "float32") or (
             weights is not None and float(np.abs(weights).max()) > MAX_LOG_WEIGHT
         ):
             raise UpdateFileError("The covariance weights do not fit the head.", "Train it again.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
 import tempfile
 import warnings
 from contextlib import suppress
@@ -20,7 +21,12 @@ from ..processes import ChildProcess
 from .facts import FORMAT, GraphKey
 from .session import FeatureSession, MissingRuntimeError
 
+MOST_SECONDS = 600  # to make a graph
 PREPARE_MODULE = "filmtransfer.runtime.prepare"
+
+
+class DamagedGraphError(UpdateFileError):
+    """A file of the cache is not complete."""
 
 
 def graph_folder() -> Path:
@@ -43,9 +49,10 @@ def find(key: GraphKey, threads: int) -> FeatureSession | None:
     except MissingRuntimeError:
         return None
     except UpdateFileError as error:
-        warnings.warn(FitWarning(f"{path} cannot be used: {error.message} It is made again."), stacklevel=2)
-        with suppress(OSError):  # so that this is said once
-            path.unlink()
+        warnings.warn(FitWarning(f"{path} cannot be used: {error.message}"), stacklevel=2)
+        if isinstance(error, DamagedGraphError):
+            with suppress(OSError):  # it is made again, and this is said once
+                path.unlink()
         return None
     return session if session.facts.is_checked or find_spec("torch") is None else None
 
@@ -67,7 +74,7 @@ def read_graph(path: Path) -> bytes:
     with reading(path, error=UpdateFileError):
         header, newline, content = path.read_bytes().partition(b"\n")
     if header + newline != _header(content):
-        raise UpdateFileError("It is damaged or not a graph of this version.")
+        raise DamagedGraphError("It is damaged, or not a graph of this version. It is made again.")
     return content
 
 
@@ -85,13 +92,22 @@ def prepare_in_child(
     ``digest`` is what the digest of the weights has to be, where that is known.
     """
     arguments = ["--backbone", backbone, "--size", str(size), "--film-from", str(film_from).lower()]
-    arguments += ["--end-with-parent", *([] if weights is None else ["--weights", str(weights)])]
+    arguments += [
+        "--threads",
+        "1",
+        "--end-with-parent",
+        *([] if weights is None else ["--weights", str(weights)]),
+    ]
     with tempfile.TemporaryDirectory() as temporary:
         folder = writable_folder(backbone) or Path(temporary, "graphs")
         environment = os.environ | {CACHE_VARIABLE: str(folder.parent)}
         child = ChildProcess(PREPARE_MODULE, arguments, Path(temporary, "log"), environment)
         try:
-            code = child.process.wait()
+            code = child.process.wait(MOST_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise UnavailableError(
+                f"The graph of {backbone} could not be made in {MOST_SECONDS} s."
+            ) from None
         finally:
             child.stop()
         if code != 0:

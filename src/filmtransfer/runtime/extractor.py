@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..data.pixels import PixelSpec
-from ..errors import FitError, FitWarning, UnavailableError, UsageError
+from ..errors import FitError, FitWarning, UnavailableError, UsageError, first_line
 from ..model.classification import Extractor
 from ..model.update import Update
 from ..processes import default_threads
@@ -67,6 +67,10 @@ def find_extractor(
         if session is not None:
             return GraphExtractor(session, update)
     if find_spec("torch") is None:
+        if runtime == "torch" or not body.is_film or not on_cpu:
+            raise UnavailableError(
+                "This needs torch, which is not installed.", "Install it with: pip install torch"
+            )
         raise UnavailableError(
             f"There is no graph of {update.backbone} for images of {update.pixels.size} pixels here, and torch, "
             "which makes it, is not installed.",
@@ -108,7 +112,8 @@ def prepare_predictions(model: AdaptedModel | None) -> bool:
         return False
     try:
         make_graph(model)
-    except FitError as error:
-        warnings.warn(FitWarning(f"Predictions will use torch: {error.message}"), stacklevel=2)
+    except Exception as error:  # of torch's exporter, onnx or onnxruntime; torch can still predict
+        reason = error.message if isinstance(error, FitError) else first_line(error)
+        warnings.warn(FitWarning(f"Predictions will use torch: {reason}"), stacklevel=2)
         return False
     return True

@@ -14,9 +14,10 @@ from dataclasses import replace
 
 from ..backbones import Backbone, load_backbone
 from ..data.pixels import PixelSpec
-from ..errors import FitError
+from ..errors import FitError, UnavailableError
+from ..model.hardware import choose_threads
 from ..processes import terminate_with_parent
-from .cache import find, store
+from .cache import find, graph_folder, store
 from .facts import GraphKey
 from .graph import build_graph
 from .parity import check_features
@@ -48,18 +49,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--weights")
     parser.add_argument("--size", type=int, required=True)
     parser.add_argument("--film-from", type=_stage, required=True, help="first stage with FiLM, or none")
+    parser.add_argument("--threads", type=int, help="of torch; by default all cores")
     parser.add_argument("--end-with-parent", action="store_true", help="end when standard input is closed")
     args = parser.parse_args(argv)
     if args.end_with_parent:
         terminate_with_parent()
     try:
+        choose_threads(args.threads)
         backbone = load_backbone(args.backbone, args.weights)
         spec = replace(backbone.pixels, size=backbone.fit_size(args.size))
         session = prepare_graph(backbone, spec, args.film_from)
     except FitError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    print(session.facts.key.file_name)
+    name = session.facts.key.file_name
+    if not (graph_folder() / name).is_file():
+        print(f"The graph could not be written to {graph_folder()}.", file=sys.stderr)
+        return UnavailableError.exit_code
+    print(name)
     return 0
 
 

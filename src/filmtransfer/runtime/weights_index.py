@@ -34,7 +34,10 @@ def open_graph(
     session = prepare_in_child(
         backbone, key.size, key.film_from, weights=weights, digest=key.digest or None, threads=threads
     )
-    _remember(source, session.facts.key.digest)
+    made = session.facts.key
+    if made != key.with_digest(made.digest):
+        raise UpdateFileError(f"{backbone} takes images in another format.", "Train it again.")
+    _remember(source, made.digest)
     return session
 
 

@@ -11,7 +11,7 @@ import torch
 
 from filmtransfer import FewShotClassifier
 from filmtransfer.errors import InputError, UpdateFileError
-from filmtransfer.heads import HEADS, make_head
+from filmtransfer.heads import HEADS, QDA, SingularError, make_head
 from filmtransfer.model import AdaptedModel, Body, Update
 from filmtransfer.model.tensors import normalise
 from filmtransfer.serve.engine.multi_user import Answer, Engine
@@ -195,3 +195,34 @@ def test_rejection_and_temperature(engine, files):
     assert not engine.answers([replace(doubtful, threshold=0.1)], pixels)[0].rejected
     with pytest.raises(InputError, match="not finite"):
         engine.answers([replace(member, film=member.film * np.nan)], pixels)
+
+
+def test_crafted_updates_cost_an_error_and_no_graph(files, monkeypatch):
+    """Image formats come from users: another normalisation, or one size after the other, must not make graphs."""
+    engine = updates.engine(SIZE)
+    good = Update.from_bytes(files["lda"])
+    with pytest.raises(UpdateFileError, match="normalises its images in another way"):
+        engine.check(replace(good, pixels=replace(good.pixels, mean=(0.4, 0.5, 0.5))).to_bytes())
+    monkeypatch.setattr("filmtransfer.serve.engine.graph_features.MAX_GRAPHS", len(engine.source._sessions))
+    with pytest.raises(UpdateFileError, match="too many different image sizes"):
+        engine.check(replace(good, pixels=replace(good.pixels, size=48)).to_bytes())
+
+
+def test_heads_that_cannot_predict_are_an_error_of_the_file(files, monkeypatch):
+    engine = updates.engine(SIZE)
+    good = Update.from_bytes(files["qda"])
+    with pytest.raises(UpdateFileError, match="covariance weights"):
+        engine.check(replace(good, head_weights=good.head_weights[None]).to_bytes())
+    listed = replace(Update.from_bytes(files["lda"]), head_options={"start": [1.0, 1.0]})
+    assert engine.member(listed.to_bytes()).predictor.head.weights is not None
+
+    def singular(*_: object) -> None:
+        raise SingularError
+
+    monkeypatch.setattr(QDA, "build_rows", singular)
+    with pytest.raises(UpdateFileError, match="finite"):
+        engine.check(good.to_bytes())
+    member = engine.member(files["lda"])
+    monkeypatch.setattr(type(member.predictor.head), "evaluate", singular)
+    with pytest.raises(InputError, match="singular"):
+        engine.answers([member], engine.pixels(photo(0, 1))[None])

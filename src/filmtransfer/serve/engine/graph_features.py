@@ -24,7 +24,9 @@ from ...runtime.extractor import first_stage
 from ...runtime.weights_index import open_graph
 from .multi_user import BatchPlan
 
-MAX_GRAPHS = 8  # in memory; image sizes come from users
+MAX_GRAPHS = (
+    8  # of one service: image sizes come from users, and each takes seconds, memory and space on the disk
+)
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,11 @@ class GraphFeatures:
         return self._usual_stage if stage is None or stage >= self._usual_stage else 0
 
     def _session(self, spec: PixelSpec, stage: int | None) -> FeatureSession:
+        if (spec.mean, spec.std) != (self.spec.mean, self.spec.std):
+            raise UpdateFileError(
+                f"This classifier normalises its images in another way than {self.backbone.name}.",
+                "Train it again.",
+            )
         return self._open(
             GraphKey.of(self.backbone.name, self.backbone.digest, spec, self._graph_stage(stage))
         )
@@ -102,8 +109,11 @@ class GraphFeatures:
             with self._lock:
                 session = self._sessions.get(key)
                 if session is None:
+                    if len(self._sessions) == MAX_GRAPHS:
+                        raise UpdateFileError(
+                            "This service has classifiers of too many different image sizes.",
+                            f"Train it with images of {self.spec.size} pixels.",
+                        )
                     session = open_graph(key.backbone, key, weights=self._weights, threads=1)
                     self._sessions[session.facts.key] = session
-                    if len(self._sessions) > MAX_GRAPHS:  # the oldest, but never the native one
-                        del self._sessions[list(self._sessions)[1]]
         return session

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -18,15 +18,16 @@ import numpy as np
 
 from ...data.pixels import MAX_SIZE, PixelSpec, decode, to_square
 from ...errors import InputError, UpdateFileError
-from ...heads import make_head, map_state
+from ...heads import Head, make_head, map_state
 from ...model import FeaturePredictor, Label, Update
 from ...model.update import KnownBackbone
 
+SHARED = 256  # kinds of heads and of pixel specs; users may bring others
 ARRAY_OVERHEAD = 150  # bytes that numpy and Python need around the numbers of an array
 
 # Members with equal heads or pixel specs share one object; a head of these has no state of its own.
-_shared_head = cache(make_head)
-_shared: Callable[[PixelSpec], PixelSpec] = cache(lambda spec: spec)
+_shared_spec: Callable[[PixelSpec], PixelSpec] = lru_cache(SHARED)(lambda spec: spec)
+_made_head = lru_cache(SHARED)(make_head)
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Member:
         ood = predictor.ood if predictor.ood is not None and predictor.ood.usable else None
         predictor = replace(
             predictor,
-            head=_shared_head(update.head, **update.head_options),
+            head=_shared_head(update),
             state=map_state(np.array, predictor.state),  # copies: not the file's memory
             classes=[sys.intern(name) if isinstance(name, str) else name for name in update.classes],
             ood=None
@@ -99,7 +100,7 @@ class Member:
             support=None,
         )
         threshold = 0.0 if ood is None else ood.threshold()
-        return cls(film, predictor, _shared(update.pixels), group, threshold)
+        return cls(film, predictor, _shared_spec(update.pixels), group, threshold)
 
     @property
     def nbytes(self) -> int:
@@ -133,8 +134,10 @@ class Engine:
 
             return cls(GraphFeatures(backbone, weights, image_size, threads))
         from ...backbones import load_backbone
+        from ...training.torch_settings import configure_process
         from .torch_features import TorchFeatures
 
+        configure_process(threads)
         return cls(TorchFeatures(load_backbone(backbone, weights), image_size))
 
     @property
@@ -205,6 +208,14 @@ class Engine:
             )
         update.check_backbone(self.source.backbone)
         return Member.of(update, self.source.row(update), self.source.group(update))
+
+
+def _shared_head(update: Update) -> Head:
+    """Return the unconfigured head that all members with such a head share."""
+    try:
+        return _made_head(update.head, **update.head_options)
+    except TypeError:  # options that cannot be keys, such as lists
+        return make_head(update.head, **update.head_options)
 
 
 def _answers(members: Sequence[Member], features: np.ndarray) -> list[Answer]:
