@@ -144,6 +144,7 @@ if __name__ == "__main__":
         "README.md",
         "docs/presets.md",
         "docs/performance.md",
+        "docs/runtime.md",
         "docs/trust.md",
         "docs/scale.md",
         "docs/export.md",
