@@ -18,6 +18,7 @@ from filmtransfer.runtime.extractor import (
     make_graph,
     prepare_predictions,
 )
+from filmtransfer.runtime.weights_index import open_graph
 from tests.conftest import picture
 from tests.serve import updates
 
@@ -66,7 +67,7 @@ def test_the_graph_is_used_as_soon_as_it_is_there(file, cache_path, capsys):
 
 def test_a_damaged_graph_is_reported_once_and_made_again(file, cache_path):
     make_graph(Predictor.load(file).torch_model())
-    (path,) = cache_path.iterdir()
+    (path,) = cache_path.glob("*.graph")
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.warns(FitWarning, match="damaged"):
         predictor = Predictor.load(file)
@@ -106,3 +107,10 @@ def test_an_update_that_does_not_fit_the_graph_is_refused(file):
     update.parameters.pop(next(iter(update.parameters)))
     with pytest.raises(UpdateFileError, match="another backbone"):
         GraphExtractor(session, update)
+
+
+def test_the_digest_of_the_weights_is_remembered(file):
+    """The service finds the graph by the backbone's name, without torch."""
+    make_graph(Predictor.load(file).torch_model())
+    update = Update.load(file)
+    assert open_graph(update.backbone, graph_key(update).with_digest("")).facts.key == graph_key(update)

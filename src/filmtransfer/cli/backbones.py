@@ -91,6 +91,7 @@ def prepare(
     from ..backbones import load_backbone
     from ..runtime.cache import graph_folder
     from ..runtime.prepare import prepare_graph
+    from ..runtime.weights_index import remember
 
     printer = Printer(as_json)
     with printer.notes():
@@ -98,6 +99,7 @@ def prepare(
         size = backbone.fit_size(image_size or backbone.pixels.size)
         stage = backbone.film_from if film_from is None else film_from
         graph = prepare_graph(backbone, replace(backbone.pixels, size=size), stage)
+        remember(name, weights, backbone.digest)
     file = graph_folder() / graph.facts.key.file_name
     size_on_disk = file.stat().st_size if file.is_file() else None
     printer.say(f"Prepared {name} for images of {size} pixels, with FiLM from stage {stage} on.")

@@ -88,7 +88,7 @@ def evaluate(
             "runtime": clf.runtime,
         }
     )
-    prepare_next(printer, clf, runtime)
+    prepare_next(printer, clf, runtime, weights)
 
 
 def _print_accuracy(printer: Printer, result: Evaluation, classes: list[str]) -> None:

@@ -87,7 +87,7 @@ def predict(
             "runtime": clf.runtime,
         }
     )
-    prepare_next(printer, clf, runtime)
+    prepare_next(printer, clf, runtime, weights)
 
 
 def _cells(ranking: Ranking, rejected: bool, top: int) -> list[str]:

@@ -26,12 +26,12 @@ def load_predictor(
     return Predictor.load(file, runtime=runtime, weights=weights, device=device, threads=threads)  # type: ignore[arg-type]
 
 
-def prepare_next(printer: Printer, predictor: Predictor, runtime: str) -> None:
+def prepare_next(printer: Printer, predictor: Predictor, runtime: str, weights: str | None = None) -> None:
     """Make the graph, after the answer, if torch had to predict because there was none."""
     if runtime != "auto" or predictor.runtime == "onnx":
         return
     from ..runtime.extractor import prepare_predictions
 
     with printer.notes():
-        if prepare_predictions(predictor.torch_model()):
+        if prepare_predictions(predictor.torch_model(), weights):
             printer.note(f"prepared {predictor.update_.backbone}: the next prediction starts without torch")

@@ -105,7 +105,7 @@ def train(
             if page is not None:
                 write_report(page, collect_training(clf, recorder, out))
             with printer.notes():
-                prepare_predictions(clf.model_)
+                prepare_predictions(clf.model_, weights)
             _print_result(printer, clf, out, written, profiler, page)
 
 

@@ -16,7 +16,7 @@ from ..processes import default_threads
 from .cache import find, writable_folder
 from .facts import GraphKey
 from .session import FeatureSession
-from .weights_index import weights_source
+from .weights_index import remember, weights_source
 
 if TYPE_CHECKING:
     from ..model import AdaptedModel
@@ -77,7 +77,7 @@ def find_extractor(
             "Copy the cache folder of a machine that has it (FILMTRANSFER_CACHE), or install filmtransfer with torch.",
         )
     model = _torch_model(update, weights, device, threads)
-    return GraphExtractor(make_graph(model, threads), update) if runtime == "onnx" else model
+    return GraphExtractor(make_graph(model, weights, threads), update) if runtime == "onnx" else model
 
 
 def _torch_model(update: Update, weights: str | None, device: str, threads: int | None) -> AdaptedModel:
@@ -90,16 +90,18 @@ def _torch_model(update: Update, weights: str | None, device: str, threads: int 
     return update.apply(load_backbone(update.backbone, weights, fold=update.body().folds), hardware)
 
 
-def make_graph(model: AdaptedModel, threads: int | None = None) -> FeatureSession:
-    """Make the graph that predictions of such a model need, and keep it."""
+def make_graph(model: AdaptedModel, weights: str | None = None, threads: int | None = None) -> FeatureSession:
+    """Make the graph that predictions of such a model need, and keep it; ``weights`` is where its weights came from."""
     from .prepare import prepare_graph
 
     body = model.body
     film_from = body.film_from if body.train == "adapter" else None
-    return prepare_graph(model.backbone, model.pixels, film_from, threads or default_threads())
+    session = prepare_graph(model.backbone, model.pixels, film_from, threads or default_threads())
+    remember(model.backbone.name, weights, model.backbone.digest)
+    return session
 
 
-def prepare_predictions(model: AdaptedModel | None) -> bool:
+def prepare_predictions(model: AdaptedModel | None, weights: str | None = None) -> bool:
     """Make the graph of a model, so that predictions do not need torch; return whether it is there now.
 
     What was trained or predicted is safe by then: an error is reported as a warning.
@@ -111,7 +113,7 @@ def prepare_predictions(model: AdaptedModel | None) -> bool:
     if writable_folder(model.backbone.name) is None:
         return False
     try:
-        make_graph(model)
+        make_graph(model, weights)
     except Exception as error:  # of torch's exporter, onnx or onnxruntime; torch can still predict
         reason = error.message if isinstance(error, FitError) else first_line(error)
         warnings.warn(FitWarning(f"Predictions will use torch: {reason}"), stacklevel=2)

@@ -37,7 +37,7 @@ def open_graph(
     made = session.facts.key
     if made != key.with_digest(made.digest):
         raise UpdateFileError(f"{backbone} takes images in another format.", "Train it again.")
-    _remember(source, made.digest)
+    remember(backbone, weights, made.digest)
     return session
 
 
@@ -61,10 +61,13 @@ def _read_index() -> dict[str, str]:
     return index if isinstance(index, dict) else {}
 
 
-def _remember(source: str, digest: str) -> None:
-    """Write the index; without it the digest is computed again the next time."""
+def remember(backbone: str, weights: str | Path | None, digest: str) -> None:
+    """Write the digest of these weights to the index; without it the digest is computed again the next time."""
+    known, source = _read_index(), weights_source(backbone, weights)
+    if known.get(source) == digest:
+        return
     try:
-        content = json.dumps(_read_index() | {source: digest}, indent=1, sort_keys=True)
+        content = json.dumps(known | {source: digest}, indent=1, sort_keys=True)
         write_atomically(make_folder(graph_folder(), parents=True) / FILE, content.encode())
     except InputError:
         pass  # storing the graph has warned already
