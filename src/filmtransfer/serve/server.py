@@ -145,11 +145,11 @@ def serve(config: ServerConfig, report: Report, on_ready: Callable[[JsonObject],
     set_malloc_options({M_ARENA_MAX: 1})  # otherwise each of many threads keeps memory of its own
     with interruptible(), exclusive_folder(config.folder, "fit serve"), ExitStack() as stack:
         listener = stack.enter_context(config.listen.bind())
-        engine = Engine.open(config.backbone, config.weights, threads=config.threads, runtime=config.runtime)
+        settings = with_admin(config)  # an error before anything that takes time
         store = Store.open(config.location)
         stack.callback(store.close)
-        settings = with_admin(config)
         token = default_user_token(store, config.folder)
+        engine = Engine.open(config.backbone, config.weights, threads=config.threads, runtime=config.runtime)
         batcher = Batcher(engine)
         stack.callback(batcher.close)
         app = create_app(store, engine, batcher, Cache(config.cache_mb), settings)
