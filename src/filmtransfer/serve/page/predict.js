@@ -70,7 +70,8 @@ export async function classify(file) {
   stopLive();
   requests += 1;
   const request = requests;
-  if (parts.photo.src) URL.revokeObjectURL(parts.photo.src);
+  const shown = parts.photo.src;
+  if (shown) setTimeout(() => URL.revokeObjectURL(shown), 1000); // it may still be loading
   parts.photo.src = URL.createObjectURL(file);
   parts.photo.alt = file.name ? `The photo ${file.name}` : "The chosen photo";
   show(parts.photo, true);

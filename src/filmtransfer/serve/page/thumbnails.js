@@ -74,6 +74,6 @@ export function original(id, alt) {
 
 /** Releases the thumbnail of a photo that was removed. */
 export function release(id) {
-  urls.get(id)?.then((source) => source && URL.revokeObjectURL(source));
+  urls.get(id)?.then((source) => source && setTimeout(() => URL.revokeObjectURL(source), 1000)); // it may be loading
   urls.delete(id);
 }
