@@ -92,7 +92,7 @@ def _users(results: dict[str, Any]) -> list[Row]:
         ("latency over HTTP, other user: p50, p99", f"{other['p50']:.0f}, {other['p99']:.0f} ms", ""),
         ("difference of the two p99", f"**{penalty:+.1f} ms**", "≤ 10 ms"),
         (f"requests per second over HTTP, {load['clients']} clients, each request of another user", f"{load['requests a second']:.0f}", ""),
-        (f"requests per second over HTTP with {counts} active users, of whom {active['cached']} are in memory", speeds, ""),
+        (f"requests per second over HTTP with {counts} active users, {active['cached']} of them in memory", speeds, ""),
         ("… the largest ratio between fewer and more users", f"**{active['loss']:.2f}×**", "≤ 2×"),
     ]  # fmt: skip
 

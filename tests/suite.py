@@ -30,6 +30,10 @@ LIMITS = {"unit": 120, "slow": 300, "process": 420, "browser": 420}  # seconds u
 FIXTURES = {"browser": "browser", "cluster": "process"}  # what the users of a fixture are
 PATIENCE = float(os.environ.get("FIT_TEST_PATIENCE", "20"))  # seconds for the last processes to end
 STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")  # audit events
+ASKED_BY_LIBRARIES = (
+    ("/bin/sh",),
+    ("fc-list",),
+)  # about the machine: its kind, and fonts (matplotlib's first import)
 HELPERS = "from multiprocessing."  # the resource tracker and fork server, which end with their process
 
 folder_key = pytest.StashKey[Path]()
@@ -172,7 +176,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _record_start(event: str, arguments: tuple[object, ...]) -> None:
-    if event in STARTS and arguments[:1] != ("/bin/sh",):  # by which libraries ask about the machine
+    if event in STARTS and arguments[:1] not in ASKED_BY_LIBRARIES:
         _started.append(f"{event} {arguments[0] if arguments else ''}".strip())
 
 

@@ -11,6 +11,7 @@ or where something else than FiLM was trained, they come from torch: ``predictor
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
@@ -30,19 +31,19 @@ if TYPE_CHECKING:
 Runtime = Literal["auto", "onnx", "torch"]
 
 
-class ImagePredictions:
+class ImagePredictions(ABC):
     """What every trained classifier offers: predictions for images, rejection and explanation."""
 
     update_: Update
 
     @property
+    @abstractmethod
     def predictor_(self) -> FeaturePredictor:
         """What turns features into probabilities."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _extractor(self) -> Extractor:
         """Return what turns images into features."""
-        raise NotImplementedError
 
     def predict_proba(self, images: Sequence[Any]) -> np.ndarray:
         """Return p(y=c | image) (N, C), classes in the order of ``classes_``."""
@@ -106,7 +107,7 @@ class Predictor(ImagePredictions):
         cls,
         path: str | Path,
         *,
-        runtime: Runtime = "auto",
+        runtime: Runtime | str = "auto",
         weights: str | None = None,
         device: str = "auto",
         threads: int | None = None,

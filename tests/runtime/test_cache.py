@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from filmtransfer import FitWarning, UnavailableError, UpdateFileError
-from filmtransfer.runtime import cache, find, prepare_in_child, store
+from filmtransfer.runtime import cache, facts, find, prepare_in_child, store
 from filmtransfer.runtime.session import FeatureSession
 from tests.export.small_classifiers import SIDE
 from tests.runtime.conftest import lite0_graph, lite0_key
@@ -118,3 +118,17 @@ def test_a_child_needs_no_folder(cache_path):
 def test_the_error_of_a_child_is_reported():
     with pytest.raises(UnavailableError, match="There is no backbone 'nothing'"):
         prepare_in_child("nothing", SIDE, 3)
+
+
+def test_a_graph_that_another_version_of_onnxruntime_checked_is_made_again_where_torch_is(monkeypatch):
+    key = lite0_key()
+    store(key, lite0_graph())
+    assert find(key, 1) is not None
+    monkeypatch.setattr(facts, "package_version", lambda _: "0.1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert find(key, 1) is None, "it counts as missing, without a warning"
+        monkeypatch.setattr(
+            cache, "find_spec", lambda _: None
+        )  # without torch nothing could check another one
+        assert find(key, 1) is not None

@@ -29,6 +29,7 @@ def demo(
     """Train a classifier on the drawings that ship with the package, and test it on others."""
     from ..data.sample import sample_drawings
     from ..files import check_writable, make_folder
+    from ..runtime.extractor import prepare_predictions
     from ..training.torch_settings import configure_process
 
     printer = Printer(as_json)
@@ -44,6 +45,8 @@ def demo(
     _, before = _train_and_test(printer, training, test, seed, steps=0)
     clf, after = _train_and_test(printer, training, test, seed, steps="auto")
     written = clf.save(file)
+    with printer.notes():
+        prepare_predictions(clf.model_)
     _write_picture(picture, clf, test, after)
     printer.say(
         f"Wrote {file} ({file_size(written)}, {clf.update_.stored_parameters():,} parameters) and {picture}."

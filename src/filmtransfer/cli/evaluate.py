@@ -9,7 +9,7 @@ import typer
 
 from ..errors import InputError, UsageError
 from ..formatting import percent
-from .prediction import load_predictor, prepare_next
+from .prediction import prepare_next
 from .printing import Json, PredictionDevice, Printer, RuntimeOption, Strict, Threads, UpdateFile, Weights
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def evaluate(
 
     from ..data import LabelledImages
     from ..files import check_writable
+    from ..predictor import Predictor
     from ..report import PhotoRecorder, collect_test, write_report
     from ..training.assess.evaluation import evaluate as compare
 
@@ -57,7 +58,7 @@ def evaluate(
         raise UsageError("--ood needs a report.", "Say where to write it: --report FILE")
     images = LabelledImages.from_path(folder)
     with printer.notes():
-        clf = load_predictor(file, runtime, weights, device, threads)
+        clf = Predictor.load(file, runtime=runtime, weights=weights, device=device, threads=threads)
     classes = [str(name) for name in clf.update_.classes]
     if unknown := [str(name) for name in images.classes if str(name) not in classes]:
         raise InputError(

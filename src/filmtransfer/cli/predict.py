@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..formatting import percent
-from .prediction import load_predictor, prepare_next
+from .prediction import prepare_next
 from .printing import Json, PredictionDevice, Printer, RuntimeOption, Strict, Threads, UpdateFile, Weights
 
 if TYPE_CHECKING:
@@ -42,11 +42,12 @@ def predict(
 ) -> None:
     """Classify images."""
     from ..data import list_images
+    from ..predictor import Predictor
 
     printer = Printer(as_json)
     paths = list_images(images)
     with printer.notes():
-        clf = load_predictor(file, runtime, weights, device, threads)
+        clf = Predictor.load(file, runtime=runtime, weights=weights, device=device, threads=threads)
     result = clf.classify(paths, strict=strict)
     names = [str(paths[i]) for i in result.readable]
     rejected = clf.rejected(result, false_alarm).tolist() if reject else [False] * len(names)

@@ -3,7 +3,6 @@
 from .attach import (
     FilmParameters,
     attach,
-    check_parameters,
     count,
     fold,
     layers,
@@ -22,7 +21,6 @@ __all__ = [
     "FilmParameters",
     "FilmTable",
     "attach",
-    "check_parameters",
     "count",
     "fold",
     "layers",

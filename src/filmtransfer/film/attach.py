@@ -11,7 +11,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, UpdateFileError
+from ..errors import InputError
+from ..parameters import check_parameters
 from .layer import FiLM
 
 FilmParameters = dict[str, Tensor]
@@ -61,28 +62,11 @@ def load(backbone: nn.Module, values: Mapping[str, Tensor], sites: Sequence[str]
     Names and shapes have to match and all values have to be finite; otherwise nothing is changed.
     """
     targets = dict(_named(backbone, sites))
-    check_parameters(targets, values)
+    check_parameters({name: tuple(p.shape) for name, p in targets.items()}, values)
     reset(backbone)
     with torch.no_grad():
         for name, parameter in targets.items():
             parameter.copy_(values[name])
-
-
-def check_parameters(expected: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
-    """Raise an error unless ``values`` has the expected names and shapes and is finite."""
-    if expected.keys() != values.keys():
-        differences = sorted(expected.keys() ^ values.keys())[:3]
-        raise UpdateFileError(
-            f"The parameters belong to another backbone (first differences: {', '.join(differences)})."
-        )
-    for name, tensor in expected.items():
-        if values[name].shape != tensor.shape:
-            raise UpdateFileError(
-                f"The parameter {name} has shape {tuple(values[name].shape)}, "
-                f"that of the backbone {tuple(tensor.shape)}."
-            )
-        if not bool(torch.isfinite(values[name]).all()):
-            raise UpdateFileError(f"The parameter {name} is not finite.")
 
 
 def reset(backbone: nn.Module) -> None:

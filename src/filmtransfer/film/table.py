@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
-from .attach import check_parameters
+from ..parameters import check_parameters
 from .layer import activate, broadcast_rows, normalise
 
 
@@ -57,10 +57,8 @@ class FilmTable:
         ordered = [site for site in order if site in sites]
         if ordered != order[len(order) - len(ordered) :] or len(ordered) < len(sites):
             raise InputError("FiLM has to be trained at all sites from one site to the end of the network.")
-        like = {site: self._affine.new_empty(self._widths[site]) for site in ordered}
-        check_parameters(
-            {f"{site}.{name}": like[site] for site in ordered for name in ("gamma", "beta")}, parameters
-        )
+        shapes = {f"{site}.{name}": (self._widths[site],) for site in ordered for name in ("gamma", "beta")}
+        check_parameters(shapes, parameters)
         if not ordered:
             return self.bare[:, :0].clone()
         gamma, beta = (torch.cat([parameters[f"{s}.{name}"] for s in ordered]) for name in ("gamma", "beta"))

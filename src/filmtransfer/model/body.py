@@ -53,6 +53,11 @@ class Body:
         """Whether the network has FiLM layers and no other trainable parameters."""
         return self.train != "all" and self.adapter == "film"
 
+    @property
+    def first_film_stage(self) -> int | None:
+        """The first stage with FiLM; None if the backbone is left as it is, or something else is trained."""
+        return self.film_from if self.is_film and self.train == "adapter" else None
+
     def describe(self) -> str:
         """Say what is trained of the backbone."""
         return "all weights" if self.train == "all" else f"the adapter {self.adapter}"

@@ -16,6 +16,7 @@ from ..adapters import attach
 from ..arrays import Array, to_tensor
 from ..backbones import Backbone
 from ..errors import UsageError
+from ..parameters import check_parameters
 from ..seeding import make_generator
 from .body import Body
 
@@ -32,7 +33,8 @@ def attach_body(body: Body, backbone: Backbone, seed: int = 0) -> nn.Module:
     generator = make_generator(seed, "adapter")
     network = attach(share_weights(backbone.module), body.adapter, generator=generator, options=body.options)
     if body.is_film:
-        film.set_trainable(network, backbone.sites_from(body.film_from) if body.train == "adapter" else [])
+        stage = body.first_film_stage
+        film.set_trainable(network, [] if stage is None else backbone.sites_from(stage))
     return network
 
 
@@ -46,7 +48,7 @@ def load_parameters(network: nn.Module, values: Mapping[str, Array]) -> None:
     """Set the trainable parameters. All have to be present, of their shape and finite; nothing changes otherwise."""
     trainable = trainable_parameters(network)
     values = {name: to_tensor(value) for name, value in values.items()}
-    film.check_parameters(trainable, values)
+    check_parameters({name: tuple(p.shape) for name, p in trainable.items()}, values)
     for name, parameter in trainable.items():
         parameter.copy_(values[name])
 

@@ -120,7 +120,7 @@ def student_quantile(probability: float, freedom: int) -> float:
     """Return the quantile of Student's t distribution, above the median, for a whole number ν of degrees of freedom.
 
     With t = √ν tan θ its distribution function is a finite sum (Abramowitz and Stegun, 26.7.3 and 26.7.4), which is
-    inverted by bisection. scipy has it too, but costs a prediction a tenth of a second and the service 28 MB.
+    inverted by bisection. scipy has it too, but importing it takes longer than classifying an image (docs/log.md).
     """
     low, high = 0.0, math.pi / 2
     for _ in range(60):

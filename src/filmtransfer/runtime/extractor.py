@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..data.pixels import PixelSpec
-from ..errors import FitError, FitWarning, UnavailableError, UsageError, first_line
+from ..errors import FitError, FitWarning, UnavailableError, UsageError, check_count, first_line
 from ..model.classification import Extractor
 from ..model.update import Update
 from ..processes import default_threads
@@ -29,22 +29,16 @@ class GraphExtractor:
         update.check(session.facts.features)
         self.pixels: PixelSpec = update.pixels
         self.session = session
-        self.gamma, self.beta = session.facts.pack(update.film, first_stage(update))
+        self.gamma, self.beta = session.facts.pack(update.film, update.body().first_film_stage)
 
     def extract(self, squares: np.ndarray) -> np.ndarray:
         """Compute features (B, D) of uint8 squares (B, 3, S, S)."""
         return self.session.features(squares, self.gamma, self.beta)
 
 
-def first_stage(update: Update) -> int | None:
-    """Return the first stage with FiLM of an update; None if the backbone was left as it is."""
-    body = update.body()
-    return body.film_from if body.train == "adapter" else None
-
-
 def graph_key(update: Update) -> GraphKey:
     """Return the key of the graph that an update needs."""
-    return GraphKey.of(update.backbone, update.backbone_digest, update.pixels, first_stage(update))
+    return GraphKey.of(update.backbone, update.backbone_digest, update.pixels, update.body().first_film_stage)
 
 
 def find_extractor(
@@ -57,6 +51,8 @@ def find_extractor(
 ) -> Extractor:
     """Return what computes features: the stored graph, else torch; "onnx" makes the graph, "torch" ignores it."""
     body, on_cpu = update.body(), device in ("auto", "cpu")
+    if threads is not None:
+        check_count("threads", threads)
     if weights is not None:  # an error if there is no such file, whether it is needed or not
         weights_source(update.backbone, weights)
     if runtime == "onnx" and not (body.is_film and on_cpu):
@@ -94,9 +90,8 @@ def make_graph(model: AdaptedModel, weights: str | None = None, threads: int | N
     """Make the graph that predictions of such a model need, and keep it; ``weights`` is where its weights came from."""
     from .prepare import prepare_graph
 
-    body = model.body
-    film_from = body.film_from if body.train == "adapter" else None
-    session = prepare_graph(model.backbone, model.pixels, film_from, threads or default_threads())
+    stage = model.body.first_film_stage
+    session = prepare_graph(model.backbone, model.pixels, stage, threads or default_threads())
     remember(model.backbone.name, weights, model.backbone.digest)
     return session
 

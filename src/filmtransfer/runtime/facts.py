@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import UpdateFileError, UsageError
+from ..parameters import check_parameters
 
 if TYPE_CHECKING:
     from ..data.pixels import PixelSpec
@@ -93,8 +94,8 @@ class GraphFacts:
         trained = [site for site in self.sites if film_from is not None and site.stage >= film_from]
         if film_from is not None and not trained:
             raise UsageError(f"FiLM cannot begin at stage {film_from}.", "No layer with FiLM follows.")
-        expected = {f"{site.name}.{kind}": site.channels for site in trained for kind in ("gamma", "beta")}
-        check_rows(expected, parameters)
+        shapes = {f"{site.name}.{kind}": (site.channels,) for site in trained for kind in ("gamma", "beta")}
+        check_parameters(shapes, parameters)
         rows = np.ones(self.channels, np.float32), np.zeros(self.channels, np.float32)
         if trained:
             for row, kind in zip(rows, ("gamma", "beta"), strict=True):
@@ -120,23 +121,6 @@ class GraphFacts:
             raise UpdateFileError(
                 "This is not a graph of a backbone.", "Delete the file: a new one is made when it is needed."
             ) from None
-
-
-def check_rows(expected: Mapping[str, int], parameters: Mapping[str, np.ndarray]) -> None:
-    """Raise an error unless ``parameters`` has the expected names and lengths and is finite."""
-    if expected.keys() != parameters.keys():
-        differences = sorted(expected.keys() ^ parameters.keys())[:3]
-        raise UpdateFileError(
-            f"The parameters belong to another backbone (first differences: {', '.join(differences)})."
-        )
-    for name, channels in expected.items():
-        shape = tuple(parameters[name].shape)
-        if shape != (channels,):
-            raise UpdateFileError(
-                f"The parameter {name} has shape {shape}, that of the backbone {(channels,)}."
-            )
-        if not np.isfinite(parameters[name]).all():
-            raise UpdateFileError(f"The parameter {name} is not finite.")
 
 
 def package_version(name: str) -> str:

@@ -20,7 +20,6 @@ from ...errors import UpdateFileError, UsageError
 from ...model import Update
 from ...processes import default_threads
 from ...runtime import FeatureSession, GraphKey
-from ...runtime.extractor import first_stage
 from ...runtime.weights_index import open_graph
 from .multi_user import BatchPlan
 
@@ -66,7 +65,8 @@ class GraphFeatures:
 
     def row(self, update: Update) -> np.ndarray:
         """Return the trained part of γ and β (2, ·) of a checked update; it ends with the last site of the network."""
-        stage, facts = first_stage(update), self._session(update.pixels, first_stage(update)).facts
+        stage = update.body().first_film_stage
+        facts = self._session(update.pixels, stage).facts
         try:
             rows = np.stack(facts.pack(update.film, stage))
         except UsageError as error:  # not the user's mistake: the file's
@@ -76,7 +76,7 @@ class GraphFeatures:
 
     def group(self, update: Update) -> int | None:
         """Return what images must have in common, beside their size, to share a pass: the first stage of the graph."""
-        return self._graph_stage(first_stage(update))
+        return self._graph_stage(update.body().first_film_stage)
 
     def features(
         self, pixels: np.ndarray, spec: PixelSpec, group: int | None, rows: Sequence[np.ndarray]

@@ -17,7 +17,6 @@ from ...film import FilmTable
 from ...model import Update
 from ...model.network import share_weights
 from ...model.tensors import normalise
-from ...runtime.extractor import first_stage
 from .multi_user import BatchPlan
 
 
@@ -34,7 +33,7 @@ class TorchFeatures:
 
     def row(self, update: Update) -> np.ndarray:
         """Return the folded FiLM parameters (2, ·) of a checked update."""
-        stage = first_stage(update)
+        stage = update.body().first_film_stage
         try:
             sites = [] if stage is None else self.backbone.sites_from(stage)
         except UsageError as error:  # not the user's mistake: the file's
