@@ -24,7 +24,7 @@ from filmtransfer.runtime.extractor import GraphExtractor, find_extractor, graph
 from filmtransfer.serve.engine.batcher import Batcher
 from filmtransfer.serve.engine.cache import Cache
 from filmtransfer.serve.engine.multi_user import Engine, Member
-from filmtransfer.serve.store import Store
+from filmtransfer.serve.store import ProjectId, Store
 from serving_setup import Setup
 from serving_users import BACKBONE, Users
 
@@ -165,8 +165,8 @@ def send_requests(requests: Sequence[Request], returned: int) -> tuple[dict[str,
 
     def ask(request: Request) -> Probabilities:
         user, image = request
-        key = ids[user], 1
-        member = members.get(key, partial(_load_member, *key))
+        project = ids[user]
+        member = members.get((project, project, 1), partial(_load_member, project))
         return dict(batcher.submit(member, STATE.squares[image]).result().classes)
 
     start = time.perf_counter()
@@ -189,15 +189,15 @@ def send_requests(requests: Sequence[Request], returned: int) -> tuple[dict[str,
     return result, answers[:returned]
 
 
-def _load_member(user: str, version: int) -> Member:
-    return STATE.engine.member(STATE.store.versions.content(user, version))
+def _load_member(project: ProjectId) -> Member:
+    return STATE.engine.member(STATE.store.versions.content(project, 1))
 
 
 def single_answers(requests: Sequence[Request]) -> list[Probabilities]:
     """Answer the requests one by one."""
     answers = []
     for user, image in requests:
-        member = _load_member(STATE.setup.users.ids[user], 1)
+        member = _load_member(STATE.setup.users.ids[user])
         answers.append(dict(STATE.engine.answers([member], STATE.squares[[image]])[0].classes))
     return answers
 
@@ -227,13 +227,13 @@ def _is_of_user(answer: Probabilities, user: int) -> bool:
     return all(str(name).endswith(f" of {user}") for name in answer)
 
 
-def load_users(users: Users, ids: Sequence[str]) -> list[float]:
+def load_users(users: Users, ids: Sequence[ProjectId]) -> list[float]:
     """Return the seconds to read each user's update from the store and to make a member of it."""
     store, seconds = users.open(), []
     store.versions.current(ids[0])  # connects to the database
-    for user in ids:
+    for project in ids:
         start = time.perf_counter()
-        STATE.engine.member(store.versions.content(user, 1))
+        STATE.engine.member(store.versions.content(project, 1))
         seconds.append(time.perf_counter() - start)
     store.close()
     return seconds
@@ -250,9 +250,9 @@ def member_growth(count: int) -> dict[str, Any]:
     """Return the growth of this process per user in the cache, and the sizes of an update."""
     members, ids = Cache(1e6), STATE.setup.users.ids
 
-    def load(chosen: Sequence[str]) -> None:
-        for key in [(user, 1) for user in chosen]:
-            members.get(key, partial(_load_member, *key))
+    def load(chosen: Sequence[ProjectId]) -> None:
+        for project in chosen:
+            members.get((project, project, 1), partial(_load_member, project))
         gc.collect()
 
     first = min(100, len(ids) // 2)

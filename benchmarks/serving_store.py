@@ -63,7 +63,7 @@ def measure(store: Store, users: int, photos: int) -> dict[str, float]:
     grow(
         "user", 2000, lambda: ids.extend(store.users.create(f"user {i}", Quota())[0].id for i in range(2000))
     )
-    chosen = ids[:users]
+    chosen = [store.projects.resolve(id) for id in ids[:users]]
     classes = {}
 
     def add_classes() -> None:

@@ -20,7 +20,7 @@ from filmtransfer.data import LabelledImages
 from filmtransfer.data.sample import sample_drawings
 from filmtransfer.model import Update
 from filmtransfer.seeding import numpy_generator
-from filmtransfer.serve.store import Store, StoreLocation
+from filmtransfer.serve.store import ProjectId, Store, StoreLocation
 
 BACKBONE = "efficientnet_lite0"
 SETS = ("cifar10", "eurosat", "oxford_pets")
@@ -29,10 +29,10 @@ WAYS, SHOTS, STEPS = 10, 5, 10
 
 @dataclass(frozen=True)
 class Users:
-    """A store with users, and their ids and tokens in order. Each has one version, number 1."""
+    """A store with users: the ids of their projects and their tokens in order. Each project has one version, number 1."""
 
     folder: Path
-    ids: list[str]
+    ids: list[ProjectId]
     tokens: list[str]
 
     def open(self) -> Store:
@@ -53,8 +53,9 @@ def make_users(
             store = Store.open(StoreLocation.of(folder))
             for number in range(len(existing), count):
                 user, token = store.users.create(f"user {number}")
-                store.versions.publish(user.id, personal(bases[number % len(bases)], number), "uploaded", {})
-                existing.append([user.id, token])
+                project = store.projects.resolve(user.id)
+                store.versions.publish(project, personal(bases[number % len(bases)], number), "uploaded", {})
+                existing.append([project, token])
                 file.write(json.dumps(existing[-1]) + "\n")
                 if number % 500 == 0:
                     log(f"{number} users")
@@ -79,7 +80,7 @@ def trained(folder: Path, data: Path | None, log: Callable[[str], None]) -> list
             from filmtransfer import FewShotClassifier  # imports torch, which the measured processes do not
 
             log(f"training on {file.stem}")
-            classifier = FewShotClassifier(backbone=BACKBONE, steps=STEPS, keep_statistics=True)
+            classifier = FewShotClassifier(backbone=BACKBONE, steps=STEPS)
             classifier.fit_images(images(data, file.stem)).save(file)
         updates.append(Update.load(file))
     return updates

@@ -226,9 +226,7 @@ def prepare(checkouts: Mapping[str, Checkout], photos: Path) -> None:
     for checkout in checkouts.values():
         shutil.copytree(photos, checkout.folder)
     log("training")
-    oldest.fit(
-        "train", "train", "-o", "pets.safetensors", "--steps", "10", "--keep-statistics", "--no-report"
-    )
+    oldest.fit("train", "train", "-o", "pets.safetensors", "--steps", "10", "--no-report")
     for checkout in checkouts.values():
         if checkout is not oldest:
             shutil.copy(oldest.folder / "pets.safetensors", checkout.folder)

@@ -23,6 +23,7 @@ from sklearn.metrics import roc_auc_score
 from few_shot_tasks import read_dataset
 from filmtransfer import FewShotClassifier
 from filmtransfer.arrays import unit_rows
+from filmtransfer.heads import HeadName
 from filmtransfer.model import log_posterior
 from filmtransfer.model.ood import FALSE_ALARM, largest_cosine
 from filmtransfer.training.assess.calibration import calibration_error, log_loss
@@ -43,7 +44,7 @@ def draw(
     return [images[i] for i in chosen], [list(classes).index(labels[i]) for i in chosen]
 
 
-def run(sets: dict[str, Any], name: str, head: str, seed: int) -> dict[str, Any]:
+def run(sets: dict[str, Any], name: str, head: HeadName, seed: int) -> dict[str, Any]:
     """Train one classifier and take all measurements."""
     rng = np.random.default_rng([seed, SETS.index(name)])
     drawn = rng.permutation(len(sets[name][2]))[:CLASSES]
@@ -58,7 +59,7 @@ def run(sets: dict[str, Any], name: str, head: str, seed: int) -> dict[str, Any]
         if other != name
         for image in draw(sets[other], 1, range(min(10, len(sets[other][2]))), 3, rng)[0]
     ]
-    clf = FewShotClassifier(head=head, seed=seed, keep_statistics=True, device="cpu")
+    clf = FewShotClassifier(head=head, seed=seed, device="cpu")
     start = time.monotonic()
     clf.fit(images, labels)
     seconds = time.monotonic() - start

@@ -21,7 +21,7 @@ from PIL import Image
 from playwright.sync_api import FilePayload, Page, expect, sync_playwright
 
 from filmtransfer.data import LabelledImages
-from filmtransfer.data.sample import sample_drawings
+from filmtransfer.data.sample import enlarge_drawing, sample_drawings
 
 OUT = Path(__file__).parents[1] / "docs" / "page.png"
 CLASSES = ("cat", "fish", "butterfly")
@@ -53,6 +53,7 @@ def main() -> None:
         page.set_input_files("#try-file", drawings(test, CLASSES[0])[16])
         expect(page.locator(".answer")).to_be_visible()
         page.mouse.move(2, 2)
+        page.evaluate("scrollTo(0, 0)")  # Playwright has scrolled to the button that it clicked
         page.wait_for_timeout(1000)  # until animations have ended and thumbnails are loaded
         page.screenshot(path=OUT)
         browser.close()
@@ -76,13 +77,8 @@ def drawings(images: LabelledImages, name: str) -> list[FilePayload]:
 
 
 def as_file(pixels: np.ndarray, name: str) -> FilePayload:
-    """Return a drawing of 28 pixels as the photo of a drawing: centred, smooth, ink on tinted paper."""
-    rows, columns = np.nonzero(pixels < 200)
-    inked = pixels[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
-    sheet = Image.new("L", (36, 36), 255)
-    sheet.paste(Image.fromarray(inked), ((36 - inked.shape[1]) // 2, (36 - inked.shape[0]) // 2))
-    large = np.asarray(sheet.resize((288, 288), Image.Resampling.BICUBIC), dtype=np.float64)
-    paper = 1 / (1 + np.exp((150 - large) / 16))[..., None]  # 1 where there is no ink
+    """Return a drawing as the photo of a drawing: ink on tinted paper."""
+    paper = enlarge_drawing(pixels, 288)[..., None] / 255  # 1 where there is no ink
     tint = np.array(PAPERS[int(pixels.sum()) % len(PAPERS)])
     data = io.BytesIO()
     Image.fromarray((paper * tint + (1 - paper) * np.array(INK)).astype(np.uint8)).save(data, "PNG")

@@ -14,7 +14,7 @@ from playwright.sync_api import sync_playwright
 
 from filmtransfer import FewShotClassifier
 from filmtransfer.data import LabelledImages
-from filmtransfer.data.sample import sample_drawings
+from filmtransfer.data.sample import enlarge_drawing, sample_drawings
 from filmtransfer.report import PhotoRecorder, collect_training, write_report
 from filmtransfer.training.callbacks import Callbacks
 
@@ -27,7 +27,10 @@ def flawed_drawings() -> LabelledImages:
     """Return six classes of drawings, one with the label of another class, and one drawing twice."""
     train, _ = sample_drawings(SHOTS, 0)
     selected = [i for i, label in enumerate(train.labels) if label < CLASSES]
-    sources, labels = [train.sources[i] for i in selected], [train.labels[i] for i in selected]
+    sources, labels = (
+        [enlarge_drawing(train.sources[i]) for i in selected],
+        [train.labels[i] for i in selected],
+    )
     labels[2 * SHOTS] = 1
     return LabelledImages([*sources, sources[5]], [*labels, labels[5]], train.classes[:CLASSES])
 

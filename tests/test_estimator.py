@@ -8,8 +8,10 @@ import signal
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
+from torch.utils.data import Dataset
 
 import filmtransfer
 from filmtransfer import FeatureClassifier, FewShotClassifier, film
@@ -32,8 +34,8 @@ def quick(**options) -> FewShotClassifier:
 
 def test_public_names():
     assert set(filmtransfer.__all__) == {
-        "FeatureClassifier", "FewShotClassifier", "FitError", "FitWarning", "InputError",
-        "Predictor", "UnavailableError", "Update", "UpdateFileError", "UsageError", "__version__",
+        "Callbacks", "FeatureClassifier", "FewShotClassifier", "FitError", "FitWarning", "InputError",
+        "Predictor", "Progress", "UnavailableError", "Update", "UpdateFileError", "UsageError", "__version__",
     }  # fmt: skip
     assert all(hasattr(filmtransfer, name) for name in filmtransfer.__all__)
 
@@ -56,6 +58,97 @@ def test_paths_images_and_arrays_are_the_same_to_it(photo_folder):
     np.testing.assert_array_equal(by_folder.predict_proba(NEW), by_path.predict_proba(NEW))
 
 
+TENSORS = [torch.from_numpy(image.transpose(2, 0, 1) / np.float32(255)) for image in IMAGES]
+
+
+class Photos(Dataset):
+    """A data set of pairs that are made when they are read."""
+
+    def __init__(self, side: int = 40, first: int = 0) -> None:
+        self.side, self.first = side, first
+
+    def __len__(self) -> int:
+        return 15
+
+    def __getitem__(self, index: int):
+        return picture(index % 3, self.first + index, self.side), LABELS[index % 15]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (np.stack(IMAGES), np.array(LABELS)),
+        (torch.stack(TENSORS), LABELS),
+        (Photos(),),
+        ([{"image": image, "label": label} for image, label in zip(IMAGES, LABELS, strict=True)],),
+        (zip(TENSORS, LABELS, strict=True),),
+    ],
+    ids=["batch", "tensors", "data set", "rows", "generator"],
+)
+def test_it_trains_on_images_in_every_form(data):
+    clf = quick(steps=0, keep_statistics=True).fit(*data)
+    expected = quick(steps=0, keep_statistics=True).fit(IMAGES, LABELS)
+    assert clf.classes_.tolist() == expected.classes_.tolist()
+    np.testing.assert_array_equal(clf.predict_proba(NEW), expected.predict_proba(NEW))
+    assert clf.update_.support.digests == expected.update_.support.digests, "the same photos to forget"
+
+
+def test_it_predicts_images_in_every_form():
+    clf = quick(steps=0, keep_statistics=True).fit(IMAGES, LABELS)
+    expected = clf.predict_proba(IMAGES)
+    for images in (np.stack(IMAGES), torch.stack(TENSORS), (t for t in TENSORS), Photos()):
+        np.testing.assert_array_equal(clf.predict_proba(images), expected)
+    test = Photos(first=500)
+    assert clf.score(test) == clf.score([test[i][0] for i in range(15)], LABELS) == 1.0
+    assert clf.score((test[i][0] for i in range(15)), LABELS) == 1.0
+    assert len(clf.explain(torch.stack(TENSORS))) == 15
+    with pytest.raises(InputError, match="15 images but 14 labels"):
+        clf.score((test[i][0] for i in range(15)), LABELS[:14])
+
+
+def test_photos_are_added_and_forgotten_in_every_form():
+    clf = quick(steps=0, keep_statistics=True).fit(IMAGES, LABELS)
+    clf.add(torch.stack([torch.flip(t, (2,)) for t in TENSORS[:3]]), "turned")
+    assert clf.counts_.tolist() == [5, 5, 5, 3]
+    clf.forget([TENSORS[0], IMAGES[1]])
+    assert clf.counts_.tolist() == [4, 4, 5, 3]
+    with pytest.raises(InputError, match="as a list"):
+        clf.forget("image 3")
+    with pytest.raises(InputError, match=r"There is no file nope\.jpg"):
+        clf.add(["nope.jpg"], "turned")
+
+
+def test_a_photo_of_a_data_set_is_forgotten_by_its_content():
+    large = Photos(side=400)
+    clf = quick(steps=0, keep_statistics=True).fit(large)
+    assert clf.forget([large[4][0]]).counts_.sum() == 14
+
+
+def test_a_mistyped_path_is_an_error_before_the_backbone_is_loaded(tmp_path):
+    phases: list[str] = []
+    with pytest.raises(InputError, match=r"There is no file nope\.jpg"):
+        quick().fit([*IMAGES, "nope.jpg"], [*LABELS, "disc"], callbacks=Callbacks(on_phase=phases.append))
+    assert not phases
+    picture(0, 0).save(tmp_path / "fine.png")
+    clf = quick(steps=0).fit(IMAGES, LABELS)
+    with pytest.raises(InputError, match=r"There is no file nope\.jpg"):
+        clf.predict([tmp_path / "fine.png", "nope.jpg"])
+
+
+def test_a_data_set_is_a_phase_of_its_own():
+    phases: list[str] = []
+    quick(steps=0).fit(Photos(), callbacks=Callbacks(on_phase=phases.append))
+    assert phases[:3] == ["reading the data set", "loading efficientnet_lite0", "reading 15 photos"]
+
+
+@pytest.mark.parametrize(("option", "value"), [("head", "svm"), ("prior", "flat"), ("preset", "slow")])
+def test_a_data_set_is_not_read_if_a_setting_is_wrong(option, value):
+    pairs = iter(zip(IMAGES, LABELS, strict=True))
+    with pytest.raises(UsageError):
+        quick(**{option: value}).fit(pairs)
+    assert len(list(pairs)) == 15
+
+
 def test_scikit_learn_conventions():
     clf = quick(head="qda", seed=3)
     twin = clone(clf)
@@ -74,7 +167,7 @@ def test_the_signature_has_the_training_settings_and_the_named_others():
     parameters = inspect.signature(FewShotClassifier).parameters
     others = {
         "backbone", "head", "seed", "head_options", "preset", "prior", "weights", "strict", "keep_statistics",
-        "device", "precision", "compile",
+        "device", "precision", "compile", "verbose",
     }  # fmt: skip
     assert parameters.keys() == others | {*config.names()}
     assert set(FewShotClassifier().get_params()) == parameters.keys()
@@ -194,7 +287,7 @@ def test_unequal_classes_are_mentioned_and_the_prior_is_used():
 def test_unreadable_images_are_skipped_or_refused(tmp_path):
     bad = tmp_path / "bad.jpg"
     bad.write_bytes(b"no image")
-    with pytest.warns(FitWarning, match="1 images skipped"):
+    with pytest.warns(FitWarning, match="One image was skipped: "):
         clf = quick(steps=0).fit([*IMAGES, bad], [*LABELS, "disc"])
     assert len(clf.skipped_) == 1
     assert clf.counts_.sum() == 15
@@ -401,3 +494,24 @@ def test_a_temperature_travels_in_the_update(tmp_path):
     cold = quick(head="protonets", steps=0).fit(IMAGES, LABELS)
     assert np.array_equal(cold.predict(NEW), clf.predict(NEW)), "it changes the confidence, not the class"
     assert clf.predict_proba(NEW).max(1).mean() < cold.predict_proba(NEW).max(1).mean()
+
+
+def test_phases_are_reported_in_order():
+    phases: list[str] = []
+    clf = quick()
+    clf.fit_images(LabelledImages.from_memory(IMAGES, LABELS), Callbacks(on_phase=phases.append))
+    assert phases == [
+        "loading efficientnet_lite0",
+        f"reading {len(IMAGES)} photos",
+        "computing activations",
+        "fine-tuning",
+        "choosing the interpolation factor",
+        "assessing",
+    ]
+
+
+def test_phases_without_fine_tuning_name_the_features():
+    phases: list[str] = []
+    clf = quick(steps=0)
+    clf.fit_images(LabelledImages.from_memory(IMAGES, LABELS), Callbacks(on_phase=phases.append))
+    assert phases[2:] == ["computing features", "assessing"]

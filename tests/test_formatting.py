@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from filmtransfer.formatting import (
+    accuracy_figures,
+    accuracy_text,
     capitalize,
     count,
     digits_for,
     duration,
     file_size,
     percent,
+    percent_interval,
     spell_out,
     times,
 )
+from filmtransfer.training.assess.evaluation import wilson
+
+
+@dataclass
+class Measured:
+    accuracy: float
+    low: float
+    high: float
+    images: int
+
+
+def measured(correct: int, images: int) -> Measured:
+    return Measured(correct / images, *wilson(correct, images), images)
 
 
 def test_only_exactly_zero_and_one_are_shown_as_0_and_100_percent():
@@ -45,3 +63,28 @@ def test_counts_agree_with_their_nouns():
 def test_sizes_and_durations_have_units():
     assert [file_size(n) for n in (130_400, 999_499, 1_250_000)] == ["130 KB", "999 KB", "1.2 MB"]
     assert [duration(s) for s in (5, 89, 120, 7200)] == ["5 s", "89 s", "2 min", "2.0 h"]
+
+
+def test_every_interval_that_is_shown_contains_its_accuracy():
+    for images in range(1, 251):
+        for correct in range(images + 1):
+            result = measured(correct, images)
+            assert result.low <= result.accuracy <= result.high
+            texts = accuracy_figures(result)
+            accuracy, low, high = (float(text.rstrip("%")) for text in texts)
+            assert 0 <= low <= accuracy <= high <= 100, (correct, images, texts)
+            assert low <= 100 * result.low + 1e-4, "rounded outwards"
+            assert high >= 100 * result.high - 1e-4
+            assert (accuracy in (0, 100)) == (correct in (0, images)), "only exactly none and all"
+            assert low < high
+
+
+def test_intervals_at_none_and_all_read_well():
+    assert accuracy_text(measured(10, 10)) == "100% (95% interval 72% to 100%)"
+    assert accuracy_text(measured(0, 1)) == "0% (95% interval 0% to 80%)"
+    assert accuracy_text(measured(199, 200)) == "99.5% (95% interval 97.2% to 100.0%)"
+
+
+def test_an_end_at_a_round_percentage_stays_there():
+    assert percent_interval(0.29, 0.57) == ("29%", "57%"), "100 · 0.29 is 28.999… and 100 · 0.57 is 56.999…"
+    assert percent_interval(0.291, 0.571) == ("29%", "58%")

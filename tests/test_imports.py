@@ -60,3 +60,13 @@ def test_other_backbones_are_described_by_timm():
         'from filmtransfer.backbones import backbone_facts\nassert backbone_facts("resnet34").features == 512'
     )
     assert imported(code, "timm", "torchvision") == ["timm"]
+
+
+def test_starting_a_federation_needs_neither_torch_nor_flower():
+    """SuperLink starts in another process while torch is imported in this one."""
+    code = """
+import filmtransfer.cli.federate
+import filmtransfer.federated.deployment.server
+import filmtransfer.federated.plan
+"""
+    assert imported(code, "torch", "timm", "flwr", "sklearn") == []

@@ -15,16 +15,19 @@ if TYPE_CHECKING:
     from .features import FeatureClassifier
     from .model import Update
     from .predictor import Predictor
+    from .training.callbacks import Callbacks, Progress
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Callbacks",
     "FeatureClassifier",
     "FewShotClassifier",
     "FitError",
     "FitWarning",
     "InputError",
     "Predictor",
+    "Progress",
     "UnavailableError",
     "Update",
     "UpdateFileError",
@@ -47,6 +50,7 @@ __getattr__ = lazy_names(
         "features": ("FeatureClassifier",),
         "model": ("Update",),
         "predictor": ("Predictor",),
+        "training.callbacks": ("Callbacks", "Progress"),
     },
 )
 

@@ -49,9 +49,10 @@ class MissingExtraError(UnavailableError):
     """An optional dependency is not installed; the hint is the pip command that installs it."""
 
     def __init__(self, what: str, extra: str) -> None:
+        from .installation import extra_command  # here, because reading package metadata takes time
+
         super().__init__(
-            f"{what} needs an optional part of filmtransfer.",
-            f"Install it with: pip install 'filmtransfer[{extra}]'",
+            f"{what} needs an optional part of filmtransfer.", f"Install it with: {extra_command(extra)}"
         )
 
 

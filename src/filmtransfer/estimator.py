@@ -5,29 +5,34 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 
 from .backbones import Backbone, load_backbone
 from .data import LabelledImages, LoadedImages
-from .errors import FitWarning, InputError, UsageError
-from .heads import HEADS, make_head
-from .model import AdaptedModel, FeaturePredictor, Hardware, Update, log_prior
+from .data.inputs import Images, Labels, is_held
+from .errors import FitWarning, InputError
+from .formatting import count
+from .heads import HeadName, make_head
+from .model import AdaptedModel, FeaturePredictor, Hardware, Prior, Update, describe_estimate, log_prior
 from .model.adapted import load_update
+from .model.hardware import DeviceName, Precision
 from .model.hub import find_update
 from .model.metadata import library_versions
 from .predictor import ImagePredictions
 from .scikit import ScikitClassifier, check_is_fitted
-from .training import edit
+from .training import edit, phases
 from .training.adapt import Adapted, adapt
 from .training.assess.assessment import Assessment, assess, with_assessment
 from .training.callbacks import NO_CALLBACKS, Callbacks
-from .training.config import TrainingConfig, names
+from .training.config import AdapterName, RuleName, Split, TrainedPart, TrainingConfig, names
 from .training.finetune.gradient import NonFiniteError
 from .training.finetune.parallel import local_rank
 from .training.prepare import Prepared, prepare, remarks
-from .training.presets import preset
+from .training.presets import PresetName
+from .training.progress import Reporter
+from .training.validation import check_settings, training_config
 
 
 class FewShotClassifier(ImagePredictions, ScikitClassifier):
@@ -44,23 +49,26 @@ class FewShotClassifier(ImagePredictions, ScikitClassifier):
     prior : "uniform", "empirical" or C positive numbers; used at prediction only.
     seed : the seed of everything random.
     strict : refuse unreadable images instead of skipping them.
-    keep_statistics : store the support features in the update, so that it can be edited later.
+    keep_statistics : store the features of the photos in the update, so that it can be edited and explained;
+        ``save(path, compact=True)`` leaves them out of a file.
     device : "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1" or "mps".
     precision : "float32", or "bfloat16" for the backbone on a GPU (or a CPU that can).
     compile : compile the backbone with torch.compile; pays on long runs of some backbones.
+    verbose : 0 trains silently, 1 prints phases and progress on stderr, 2 every step. The logger "filmtransfer" has the
+        same at the levels INFO and DEBUG, and ``fit(…, callbacks=Callbacks(on_phase=…))`` calls your own functions.
     """
 
     def __init__(
         self,
         backbone: str = "efficientnet_lite0",
-        head: str = "lda",
+        head: HeadName = "lda",
         steps: int | Literal["auto"] = "auto",
         seed: int = 0,
         *,
         head_options: Mapping[str, Any] | None = None,
-        preset: str = "fast",
+        preset: PresetName = "fast",
         learning_rate: float | None = None,
-        split: str | None = None,
+        split: Split | None = None,
         support_size: int | None = None,
         max_query: int | None = None,
         image_size: int | None = None,
@@ -70,21 +78,22 @@ class FewShotClassifier(ImagePredictions, ScikitClassifier):
         film_from: int | None = None,
         cache_mb: float | None = None,
         hold_out: float | None = None,
-        train: str | None = None,
-        adapter: str | None = None,
+        train: TrainedPart | None = None,
+        adapter: AdapterName | None = None,
         adapter_options: Mapping[str, Any] | None = None,
-        rule: str | None = None,
+        rule: RuleName | None = None,
         batch: int | None = None,
         weight_decay: float | None = None,
         search_steps: int | None = None,
         time_limit: float | None = None,
-        prior: Any = "uniform",
+        prior: Prior = "uniform",
         weights: str | None = None,
         strict: bool = False,
-        keep_statistics: bool = False,
-        device: str = "auto",
-        precision: str = "float32",
+        keep_statistics: bool = True,
+        device: DeviceName = "auto",
+        precision: Precision = "float32",
         compile: bool = False,
+        verbose: int = 0,
     ) -> None:
         self.backbone = backbone
         self.head = head
@@ -118,20 +127,42 @@ class FewShotClassifier(ImagePredictions, ScikitClassifier):
         self.device = device
         self.precision = precision
         self.compile = compile
+        self.verbose = verbose
 
     # Fitting
 
-    def fit(self, images: Sequence[Any], labels: Sequence[Any]) -> Self:
-        """Train on images (paths, PIL images or uint8 arrays) and their labels."""
-        return self.fit_images(LabelledImages.from_memory(images, labels))
+    def fit(
+        self, images: Images, labels: Labels | None = None, *, callbacks: Callbacks = NO_CALLBACKS
+    ) -> Self:
+        """Train on images and their labels, or on pairs (image, label), as in a torch data set.
 
-    def fit_folder(self, folder: str | Path) -> Self:
+        Images are paths, PIL images, arrays, tensors or bytes of files; docs/howto.md has a table of what is understood.
+        A path that does not exist is an error; a file that cannot be read is skipped with a warning unless ``strict``.
+        """
+        config = self.training_config()
+        reporter = self._reporter(callbacks)
+        if not is_held(images):  # a mistake in the settings is an error before it is read
+            check_settings(self.backbone, self.weights, self.head, self.head_options, self.prior)
+            reporter.callbacks.phase("reading the data set")
+        near = max(config.image_size, config.small_image_size, config.train_size or 0)
+        return self._fit_reported(LabelledImages.from_memory(images, labels, near=near), reporter)
+
+    def fit_folder(self, folder: str | Path, *, callbacks: Callbacks = NO_CALLBACKS) -> Self:
         """Train on a folder with one subfolder per class, or on a CSV of paths and labels."""
-        return self.fit_images(LabelledImages.from_path(folder))
+        return self._fit_reported(LabelledImages.from_path(folder), self._reporter(callbacks))
 
     def fit_images(self, images: LabelledImages, callbacks: Callbacks = NO_CALLBACKS) -> Self:
         """Train on labelled images."""
-        return self.fit_prepared(self.prepare(images), callbacks)
+        return self._fit_reported(images, self._reporter(callbacks))
+
+    def _reporter(self, callbacks: Callbacks) -> Reporter:
+        return Reporter(callbacks, int(self.verbose) if local_rank() == 0 else 0)
+
+    def _fit_reported(self, images: LabelledImages, reporter: Reporter) -> Self:
+        prepared = self.prepare(images, callbacks=reporter.callbacks)
+        self.fit_prepared(prepared, reporter.callbacks)
+        reporter.finish(_describe_result(self.update_))
+        return self
 
     def fit_prepared(self, prepared: Prepared, callbacks: Callbacks = NO_CALLBACKS) -> Self:
         """Train on images that ``prepare`` has read."""
@@ -158,37 +189,38 @@ class FewShotClassifier(ImagePredictions, ScikitClassifier):
                 FitWarning,
                 stacklevel=4,
             )
+        callbacks.phase(phases.ASSESSMENT)
         self._adopt(model, loaded, prepared.config, adapted)
         if callbacks.on_fitted is not None:
             callbacks.on_fitted(loaded, adapted)
         return self
 
-    def prepare(self, images: LabelledImages, backbone: Backbone | None = None) -> Prepared:
+    def prepare(
+        self,
+        images: LabelledImages,
+        backbone: Backbone | None = None,
+        callbacks: Callbacks = NO_CALLBACKS,
+    ) -> Prepared:
         """Validate the settings, load the backbone (unless it is given) and read the images."""
         config = self.training_config()
         head = make_head(self.head, **(self.head_options or {}))  # a wrong name is an error before any work
         device = self.device if backbone is None or self.device != "auto" else str(backbone.device)
         hardware = Hardware.choose(device, self.precision, self.compile, local_rank())
         if backbone is None:
+            callbacks.phase(phases.loading(self.backbone))
             backbone = load_backbone(self.backbone, self.weights, fold=config.body().folds)
+        callbacks.phase(f"reading {count(len(images), 'photo')}")
         prepared = prepare(images, config, head, backbone, hardware, seed=self.seed, strict=self.strict)
         log_prior(self.prior, prepared.loaded.counts())  # an error before any work if it does not fit
         for note in remarks(prepared.loaded, isinstance(self.prior, str) and self.prior == "uniform"):
-            warnings.warn(note, FitWarning, stacklevel=3)
+            warnings.warn(note, FitWarning, stacklevel=4)  # the caller of fit
         return prepared
 
     def training_config(self) -> TrainingConfig:
         """Return the preset, with the settings that were given in place of its own."""
         chosen = {name: getattr(self, name) for name in names()}
         chosen["steps"] = None if self.steps == "auto" else self.steps
-        config = preset(self.preset, **chosen)
-        head = HEADS.get(self.head)  # an unknown name is an error of make_head
-        if config.rule == "hyperrule" and head is not None and head.trained_by != "batches":
-            raise UsageError(
-                f"The BiT-HyperRule trains a linear head, not {self.head}.",
-                "Use head='linear', or another preset.",
-            )
-        return config
+        return training_config(self.preset, self.head, chosen)
 
     # Predicting
 
@@ -201,14 +233,14 @@ class FewShotClassifier(ImagePredictions, ScikitClassifier):
     def _extractor(self) -> AdaptedModel:
         return self.model_
 
-    # Editing: exact, in milliseconds, without training; needs keep_statistics
+    # Editing: in milliseconds, without training, from the statistics
 
-    def add(self, images: Sequence[Any], label: Any) -> Self:
+    def add(self, images: Images, label: Any) -> Self:
         """Add photos to a class, or make a new class of them."""
         check_is_fitted(self)
         return self._edited(edit.add_images(self.update_, label, images, self))
 
-    def forget(self, images: Sequence[Any]) -> Self:
+    def forget(self, images: Images) -> Self:
         """Forget photos, given as they were at training, or by name ("cup/1.jpg")."""
         check_is_fitted(self)
         return self._edited(edit.forget_images(self.update_, images))
@@ -231,10 +263,10 @@ class FewShotClassifier(ImagePredictions, ScikitClassifier):
 
     # The file
 
-    def save(self, path: str | Path) -> int:
-        """Write the update, atomically; return its size in bytes."""
+    def save(self, path: str | Path, *, compact: bool = False) -> int:
+        """Write the update, atomically; return its size in bytes. A compact file keeps nothing of single photos."""
         check_is_fitted(self)
-        return self.update_.save(path)
+        return (self.update_.compact() if compact else self.update_).save(path)
 
     @classmethod
     def load(
@@ -243,7 +275,7 @@ class FewShotClassifier(ImagePredictions, ScikitClassifier):
         *,
         backbone: Backbone | None = None,
         weights: str | None = None,
-        device: str = "auto",
+        device: DeviceName = "auto",
     ) -> FewShotClassifier:
         """Return the classifier of an update file; the backbone is loaded as at training, unless it is given."""
         if backbone is not None and device == "auto":  # stay on the device of the backbone
@@ -252,11 +284,16 @@ class FewShotClassifier(ImagePredictions, ScikitClassifier):
             hardware = Hardware.choose(device)
         update = Update.load(path)
         clf = cls(
-            backbone=update.backbone, head=update.head, seed=update.seed, weights=weights, device=device
+            backbone=update.backbone,
+            head=cast("HeadName", update.head),
+            seed=update.seed,
+            weights=weights,
+            device=device,
         )
         clf.prior = update.prior
         body = update.body()
-        clf.train, clf.adapter, clf.adapter_options = body.train, body.adapter, dict(body.options)
+        clf.train, clf.adapter = body.train, cast("AdapterName", body.adapter)
+        clf.adapter_options = dict(body.options)
         clf.film_from, clf.head_options = body.film_from, dict(update.head_options)
         backbone = backbone or load_backbone(update.backbone, weights, fold=body.folds)
         clf.assessment_ = None
@@ -265,7 +302,7 @@ class FewShotClassifier(ImagePredictions, ScikitClassifier):
 
     @classmethod
     def from_hub(
-        cls, location: str | Path, *, weights: str | None = None, device: str = "auto"
+        cls, location: str | Path, *, weights: str | None = None, device: DeviceName = "auto"
     ) -> FewShotClassifier:
         """Return the classifier of a folder in the hub's layout (``fit export --hub``) or of ``hf://owner/name``."""
         return cls.load(find_update(location), weights=weights, device=device)
@@ -306,6 +343,12 @@ class FewShotClassifier(ImagePredictions, ScikitClassifier):
         self._head = update.restore_head()
         self.classes_ = np.asarray(update.classes)
         self.counts_ = np.asarray(update.counts)
+
+
+def _describe_result(update: Update) -> str:
+    """Return what was trained in one line."""
+    photos = count(sum(update.counts), "photo")
+    return f"trained {len(update.classes)} classes on {photos}. {describe_estimate(update.estimate)}"
 
 
 def _enumerate(names: Sequence[str], images: Sequence[int]) -> str:

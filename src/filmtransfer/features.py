@@ -10,14 +10,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .heads import make_head
+from .heads import HeadName, make_head
 from .model import FeaturePredictor, Prior
 
 
 class FeatureClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """One of the heads on a matrix of features (N, D)."""
 
-    def __init__(self, head: str = "lda", prior: Prior = "uniform") -> None:
+    def __init__(self, head: HeadName = "lda", prior: Prior = "uniform") -> None:
         self.head = head
         self.prior = prior
 

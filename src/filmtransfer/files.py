@@ -82,6 +82,11 @@ def _unwritable(target: Path, error: OSError) -> InputError:
     )
 
 
+def report_path(update: Path) -> Path:
+    """Return the path of the report beside an update file: pets.safetensors has pets.report.html."""
+    return update.with_name(f"{update.stem if update.suffix == '.safetensors' else update.name}.report.html")
+
+
 def cache_folder() -> Path:
     """Return where to keep what can be made again: $FILMTRANSFER_CACHE, or the user's cache folder. It need not exist."""
     if chosen := os.environ.get(CACHE_VARIABLE):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
+from typing import Protocol
+
 NUMBER_WORDS = "no one two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905
 MANY_IMAGES = 200  # from so many images on, a tenth of a percent means something
 
@@ -13,6 +17,38 @@ def percent(share: float, digits: int = 1) -> str:
         step = 10.0**-digits
         shown = min(max(shown, step), 100 - step)
     return f"{shown:.{digits}f}%"
+
+
+class MeasuredAccuracy(Protocol):
+    """An accuracy with its 95% interval, measured on some images."""
+
+    @property
+    def accuracy(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+    @property
+    def images(self) -> int: ...
+
+
+def accuracy_figures(measured: MeasuredAccuracy) -> tuple[str, str, str]:
+    """Return an accuracy and the ends of its interval as percentages with as many digits as the images support."""
+    digits = digits_for(measured.images)
+    return percent(measured.accuracy, digits), *percent_interval(measured.low, measured.high, digits)
+
+
+def percent_interval(low: float, high: float, digits: int = 0) -> tuple[str, str]:
+    """Return the ends of an interval as percentages, rounded outwards: what it contains stays inside."""
+    scale = 10**digits
+    lower, upper = (round(100 * scale * end, 6) for end in (low, high))  # 28.999999999 is 29
+    return f"{math.floor(lower) / scale:.{digits}f}%", f"{math.ceil(upper) / scale:.{digits}f}%"
+
+
+def accuracy_text(measured: MeasuredAccuracy) -> str:
+    """Return an accuracy with its interval: '90% (95% interval 79% to 96%)'."""
+    accuracy, low, high = accuracy_figures(measured)
+    return f"{accuracy} (95% interval {low} to {high})"
 
 
 def digits_for(images: int) -> int:
@@ -51,3 +87,9 @@ def spell_out(number: int) -> str:
 def capitalize(sentence: str) -> str:
     """Return the sentence with a capital first letter; the rest stays as it is."""
     return sentence[:1].upper() + sentence[1:]
+
+
+def list_names(names: Collection[str], most: int = 10) -> str:
+    """Return names in alphabetical order, or the first of many: 'anna, bob and 3 more'."""
+    shown = ", ".join(sorted(names)[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

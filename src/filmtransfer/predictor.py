@@ -12,14 +12,16 @@ or where something else than FiLM was trained, they come from torch: ``predictor
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import numpy as np
 
-from .errors import InputError, check_choice
-from .model import Explanation, FeaturePredictor, Prior, Update
+from .data.inputs import Images, Label, Labels, as_labels, check_numbers, labelled_sources
+from .data.pixels import ImageSource
+from .errors import check_choice
+from .model import Estimate, Explanation, FeaturePredictor, Prior, Update
 from .model.classification import Classified, Extractor, OnImages, classify
 from .model.hub import find_update
 from .model.ood import FALSE_ALARM
@@ -27,6 +29,7 @@ from .runtime.extractor import GraphExtractor, find_extractor
 
 if TYPE_CHECKING:
     from .model import AdaptedModel
+    from .model.hardware import DeviceName
 
 Runtime = Literal["auto", "onnx", "torch"]
 
@@ -41,16 +44,25 @@ class ImagePredictions(ABC):
     def predictor_(self) -> FeaturePredictor:
         """What turns features into probabilities."""
 
+    @property
+    def estimate_(self) -> Estimate | None:
+        """The estimate of the accuracy on new images; None where no class had an image to spare for it."""
+        return self.update_.estimate
+
     @abstractmethod
     def _extractor(self) -> Extractor:
         """Return what turns images into features."""
 
-    def predict_proba(self, images: Sequence[Any]) -> np.ndarray:
-        """Return p(y=c | image) (N, C), classes in the order of ``classes_``."""
+    def predict_proba(self, images: Images) -> np.ndarray:
+        """Return p(y=c | image) (N, C), classes in the order of ``classes_``.
+
+        ``images`` are paths, PIL images, arrays, tensors or bytes of files, in a list, a batch, a data set or a generator;
+        docs/howto.md has a table of what is understood.
+        """
         return self.classify(images, strict=True).probabilities
 
     def predict(
-        self, images: Sequence[Any], *, reject: bool = False, false_alarm: float = FALSE_ALARM
+        self, images: Images, *, reject: bool = False, false_alarm: float = FALSE_ALARM
     ) -> np.ndarray:
         """Return the most probable class of each image.
 
@@ -68,19 +80,24 @@ class ImagePredictions(ABC):
         """Tell which of the classified images belong to none of the classes (N) bool."""
         return self.predictor_.rejected(classified.predictions, false_alarm)
 
-    def explain(self, images: Sequence[Any], photos: int = 3) -> list[Explanation]:
+    def explain(self, images: Images, photos: int = 3) -> list[Explanation]:
         """Explain each prediction by the distances to the classes and the nearest support photos."""
         return self.predictor_.explain(self.classify(images, strict=True).predictions.features, photos)
 
-    def score(self, images: Sequence[Any], labels: Sequence[Any]) -> float:
-        """Return the accuracy on labelled images."""
-        if len(images) != len(labels):
-            raise InputError(f"{len(images)} images but {len(labels)} labels.", "One label per image.")
-        return float(np.mean(self.predict(images) == np.asarray(labels)))
+    def score(self, images: Images, labels: Labels | None = None) -> float:
+        """Return the accuracy on labelled images, given as images and labels or as pairs (image, label)."""
+        if labels is not None:
+            expected = as_labels(labels, images)
+            predicted = self.predict(images)
+        else:
+            expected = []
+            predicted = self.predict(_without_labels(images, expected))
+        check_numbers(len(predicted), len(expected))
+        return float(np.mean(predicted == np.asarray(expected)))
 
     def classify(
         self,
-        images: Sequence[Any] | np.ndarray,
+        images: Images,
         *,
         strict: bool = False,
         on_images: OnImages | None = None,
@@ -91,6 +108,13 @@ class ImagePredictions(ABC):
         """
         predictor = self.predictor_  # first: an error if this is not fitted
         return classify(self._extractor(), predictor, images, strict=strict, on_images=on_images)
+
+
+def _without_labels(pairs: Images, labels: list[Label]) -> Iterator[ImageSource]:
+    """Yield the images of pairs, and append their labels to the list; a large data set is read in parts."""
+    for source, label in labelled_sources(pairs):
+        labels.append(label)
+        yield source
 
 
 class Predictor(ImagePredictions):
@@ -107,9 +131,9 @@ class Predictor(ImagePredictions):
         cls,
         path: str | Path,
         *,
-        runtime: Runtime | str = "auto",
+        runtime: Runtime = "auto",
         weights: str | None = None,
-        device: str = "auto",
+        device: DeviceName = "auto",
         threads: int | None = None,
         prior: Prior | None = None,
     ) -> Predictor:

@@ -199,6 +199,6 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
         return load(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtraError, match=r"filmtransfer\[report\]"):
+    with pytest.raises(MissingExtraError, match=r"\[report\]"):
         draw_figure("shots", ROWS["shots"])
     assert "matplotlib" in sys.modules

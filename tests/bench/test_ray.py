@@ -229,5 +229,5 @@ def test_a_wrong_address_is_an_immediate_error(address, tmp_path):
 
 def test_without_ray_the_error_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UnavailableError, match=r"filmtransfer\[cluster\]"):
+    with pytest.raises(UnavailableError, match=r"\[cluster\]"):
         RayWorkers("auto", tmp_path)

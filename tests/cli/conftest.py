@@ -40,7 +40,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "other").mkdir()
     for i in range(3):
         picture(0, 500 + i).rotate(45).resize((90, 30)).save(root / "other" / f"{i}.png")
-    out = ["--out", str(root / "a.safetensors"), "--keep-statistics", "--steps", "0"]
+    out = ["--out", str(root / "a.safetensors"), "--steps", "0"]
     assert main(["train", str(root / "photos"), *out, *SMALL]) == 0
     return root
 
@@ -55,7 +55,7 @@ def editable(tmp_path_factory: pytest.TempPathFactory) -> Path:
         picture(1, 900 + i).save(root / "more" / f"{i}.png")
     noise = np.random.default_rng(0).integers(0, 255, (40, 40, 3), dtype=np.uint8)
     Image.fromarray(noise).save(root / "noise.png")
-    for name, options in (("kept", ["--keep-statistics"]), ("bare", [])):
+    for name, options in (("kept", []), ("bare", ["--compact"])):
         out = ["--out", str(root / f"{name}.safetensors"), *options]
         assert main(["train", str(root / "photos"), "--steps", "0", "--image-size", "48", *out]) == 0
     return root

@@ -74,7 +74,7 @@ def mistakes(photos: Path, update: Path, tmp: Path) -> dict[str, tuple[list[str]
             3,
             "does not know the class zebra",
         ),
-        "no image": (["predict", str(update), str(tmp / "no.jpg")], 3, "there is no such file"),
+        "no image": (["predict", str(update), str(tmp / "no.jpg")], 3, "There is no file"),
         "empty image folder": (["predict", str(update), str(empty)], 3, "There are no images"),
         "show nothing": (["show"], 2, "Give an update file"),
         "show both": (["show", str(update), "--backbone", "resnet18"], 2, "Give an update file"),
@@ -149,13 +149,34 @@ def test_an_unexpected_error_is_called_a_bug(capsys, monkeypatch, trained):
     assert "Traceback" not in err
 
 
-def test_help_pages_have_no_stray_backslashes():
-    """Typer escapes the brackets of "[default: 0]" for rich, which does not print these pages."""
+def test_a_mistyped_command_is_suggested_once(capsys):
+    code, _, err = run(capsys, "trian")
+    assert code == 2
+    assert err.count("Did you mean 'train'?") == 1
+    code, _, err = run(capsys, "edit", "remov")
+    assert code == 2
+    assert err.count("Did you mean") == 1
+
+
+def help_pages() -> dict[str, str]:
+    """Return the help page of every command, by its name."""
     pages, open_groups = {}, {"fit": typer.main.get_command(command_line())}
     while open_groups:
         name, command = open_groups.popitem()
         open_groups |= {f"{name} {word}": one for word, one in getattr(command, "commands", {}).items()}
         pages[name] = command.get_help(click.Context(command, info_name=name))
+    return pages
+
+
+def test_help_pages_end_their_sentences():
+    for name, page in help_pages().items():
+        cut = [line for line in page.splitlines() if line.endswith(("...", "…"))]
+        assert [line for line in cut if not line.startswith("Usage:")] == [], name
+
+
+def test_help_pages_have_no_stray_backslashes():
+    """Typer escapes the brackets of "[default: 0]" for rich, which does not print these pages."""
+    pages = help_pages()
     assert [name for name, page in pages.items() if "\\[" in page] == []
     assert "[default: 1;" in pages["fit predict"]
     assert len(pages) > 20
@@ -178,3 +199,35 @@ def test_help_does_not_import_torch():
     code = "import sys; from filmtransfer.cli import main; main(['--help']); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.rstrip().endswith("False")
+
+
+HANDLED = """
+import ctypes
+import filmtransfer.cli as cli
+
+run_string = ctypes.pythonapi.PyRun_String  # what extension modules call while they are imported
+run_string.restype, run_string.argtypes = ctypes.py_object, [ctypes.c_char_p, ctypes.c_int] + [ctypes.py_object] * 2
+
+def main():
+    try:
+        run_string(b"raise KeyboardInterrupt", 257, globals(), globals())
+    except KeyboardInterrupt:
+        print("handled")
+    return cli.INTERRUPTED
+
+cli.main = main
+END
+"""
+
+
+@pytest.mark.process
+def test_an_interrupt_that_was_handled_does_not_end_the_process_by_the_signal(tmp_path):
+    def ended(end: str) -> tuple[int, str]:
+        (tmp_path / "handled.py").write_text(HANDLED.replace("END", end))
+        done = subprocess.run(
+            [sys.executable, "-m", "handled"], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout
+
+    assert ended("import sys; sys.exit(main())") == (-2, "handled\n"), "the interpreter's own way"
+    assert ended("cli.run()") == (130, "handled\n")

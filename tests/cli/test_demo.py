@@ -14,6 +14,9 @@ def test_the_demo_trains_tests_and_writes_its_files(capsys, tmp_path):
     assert found["held_out"] == 1080
     assert found["before"]["interval"][0] > 0.5
     assert found["after"]["accuracy"] > found["before"]["accuracy"] - 0.02
-    assert found["bytes"] < 165_000  # four bytes a number, one for each class and feature, and the metadata
+    # Four bytes a parameter, one for each class and feature, and the metadata.
+    assert found["compact_bytes"] < 165_000
+    # Two bytes for each drawing and feature, and its name.
+    assert found["bytes"] < found["compact_bytes"] + 120 * (2 * 1280 + 120)
     assert FewShotClassifier.load(found["file"]).update_.classes == found["classes"]
     assert width(found["picture"]) > 1000

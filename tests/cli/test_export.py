@@ -10,6 +10,7 @@ import pytest
 
 from filmtransfer import FewShotClassifier, UnavailableError, UpdateFileError, UsageError
 from filmtransfer.export import push
+from filmtransfer.export.graph import read_metadata
 from tests.cli.running import document, run
 from tests.conftest import picture
 from tests.export.small_classifiers import classifier, lite0
@@ -45,6 +46,38 @@ def test_exporting_twice_leaves_the_file_unchanged_and_a_graph_is_refused(saved,
     assert not list(tmp_path.glob(".mine*"))
 
 
+def test_the_command_says_whether_rejection_is_included(saved, capsys, tmp_path):
+    file, clf = saved
+    for rate, text in ((0.05, "5%"), (0.2, "20%")):
+        arguments = ["export", file, "--hub", tmp_path / "hub", "--false-alarm", rate]
+        assert (
+            f"It rejects photos of none of the classes, at a false-alarm rate of {text}."
+            in (run(capsys, *arguments)[1])
+        )
+        threshold = clf.predictor_.threshold(rate)
+        assert document(capsys, *arguments)["rejection"] == {"threshold": threshold, "false_alarm": rate}
+    code, message = error_of(capsys, "export", file, "--onnx", tmp_path / "a.onnx", "--false-alarm", "0.7")
+    assert (code, message) == (2, "The false-alarm rate cannot be 0.7.")
+    classifier(lite0(), rejects=False).save(tmp_path / "few.safetensors")
+    arguments = ["export", tmp_path / "few.safetensors", "--hub", tmp_path / "few"]
+    lines = run(capsys, *arguments)[1].splitlines()
+    assert len([line for line in lines if line.startswith("It does not reject photos: This")]) == 1
+    assert document(capsys, *arguments)["rejection"] is None
+    assert "It cannot reject photos" in (tmp_path / "few" / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_false_alarm_rate_is_that_of_the_graph(saved, capsys, tmp_path):
+    file, clf = saved
+    for options in ([], ["--shared"]):
+        out = tmp_path / "all.onnx"
+        result = document(capsys, "export", file, "--onnx", out, "--false-alarm", "0.2", *options)
+        expected = {"threshold": clf.predictor_.threshold(0.2), "false_alarm": 0.2}
+        written = tmp_path / "mine.user.onnx" if options else out
+        assert result["rejection"] == read_metadata(written.read_bytes())["rejection"] == expected
+        out.unlink()
+
+
 @pytest.mark.slow
 def test_a_shared_int8_export(saved, capsys, tmp_path):
     for i in range(8):
@@ -54,6 +87,7 @@ def test_a_shared_int8_export(saved, capsys, tmp_path):
     assert {Path(name).name for name in result["files"]} == {"all.onnx", "mine.user.onnx"}
     assert result["int8"]["images"] == 4
     assert result["int8"]["accuracy"] is None  # no labels there
+    assert 0 <= result["int8"]["rejection_agreement"] <= 1
     assert result["int8"]["bytes"] < result["int8"]["float_bytes"] / 3
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from filmtransfer.cli import main
-from filmtransfer.cli.federate_deploy import describe_round
 from filmtransfer.estimator import FewShotClassifier
 from tests.bench.tiny import wait_until
 
@@ -68,7 +67,7 @@ def test_killed_at_a_random_moment_it_ends_with_the_same_bits(tmp_path):
     [
         (["--head", "qda"], 2, "The head cannot be 'qda'"),
         (["--algorithm", "krum", "--secure"], 2, "which secure aggregation hides"),
-        (["--clients-per-round", "9"], 2, "There are 4 clients, and a round needs 9"),
+        (["--clients-per-round", "9"], 2, "A round of 9 clients is not possible with 4"),
         (["--ways", "2"], 2, "do not cover all 12 classes"),
         (["--shots", "41"], 3, "There are 40 images of airplane"),
         (["--dataset", "nothing", "--data-root", "/nowhere"], 3, "There is no"),
@@ -88,6 +87,29 @@ def test_every_error_has_a_message_and_an_exit_code(arguments, code, message, tm
     assert "Traceback" not in output
 
 
+@pytest.mark.slow
+def test_a_round_has_all_clients_where_the_preset_has_more_than_there_are(tmp_path, capsys):
+    arguments = [
+        "federate", "simulate", "--clients", "4", "--ways", "3", "--shots", "2", "--rounds", "1", "--test-images", "12",
+        "--set", "image_size=32", "--set", "film_from=5", "--set", "steps=0", "--out", str(tmp_path),
+    ]  # fmt: skip
+    assert main(arguments) == 0
+    output = capsys.readouterr().out
+    assert "One round with all connected clients." in output
+    assert "Round 1 of 1: 4 clients, accuracy" in output
+    assert "after one round" in output
+    assert "nan" not in output
+    assert "Importing Flower and torch." in output.splitlines()[0]
+
+
+def test_a_missing_folder_of_clients_is_found_before_torch_is_imported(tmp_path, capsys):
+    (tmp_path / "mine" / "train" / "anna").mkdir(parents=True)
+    assert main([*SMALL, "--folders", str(tmp_path / "mine"), "--out", str(tmp_path / "out")]) == 3
+    captured = capsys.readouterr()
+    assert f"There is no folder {tmp_path / 'mine' / 'test'}" in captured.err
+    assert captured.out == ""
+
+
 def test_a_file_as_output_folder_is_one_clear_error(tmp_path, capsys):
     (tmp_path / "taken").write_text("a file")
     assert main([*SMALL, "--out", str(tmp_path / "taken")]) == 3
@@ -95,15 +117,6 @@ def test_a_file_as_output_folder_is_one_clear_error(tmp_path, capsys):
         f"fit: {tmp_path / 'taken'} is a file, not a folder.",
         "     Choose another name.",
     ]
-
-
-def test_a_round_as_a_line_of_text():
-    record = {
-        "round": 2, "clients": ["a", "b", "c", "d"], "missing": {"c": "it is off."}, "refused": {}, "loss": 0.5,
-        "outliers": ["d"],
-    }  # fmt: skip
-    assert describe_round(record, 4) == "Round 2 of 4: 3 clients, missing: c, outliers: d, loss 0.500."
-    assert describe_round({"round": 0}, 4) == "Round 0 of 4: started."
 
 
 def test_a_folder_of_another_federation_is_refused(tmp_path, capsys):

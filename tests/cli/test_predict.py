@@ -23,9 +23,8 @@ def test_text_output(trained, capsys):
     assert "plain" in out
     assert "%" in out
     code, out, _ = run(capsys, "evaluate", str(update), str(photos))
-    assert "accuracy 100.0% on 12 images" in out
+    assert "Accuracy on 12 photos: 100% (95% interval 75% to 100%)." in out
     code, out, _ = run(capsys, "show", str(update))
-    assert "19,936 of them FiLM" in out
     assert "efficientnet_lite0" in out
 
 
@@ -57,6 +56,14 @@ def test_broken_images_are_skipped_or_refused_by_strict(trained, capsys, tmp_pat
     assert "cannot be used" in err
 
 
+def test_a_mistyped_path_is_one_line_and_nothing_is_predicted(trained, capsys):
+    photos, update = trained
+    code, out, err = run(capsys, "predict", str(update), "nope.jpg", str(photos / "disc" / "0.png"))
+    assert (code, out) == (3, "")
+    assert err.splitlines()[0] == "fit: There is no file nope.jpg."
+    assert err.count("nope.jpg") == 1
+
+
 def test_predict_rejects_and_explains(editable, kept, capsys):
     result = document(
         capsys,
@@ -80,7 +87,7 @@ def test_predict_rejects_and_explains(editable, kept, capsys):
     assert (code, "nearest photo" in out) == (0, True)
     assert run(capsys, "predict", kept, editable / "noise.png", "--reject", "--false-alarm", "1")[0] == 2
     code, _, err = run(capsys, "predict", editable / "bare.safetensors", editable / "noise.png", "--why")
-    assert (code, "--keep-statistics" in err) == (3, True)
+    assert (code, "without --compact" in err) == (3, True)
 
 
 def test_the_default_false_alarm_is_the_librarys():

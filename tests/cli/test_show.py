@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tests.cli.running import SMALL, document
+import re
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from filmtransfer.cli.printing import Printer
+from tests.cli.running import SMALL, document, run
 
 
 def test_the_stages_of_a_backbone(capsys):
@@ -29,3 +36,50 @@ def test_a_qda_update_reports_both_counts(trained, capsys, tmp_path):
     shown = document(capsys, "show", str(out))
     assert shown["updateable_numbers"] == 19_936 + 3 * 1280 + 3 * 1280 * 1281 // 2 + 3
     assert shown["stored_numbers"] == 19_936 + 12 * 1280 + 1280 + 12 + 3
+
+
+def test_plain_facts_come_first_and_the_rest_on_request(trained, capsys):
+    _, update = trained
+    code, out, _ = run(capsys, "show", update)
+    assert code == 0
+    first = out.splitlines()[0]
+    assert first.endswith("a classifier for 3 classes, from 12 photos")
+    for words in ("accuracy", "size", "efficientnet_lite0, images of 64 pixels", "can be edited"):
+        assert words in out
+    assert "learning_rate" not in out
+    code, everything, _ = run(capsys, "show", update, "--all")
+    assert "19,936 of them FiLM" in everything
+    assert re.search(r"learning_rate +0\.0035", everything)
+    assert re.search(r"estimate images +\d", everything)
+    for page in (out, everything):
+        assert "{" not in page, "no Python dict"
+        assert "None" not in page
+        assert max(len(line) for line in page.splitlines() if "/" not in line) <= 100
+
+
+def test_a_compact_file_says_what_it_cannot_do(editable, capsys):
+    code, out, _ = run(capsys, "show", editable / "bare.safetensors")
+    assert code == 0
+    assert "no: it keeps no statistics" in out
+    shown = document(capsys, "show", editable / "kept.safetensors")
+    assert shown["compact_bytes"] < shown["bytes"]
+    assert document(capsys, "show", editable / "bare.safetensors")["bytes"] == shown["compact_bytes"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_narrow_terminal_wraps_and_cuts_nothing(width):
+    written = StringIO()
+    printer = Printer(as_json=False)
+    printer.out = Console(file=written, force_terminal=True, width=width, highlight=False, no_color=True)
+    note = "as loaded by the released code of the paper"
+    printer.table(["name", "parameters", "note"], [["bit_m_r50x1_released", "23,500,352", note]], right=(1,))
+    printer.facts({"updateable parameters": f"11,648, {note}"})
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written.getvalue())
+    assert "…" not in shown
+    assert "bit_m_r50x1_released" in shown
+    assert "23,500,352" in shown
+    assert "updateable parameters" in shown
+    if width > 40:
+        for word in note.split():
+            assert shown.count(word) >= 2
+    assert max(map(len, shown.splitlines())) <= max(width, 45)

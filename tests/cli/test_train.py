@@ -112,7 +112,7 @@ def test_progress_bar_and_ctrl_c_in_a_real_terminal(trained, tmp_path):
     )
     os.close(slave)
     shown, deadline = "", time.monotonic() + 120
-    while not re.search(r"[3-9]/100000 loss \d", shown) and time.monotonic() < deadline:
+    while not re.search(r"[3-9]/100000 +loss \d", shown) and time.monotonic() < deadline:
         shown += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", os.read(master, 4096).decode(errors="ignore"))
     process.send_signal(signal.SIGINT)
     reader = threading.Thread(target=_drain, args=(master,), daemon=True)
@@ -130,6 +130,22 @@ def _drain(terminal: int) -> None:
             pass
     except OSError:  # the other end is gone
         pass
+
+
+def test_the_file_can_be_edited_unless_it_is_compact(trained, capsys, tmp_path):
+    photos, _ = trained
+    train = ["train", photos, "--out", tmp_path / "x.safetensors", "--steps", "0", "--no-report", *SMALL]
+    code, out, _ = run(capsys, *train)
+    assert code == 0
+    assert "No fine-tuning: the backbone is as it was pretrained." in out
+    assert "keeps the features and names of 12 photos" in out
+    assert "'fit edit strip'" in out
+    complete = document(capsys, *train)
+    assert complete["bytes"] == (tmp_path / "x.safetensors").stat().st_size
+    assert run(capsys, "edit", "remove", tmp_path / "x.safetensors", "disc")[0] == 0
+    compact = document(capsys, *train, "--compact")
+    assert compact["bytes"] == complete["compact_bytes"] < complete["bytes"]
+    assert compact["parameters"] == complete["parameters"]
 
 
 def test_training_writes_a_report_beside_the_update(reported):

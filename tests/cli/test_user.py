@@ -36,7 +36,7 @@ def test_the_commands_from_creation_to_deletion(capsys, tmp_path):
     location = StoreLocation.of(folder)
     store = Store.open(location)
     assert store.users.by_token(made["token"]).id == made["id"]
-    store.versions.publish(made["id"], b"update", "trained", {})
+    store.versions.publish(store.projects.resolve(made["id"]), b"update", "trained", {})
 
     new = document(capsys, folder, "token", made["id"])["token"]
     assert store.users.by_token(made["token"]) is None
@@ -45,7 +45,8 @@ def test_the_commands_from_creation_to_deletion(capsys, tmp_path):
     shown = document(capsys, folder, "show", made["id"])
     assert shown["quota"]["photos"] == 7
     assert shown["used"] == {"classes": 0, "photos": 0, "bytes": 6, "versions": 1}
-    assert [v["number"] for v in shown["versions"]] == [1]
+    assert [project["name"] for project in shown["projects"]] == ["My classifier"]
+    assert [v["number"] for v in shown["projects"][0]["versions"]] == [shown["projects"][0]["current"]] == [1]
     listed = document(capsys, folder, "list")["users"]
     assert [user["name"] for user in listed] == ["Ann [bold]"]
     for arguments in (("list",), ("show", made["id"])):
@@ -54,7 +55,7 @@ def test_the_commands_from_creation_to_deletion(capsys, tmp_path):
         assert "Ann [bold]" in out
     code, out, _ = run(capsys, folder, "delete", made["id"], "--yes")
     assert code == 0
-    assert "1 versions" in out
+    assert out == f"Deleted Ann [bold] ({made['id']}) with no photos and one version.\n"
     assert store.users.all() == []
     store.close()
 
@@ -62,8 +63,12 @@ def test_the_commands_from_creation_to_deletion(capsys, tmp_path):
 def test_deletion_asks_for_confirmation(capsys, tmp_path, monkeypatch):
     made = document(capsys, tmp_path, "add", "Ann")
     for answer, code in (("n", 2), ("y", 0)):
-        monkeypatch.setattr("typer.confirm", lambda text, err, answer=answer: answer == "y")
+        asked = []
+        monkeypatch.setattr(
+            "typer.confirm", lambda text, err, answer=answer, asked=asked: asked.append(text) or answer == "y"
+        )
         assert run(capsys, tmp_path, "delete", made["id"])[0] == code
+        assert asked == ["Delete Ann with no photos and no versions for good?"]
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def folder(tmp_path_factory) -> Path:
             picture(c, 10 * c + i).save(file)
             images.append(file)
             labels.append(name)
-    clf = FewShotClassifier(steps=0, image_size=64, keep_statistics=True).fit(images, labels)
+    clf = FewShotClassifier(steps=0, image_size=64).fit(images, labels)
     clf.save(root / "mine.safetensors")
     assert prepare_predictions(clf.model_)
     expected = clf.classify([root / "photos" / "bars" / "1.png"]).probabilities[0]
@@ -118,11 +118,49 @@ def test_adding_photos_needs_the_graph_only(folder, tmp_path):
     assert err.splitlines()[-1] == "['onnxruntime']"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("train", "NONE", "-o", "OUT"), 3, "There is no folder"),
+        (("train", "ONE", "-o", "OUT"), 3, "only one class"),
+        (("train", "PHOTOS", "-o", "NONE/x"), 3, "There is no folder"),
+        (("train", "PHOTOS", "-o", "OUT", "--head", "svm"), 2, "head cannot be 'svm'"),
+        (("train", "PHOTOS", "-o", "OUT", "--preset", "x"), 2, "preset cannot be 'x'"),
+        (("train", "PHOTOS", "-o", "OUT", "--prior", "x"), 2, "prior cannot be 'x'"),
+        (("train", "PHOTOS", "-o", "OUT", "--steps", "-1"), 2, "steps cannot be -1"),
+        (("train", "PHOTOS", "-o", "OUT", "--weights", "NONE"), 4, "no weights file"),
+        (("export", "NONE", "--onnx", "OUT"), 4, "cannot be read"),
+        (("export", "FILE", "--onnx", "NONE/x.onnx"), 3, "There is no folder"),
+        (("export", "FILE", "--web", "FILE"), 3, "is a file, not a folder"),
+        (("export", "FILE", "--web", "NONE/x"), 3, "There is no folder"),
+        (("export", "FILE", "--web", "OUT", "--ort", "NONE"), 3, "There is no folder"),
+        (("export", "FILE", "--onnx", "OUT", "--int8", "--calibrate", "NONE"), 3, "There is no folder"),
+        (("predict", "FILE", "NONE"), 3, "There is no file"),
+        (("evaluate", "NONE", "PHOTOS"), 4, "cannot be read"),
+    ],
+    ids=lambda arguments: " ".join(arguments[:3]) if isinstance(arguments, tuple) else "",
+)
+def test_mistakes_are_reported_before_anything_heavy_is_imported(folder, tmp_path, arguments, code, words):
+    (tmp_path / "one" / "only").mkdir(parents=True)
+    picture(0, 1).save(tmp_path / "one" / "only" / "1.png")
+    names = {
+        "FILE": folder / "mine.safetensors", "PHOTOS": folder / "photos", "OUT": tmp_path / "out",
+        "ONE": tmp_path / "one", "NONE": tmp_path / "none", "NONE/x": tmp_path / "none" / "x",
+        "NONE/x.onnx": tmp_path / "none" / "x.onnx",
+    }  # fmt: skip
+    done, _, err = run(*(names.get(one, one) for one in arguments), missing=(*HEAVY, "onnxruntime"))
+    assert done == code, err
+    assert words in err
+    assert "Traceback" not in err
+    assert err.splitlines()[-1] == "[]", "what was imported"
+
+
 def test_training_says_what_is_missing(folder, tmp_path):
     code, _, err = run("train", folder / "photos", "--out", tmp_path / "new.safetensors")
     assert code == 5
     assert "torch, which is not installed" in err
-    assert "pip install filmtransfer" in err
+    assert "Training needs the complete package" in err
+    assert "pip install" in err
 
 
 def test_without_a_graph_and_without_torch_the_error_says_what_to_do(folder, tmp_path, monkeypatch):

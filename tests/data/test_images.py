@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from filmtransfer.data import LabelledImages, PixelSpec, find_images, load
-from filmtransfer.data.sample import sample_drawings
+from filmtransfer.data import LabelledImages, PixelSpec, check_headers, find_images, list_images, load
+from filmtransfer.data.digest import digest_of
+from filmtransfer.data.sample import enlarge_drawing, sample_drawings
 from filmtransfer.errors import InputError
 from tests.conftest import picture
 from tests.data.test_pixels import broken
@@ -27,6 +28,21 @@ def test_a_folder_with_one_subfolder_per_class(photo_folder):
     assert loaded.skipped == []
 
 
+def test_headers_show_what_reading_would_end_in(photo_folder):
+    root = photo_folder()
+    (root / "disc" / "0.png").write_bytes(b"text")
+    check_headers(LabelledImages.from_folder(root))
+    for file in (root / "disc").iterdir():
+        file.write_bytes(b"text")
+    for reading in (check_headers, lambda images: load(images, SPEC)):
+        with pytest.raises(InputError, match="None of the images of disc can be read"):
+            reading(LabelledImages.from_folder(root))
+    one = photo_folder("one", classes=("only",))
+    for reading in (check_headers, lambda images: load(images, SPEC)):
+        with pytest.raises(InputError, match="only one class, only"):
+            reading(LabelledImages.from_folder(one))
+
+
 def test_a_csv_of_paths_and_labels(photo_folder, tmp_path):
     root = photo_folder()
     table = tmp_path / "list.csv"
@@ -35,7 +51,7 @@ def test_a_csv_of_paths_and_labels(photo_folder, tmp_path):
     images = LabelledImages.from_path(table)
     assert images.classes == ["bars", "disc", "plain"]
     assert len(images) == 12
-    assert "1 lines" in images.warnings[0]
+    assert "One line of" in images.warnings[0]
     table.write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="path and a label column"):
         LabelledImages.from_csv(table)
@@ -89,7 +105,7 @@ def test_unlabelled_images_and_empty_folders_are_reported_hidden_files_ignored(p
     picture(0, 77).save(root / "disc" / "deeper" / "more.png")
     images = LabelledImages.from_folder(root)
     assert len(images) == 13
-    assert any("1 images directly in" in w for w in images.warnings)
+    assert any("One image directly in" in w for w in images.warnings)
     assert any("nothing" in w for w in images.warnings)
 
 
@@ -141,6 +157,97 @@ def test_images_in_memory_with_labels_of_any_type():
         LabelledImages.from_memory(mixed, ["a", 1, "a"])
     with pytest.raises(InputError, match="No images"):
         LabelledImages.from_memory([], [])
+
+
+class Enlarged:
+    """A data set of large images that exist only while they are read."""
+
+    def __init__(self, side: int) -> None:
+        self.side = side
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int):
+        return picture(index, index, self.side), index % 3
+
+
+def test_images_of_a_data_set_are_kept_at_the_size_that_is_needed():
+    images = LabelledImages.from_memory(Enlarged(400), near=32)
+    assert images.labels == [0, 1, 2] * 2
+    assert {source.size for source in images.sources} == {(67, 67)}, "400 // 6, at least twice 32"
+    originals = [digest_of(Enlarged(400)[i][0]) for i in range(6)]
+    assert [images.digests[i] for i in range(6)] == originals
+    loaded, direct = (
+        load(labelled, SPEC)
+        for labelled in (images, LabelledImages.from_memory([Enlarged(400)[i] for i in range(6)], near=32))
+    )
+    assert loaded.digests == images.digests
+    assert direct.digests == {}, "what the caller holds in memory is used as it is"
+    assert direct.sources[0].size == (400, 400)
+    assert np.abs(loaded.pixels.astype(int) - direct.pixels).mean() < 2
+    small = LabelledImages.from_memory(Enlarged(100), near=32)
+    assert (small.sources[0].size, small.digests) == ((100, 100), {})
+
+
+def test_digests_belong_to_the_images_that_could_be_read():
+    images = LabelledImages.from_memory(Enlarged(400), near=32)
+    images.sources[0] = b"no image"
+    assert load(images, SPEC).digests == {i - 1: images.digests[i] for i in range(1, 6)}
+
+
+def test_generators_of_images_and_their_mistakes():
+    arrays = [np.asarray(picture(i, i)) for i in range(3)]
+    images = LabelledImages.from_memory((array for array in arrays), iter("aba"))
+    assert (len(images), images.classes) == (3, ["a", "b"])
+    for number in (2, 4):
+        with pytest.raises(InputError, match=f"3 images but {number} labels"):
+            LabelledImages.from_memory((array for array in arrays), ["a"] * number)
+    used = zip(arrays, "aba", strict=True)
+    list(used)
+    with pytest.raises(InputError, match="No images were given") as error:
+        LabelledImages.from_memory(used)
+    assert "once" in error.value.hint
+
+
+def test_rows_of_a_csv_without_a_file_are_an_error(photo_folder, tmp_path):
+    file = next(photo_folder().rglob("*.png"))
+    table = tmp_path / "list.csv"
+    table.write_text(f"path,label\n{file},a\nphotos/nope.png,b\nnowhere/1.png,b\n")
+    with pytest.raises(
+        InputError, match=r"2 of 3 files do not exist: \S+photos/nope.png, \S+1.png\."
+    ) as error:
+        LabelledImages.from_csv(table)
+    assert str(tmp_path) in error.value.hint
+
+
+def test_listed_files_must_exist_folders_may_hold_anything(photo_folder):
+    root = photo_folder()
+    assert len(list_images([root, root / "disc" / "0.png"])) == 13
+    with pytest.raises(InputError, match=r"There is no file \S+nope.png"):
+        list_images([root, root / "disc" / "nope.png"])
+    with pytest.raises(InputError, match="no images"):
+        list_images([])
+
+
+def test_the_sample_drawings_are_complete_and_centred():
+    train, test = sample_drawings(10, 0)
+    for drawing in (*train.sources, *test.sources):
+        pixels = np.asarray(drawing)
+        for axis in (0, 1):
+            (ink,) = np.nonzero((pixels < 255).any(axis))
+            before, after = ink[0], pixels.shape[1 - axis] - 1 - ink[-1]
+            assert after - before in (0, 1)
+            assert before >= 4
+
+
+def test_an_enlarged_drawing_is_the_same_drawing():
+    drawing = np.asarray(sample_drawings(1, 0)[0].sources[0])
+    large = enlarge_drawing(drawing, 8 * len(drawing))
+    assert (large.dtype, large.shape) == (np.uint8, (288, 288))
+    assert large[:20].min() == large[:, -20:].min() == 255  # no ink in the margin
+    cells = large.reshape(36, 8, 36, 8).mean((1, 3))
+    assert np.corrcoef(cells.flatten(), drawing.flatten())[0, 1] > 0.9
 
 
 def test_the_sample_drawings():

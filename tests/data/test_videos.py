@@ -106,5 +106,5 @@ def test_missing_frames_are_an_error(video):
 
 def test_without_pyav_the_error_names_the_extra(video, monkeypatch):
     monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(MissingExtraError, match=r"filmtransfer\[video\]"):
+    with pytest.raises(MissingExtraError, match=r"\[video\]"):
         read_frames(video)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from benchmarks.random_weights import randomize_weights
 from torch import nn
@@ -14,8 +15,9 @@ from filmtransfer.backbones import Backbone, BackboneRecord, assemble, load_back
 from filmtransfer.backbones.catalogue import pixel_spec
 from filmtransfer.export import probe_images
 from filmtransfer.heads import make_head
-from filmtransfer.model import AdaptedModel, Body, Update
+from filmtransfer.model import AdaptedModel, Body, OODDetector, Update
 from filmtransfer.model.tensors import normalise
+from filmtransfer.training.assess.assessment import assess
 
 import timm  # isort: skip  (behind filmtransfer, which makes it importable)
 from timm.layers import GroupNormAct, StdConv2d  # isort: skip
@@ -88,15 +90,17 @@ def classifier(
     prior: Any = "uniform",
     seed: int = 0,
     change: float = 0.1,
+    rejects: bool = True,
     **options: Any,
 ) -> FewShotClassifier:
-    """Return a classifier whose trainable parameters all differ from their initial values."""
+    """Return a classifier whose trainable parameters all differ from their initial values, with an OOD detector."""
     model = AdaptedModel(backbone, make_head(head, **options), SIDE, body=body)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.backbone_parameters().values():
             parameter.add_(change * torch.randn(parameter.shape, generator=generator))
-    model.configure(probe_images(model.pixels.size, rows, seed=seed + 1), torch.arange(rows) % len(CLASSES))
+    support, labels = probe_images(model.pixels.size, rows, seed=seed + 1), torch.arange(rows) % len(CLASSES)
+    model.configure(support, labels)
     update = Update.of(
         model,
         CLASSES,
@@ -110,7 +114,17 @@ def classifier(
         results={},
         seed=seed,
         versions={},
+        ood=_detector(model, support, labels) if rejects else None,
     )
     clf = FewShotClassifier(backbone=backbone.name, head=head, prior=prior)
     clf._take(update, model)
     return clf
+
+
+def _detector(model: AdaptedModel, support: torch.Tensor, labels: torch.Tensor) -> OODDetector:
+    """Return the detector that training would make of the support images."""
+    everything, uniform = np.ones(len(labels), bool), np.zeros(len(CLASSES))
+    assessment = assess(model.head, model.features(support), labels, everything, uniform, seed=0)
+    assert assessment is not None
+    assert assessment.ood is not None
+    return assessment.ood

@@ -31,6 +31,22 @@ def test_a_folded_graph_predicts_as_the_classifier(head):
     assert np.abs(run(pixels.numpy())["probabilities"] - expected).max() < 1e-5
 
 
+@pytest.mark.parametrize("head", HEADS)
+def test_a_folded_graph_rejects_as_the_classifier(head):
+    """The same scores from the same features, and the same images rejected, at a rate that divides these images."""
+    clf = classifier(lite0(), head, prior=[0.5, 0.3, 0.2])
+    pixels = probe_images(SIDE, 16)
+    rates = (0.05, 0.49)
+    for rate in rates:
+        outputs = run_folded(folded_graph(clf, rate))(pixels.numpy())
+        predictions = clf.predictor_.predict(outputs["features"])
+        assert np.abs(outputs["ood_score"] - clf.predictor_.ood_scores(predictions)).max() < 1e-5
+        images = [image.permute(1, 2, 0).numpy() for image in pixels]
+        expected = clf.rejected(clf.classify(images), rate)
+        assert (outputs["rejected"] == expected).all()
+    assert 0 < expected.sum() < len(expected)
+
+
 def test_the_graph_includes_the_temperature():
     clf = classifier(lite0())
     clf.update_.temperature = 2.5

@@ -26,8 +26,21 @@ def test_metadata_inputs_and_outputs():
     assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [
         ("pixels", "tensor(uint8)", ["batch", 3, SIDE, SIDE])
     ]
-    assert [o.name for o in session.get_outputs()] == ["probabilities", "logits", "features"]
+    assert [(o.name, o.type, o.shape) for o in session.get_outputs()] == [
+        ("probabilities", "tensor(float)", ["batch", len(CLASSES)]),
+        ("logits", "tensor(float)", ["batch", len(CLASSES)]),
+        ("features", "tensor(float)", ["batch", 1280]),
+        ("ood_score", "tensor(float)", ["batch"]),
+        ("rejected", "tensor(bool)", ["batch"]),
+    ]
+    assert metadata["rejection"] == {"threshold": clf.predictor_.threshold(), "false_alarm": 0.05}
     assert content == folded_graph(clf)
+
+
+def test_a_classifier_without_a_detector_has_the_outputs_of_earlier_exports():
+    content = folded_graph(classifier(lite0(), rejects=False))
+    assert [o.name for o in open_session(content, 1).get_outputs()] == ["probabilities", "logits", "features"]
+    assert read_metadata(content)["rejection"] is None
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -35,3 +35,20 @@ def test_a_graph_that_differs_is_not_written(tmp_path, monkeypatch):
     with pytest.raises(ParityError):
         write_folded(clf, tmp_path / "a.onnx")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_wrong_or_missing_ood_score_is_detected():
+    clf = classifier(lite0())
+
+    def run(pixels, change):
+        outputs = torch_outputs(clf, torch.from_numpy(pixels))
+        change(outputs)
+        return outputs
+
+    assert check_parity(lambda pixels: run(pixels, lambda outputs: None), clf).ood_score == 0
+    with pytest.raises(ParityError, match="OOD score"):
+        check_parity(lambda pixels: run(pixels, lambda o: o.update(ood_score=o["ood_score"] + 0.01)), clf)
+    with pytest.raises(ParityError, match="cannot run the graph"):
+        check_parity(lambda pixels: run(pixels, lambda o: o.pop("ood_score")), clf)
+    cannot_reject = classifier(lite0(), rejects=False)
+    assert check_parity(run_folded(folded_graph(cannot_reject)), cannot_reject).ood_score is None

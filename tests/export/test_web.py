@@ -56,12 +56,19 @@ def page(browser: Browser, site: Any) -> Iterator[Page]:
     context.close()
 
 
+def classify_photos(page: Page, folder: Path) -> tuple[list[Path], list[Any]]:
+    """Give the page all photos of the folder; return them and their cards."""
+    paths = sorted([*folder.glob("*.png"), *folder.glob("*.jpg")])
+    before = len(page.query_selector_all("#results > li"))
+    page.set_input_files("#files", [str(path) for path in paths])
+    page.wait_for_selector(f"#results > li:nth-child({before + len(paths)})", timeout=120_000)
+    page.wait_for_function("document.getElementById('status').textContent.endsWith(' ms).')")
+    return paths, page.query_selector_all("#results > li")[: len(paths)][::-1]  # the newest is on top
+
+
 def test_the_page_predicts_as_python_does(page, site):
     _, clf, folder = site
-    paths = sorted([*folder.glob("*.png"), *folder.glob("*.jpg")])
-    page.set_input_files("#files", [str(path) for path in paths])
-    page.wait_for_selector(f"#results > li:nth-child({len(paths)})", timeout=120_000)
-    cards = page.query_selector_all("#results > li")[::-1]  # the newest is on top
+    paths, cards = classify_photos(page, folder)
     expected = clf.predict_proba(paths)
     for card, path, row in zip(cards, paths, expected, strict=True):
         assert card.get_attribute("data-class") == clf.classes_[row.argmax()]
@@ -69,6 +76,49 @@ def test_the_page_predicts_as_python_does(page, site):
         assert np.abs(probabilities - row).max() < (
             1e-5 if path.suffix == ".png" else 0.02
         )  # decoders of JPEG differ
+
+
+def test_a_photo_of_none_of_the_classes_is_shown_as_such(page, site):
+    _, clf, folder = site
+    paths, cards = classify_photos(page, folder)
+    classified = clf.classify(paths)
+    rejected = clf.rejected(classified).tolist()
+    assert 0 < sum(rejected) < len(rejected)
+    for card, row, out in zip(cards, classified.probabilities, rejected, strict=True):
+        best = clf.classes_[row.argmax()]
+        assert card.query_selector("h3").inner_text() == ("None of these" if out else best)
+        note = card.query_selector(".nearest")
+        assert (note.inner_text() if note else None) == (f"Nearest class: {best}" if out else None)
+    name = clf.classes_[classified.probabilities[-1].argmax()]
+    assert rejected[-1]
+    assert f"4.jpg: none of these, nearest to {name} (" in page.text_content("#status")
+    facts = page.text_content(".facts p")
+    assert "resembles none of these classes is answered with “None of these”; about 5% of the photos" in facts
+
+
+def test_a_page_without_a_detector_says_that_it_assigns_every_photo(browser, site, tmp_path):
+    write_web(classifier(lite0(), rejects=False), tmp_path / "page")
+    with serve_folder(tmp_path / "page") as address:
+        context = browser.new_context()
+        opened = context.new_page()
+        opened.goto(address)
+        opened.wait_for_selector("html[data-ready]", timeout=120_000)
+        opened.set_input_files("#files", str(site[2] / "0.png"))
+        card = opened.wait_for_selector("#results > li", timeout=60_000)
+        assert card.query_selector("h3").inner_text() == card.get_attribute("data-class")
+        assert card.get_attribute("data-ood-score") is None
+        assert "A photo of anything else is also assigned" in opened.text_content(".facts p")
+        context.close()
+
+
+def test_only_a_mouse_is_asked_to_drop_photos(browser, site):
+    for touch, expected in ((False, "Drop photos here"), (True, "Choose or take photos")):
+        context = browser.new_context(has_touch=touch)
+        opened = context.new_page()
+        opened.goto(site[0])
+        assert opened.inner_text("#choose-title") == expected
+        assert opened.get_by_role("region", name=expected).count() == 1
+        context.close()
 
 
 def test_a_photo_of_the_camera_is_classified(page):

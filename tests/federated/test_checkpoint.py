@@ -48,11 +48,20 @@ def test_a_folder_of_another_plan_is_refused(tmp_path):
 
 
 def test_outliers_of_an_earlier_version_are_read_by_their_new_name(tmp_path):
-    record = {"round": 1, "outvoted": ["anna"]}
+    record = {"round": 1, "clients": ["anna"], "contributed": ["anna"], "outvoted": ["anna"]}
     Checkpoint(np.zeros(3), ["a", "b"], [record]).save(tmp_path, PLAN)
     loaded = Checkpoint.load(tmp_path, PLAN)
     assert loaded is not None
-    assert loaded.rounds == [{"round": 1, "outliers": ["anna"]}]
+    assert "outvoted" not in loaded.rounds[0]
+    assert loaded.rounds[0]["outliers"] == ["anna"]
+
+
+def test_all_chosen_clients_of_a_round_of_an_earlier_version_may_have_contributed(tmp_path):
+    record = {"round": 1, "clients": ["anna", "bob"], "missing": {"bob": "no answer"}, "refused": {}}
+    Checkpoint(np.zeros(3), ["a", "b"], [record]).save(tmp_path, PLAN)
+    loaded = Checkpoint.load(tmp_path, PLAN)
+    assert loaded is not None
+    assert loaded.rounds[0]["contributed"] == ["anna", "bob"]
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04 half a file"])

@@ -12,6 +12,7 @@ from filmtransfer.errors import InputError
 from filmtransfer.federated import messages
 from filmtransfer.federated.compression import compress, decompress
 from filmtransfer.federated.parameters import get_parameters
+from filmtransfer.training.finetune.loop import History
 from tests.federated.tiny import PLAN, population
 
 
@@ -19,6 +20,23 @@ def test_an_unknown_message_is_refused():
     client = population().client(0)
     with pytest.raises(InputError, match=r"does not know the message train\.other"):
         client.handle("train.other", messages.make_request(PLAN), RecordDict(), 1)
+
+
+def test_an_interrupted_training_is_no_result(monkeypatch):
+    """Fine-tuning keeps what it has at Ctrl-C; a simulation has to end instead of going on with the next client."""
+
+    def interrupted(*_, **__):
+        return History(stopped="interrupted")
+
+    monkeypatch.setattr("filmtransfer.federated.client.finetune", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        population().client(0).train(PLAN, 1)
+
+
+def test_a_class_that_the_federation_does_not_have_is_named():
+    client = population().client(0)
+    with pytest.raises(InputError, match=f"no class {client.examples.classes[0]}"):
+        client.statistics(client.examples.classes[1:], PLAN)
 
 
 def test_error_feedback_sends_the_rounding_error_later(tmp_path):

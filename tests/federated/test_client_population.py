@@ -52,7 +52,7 @@ def test_bit_sends_all_weights_and_trains_one_head():
 @pytest.mark.parametrize(
     ("config", "plan", "reason"),
     [
-        (replace(CONFIG, clients=2, ways=6), PLAN, "There are 2 clients, and a round needs 3"),
+        (replace(CONFIG, clients=2, ways=6), PLAN, "A round of 3 clients is not possible with 2"),
         (replace(CONFIG, ways=1), PLAN, "do not cover all 12 classes"),
         (replace(CONFIG, partition="by lot"), PLAN, "The partition"),
         (replace(CONFIG, classes=99), PLAN, "has 12 classes"),

@@ -236,14 +236,48 @@ def test_three_clients_one_killed_the_server_killed_and_an_unknown_client_refuse
     personal = FewShotClassifier.load(federation.folder / "state-bob" / "personal.safetensors")
     assert list(personal.classes_) == ["bars", "disc"]
 
-    # The clients wait for the server; terminated, they end with all their processes.
-    federation.until(
-        "bob misses the server", lambda: "does not answer" in federation.output("bob").rsplit("Saving", 1)[1]
-    )
+    # It is calibrated by sums of the clients' scores, and can reject.
+    assert result["estimate"]["images"] == 3 * 3 + 2 * 5
+    assert result["estimate"]["unseen"] is False
+    assert trained.update_.temperature == result["temperature"] != 1
+    assert trained.update_.ood.sums.count == 3 * 3 + 2 * 5
+    assert personal.update_.ood is not None
+
+    # The clients end when the server has stopped after the last request.
     for name in ("anna", "bob"):
-        federation.running[name].terminate()
-        assert federation.running[name].wait(TIMEOUT) == 130
+        assert federation.running[name].wait(TIMEOUT) == 0, federation.logs()
+        assert "The federation is finished" in federation.output(name)
         assert "Traceback" not in federation.output(name)
+    assert not federation.alive()
+
+
+@pytest.mark.process(seconds=20)
+@pytest.mark.parametrize(
+    "moment", ["Starting the server", "Importing Flower and torch", "Waiting for clients"]
+)
+def test_an_interrupted_server_says_so_and_leaves_no_process(federation, moment):
+    server = federation.start_server()
+    federation.until(moment, lambda: moment in federation.output("server"))
+    server.send_signal(signal.SIGINT)
+    assert server.wait(TIMEOUT) == 130
+    output = federation.output("server")
+    assert output.splitlines().count("fit: Interrupted.") == 1
+    assert "Traceback" not in output
+    assert "nan" not in output.lower()
+    assert not federation.alive()
+
+
+@pytest.mark.process(seconds=20)
+def test_an_interrupted_client_says_so_and_leaves_no_process(federation):
+    federation.start_server()
+    client = federation.start_client("anna")
+    federation.until("anna is connected", lambda: "Connected to" in federation.output("anna"))
+    client.send_signal(signal.SIGINT)
+    assert client.wait(TIMEOUT) == 130
+    assert federation.output("anna").splitlines().count("fit: Interrupted.") == 1
+    federation.until("all of anna has ended", lambda: not processes(f"{federation.folder}/state-anna"))
+    federation.running["server"].terminate()
+    assert federation.running["server"].wait(TIMEOUT) == 130
     assert not federation.alive()
 
 
@@ -438,7 +472,7 @@ def test_a_server_checks_its_plan_first(keys, tmp_path, capsys, arguments):
 def test_without_flower_the_pip_line_is_printed(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("filmtransfer.cli.federate_deploy.importlib.util.find_spec", lambda name: None)
     assert main(["federate", "keys", str(tmp_path)]) == 5
-    assert "pip install 'filmtransfer[federated]'" in capsys.readouterr().err
+    assert "[federated]'" in capsys.readouterr().err
 
 
 # Access control.

@@ -20,8 +20,9 @@ def test_the_global_head_is_the_pooled_one(head, secure, tmp_path):
     clients = population(replace(PLAN, head=head, secure=secure))
     server = make_server(clients)
     psi = server.run().psi
-    statistics, classes = server.collect_statistics(psi)
-    update = global_update(server.model, clients.plan, psi, statistics, classes)
+    summed = server.collect_statistics(psi)
+    classes = summed.classes
+    update = global_update(server.model, clients.plan, psi, summed.statistics, classes)
 
     set_parameters(clients.model, psi)
     everything = torch.cat([clients.rows(i) for i in range(len(clients))])

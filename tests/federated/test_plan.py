@@ -14,7 +14,7 @@ from tests.federated.tiny import CONFIG, PLAN
 @pytest.mark.parametrize(
     "change",
     [
-        {"rounds": -1}, {"clients_per_round": 0}, {"algorithm": "fedsgd"}, {"compression": "zip"}, {"head": "qda"},
+        {"rounds": -1}, {"clients_per_round": -1}, {"algorithm": "fedsgd"}, {"compression": "zip"}, {"head": "qda"},
         {"mu": -1.0}, {"trim": 0.5}, {"decay": 0.0}, {"timeout": 0.0}, {"min_clients": 99}, {"train": "all"},
         {"secure": True, "algorithm": "krum"}, {"secure": True, "compression": "int8"}, {"nonsense": 1},
         {"privacy": {"epsilon": 1.0}, "algorithm": "median"}, {"privacy": {"nonsense": 1.0}}, {"steps": True},

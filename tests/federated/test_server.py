@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from filmtransfer.federated.client import Client, Examples
 from filmtransfer.federated.client_manager import FederationError
 from filmtransfer.federated.client_population import ClientPopulation
+from filmtransfer.federated.completion import trained_clients
 from filmtransfer.federated.parameters import get_parameters, set_parameters
 from filmtransfer.seeding import make_generator, permutation
 from filmtransfer.training.finetune.episodic import finetune
@@ -146,6 +148,19 @@ def test_a_round_continues_without_a_failing_client():
     client = with_failing_clients(clients, {1}, "its disk is full.")
     (record,) = make_server(clients, client=client).run().rounds
     assert record["refused"] == {"client-1": "its disk is full."}
+    assert record["contributed"] == ["client-0", "client-2", "client-3"]
+
+
+def test_a_client_that_fails_first_and_contributes_in_the_repeated_round_has_trained():
+    clients = population(replace(ALL, min_clients=4))
+    failing = {3}
+    client = with_failing_clients(clients, failing, "not yet.", failing.clear)
+    state = make_server(clients, client=client).run()
+    (record,) = state.rounds
+    assert record["examples"] == 36
+    assert record["contributed"] == clients.names
+    assert record["refused"] == {}
+    assert trained_clients(state) == clients.names
 
 
 @pytest.mark.slow
@@ -181,14 +196,42 @@ def test_clients_with_one_class_or_one_image_per_class_do_not_train():
     (record,) = server.run().rounds
     assert "one class only" in record["refused"]["client-0"]
     assert "one image of each class" in record["refused"]["client-1"]
-    statistics, classes = server.collect_statistics(clients.start)  # their images still count
-    assert int(statistics.counts.sum()) == 3 + 3 + 2 * 9
-    assert len(classes) == 10  # client-0 has one class instead of three
+    summed = server.collect_statistics(clients.start)  # their images still count
+    assert int(summed.statistics.counts.sum()) == 3 + 3 + 2 * 9
+    assert len(summed.classes) == 10  # client-0 has one class instead of three
+    assert summed.clients == clients.names
 
 
 def test_a_round_uses_fewer_clients_if_there_are_no_more():
     log: list[str] = []
-    plan = replace(PLAN, rounds=1, clients_per_round=9)
+    plan = replace(PLAN, rounds=2, clients_per_round=9)
+    first, second = make_server(population(plan), log=log.append).run().rounds
+    assert len(first["clients"]) == len(second["clients"]) == 4
+    assert log.count("The plan has 9 clients per round, and 4 are connected: all of them take part.") == 1
+
+
+def test_a_plan_of_all_clients_takes_those_that_are_connected():
+    log: list[str] = []
+    plan = replace(PLAN, rounds=1, clients_per_round=0)
     (record,) = make_server(population(plan), log=log.append).run().rounds
     assert len(record["clients"]) == 4
-    assert "Round 1: 4 clients are connected instead of 9." in log
+    assert log[:2] == [
+        "4 clients with 36 images of 12 classes: client-0, client-1, client-2, client-3.",
+        "One round with all connected clients.",
+    ]
+
+
+def test_a_plan_without_steps_has_no_loss():
+    """It used to be nan, which is no JSON either."""
+    plan = replace(ALL, training=ALL.training.override(steps=0))
+    (record,) = make_server(population(plan)).run().rounds
+    assert "loss" not in record
+    assert record["examples"] == 36
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_is_not_recorded(loss):
+    clients, client = with_faulty_client(lambda arrays, metrics: (arrays, metrics | {"loss": loss}))
+    (record,) = make_server(clients, client=client).run().rounds
+    assert math.isfinite(record["loss"])
+    assert not record["refused"]

@@ -8,7 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from filmtransfer.errors import InputError
+from filmtransfer.federated import messages
+from filmtransfer.federated.client import Client
 from filmtransfer.federated.client_manager import FederationError
+from filmtransfer.federated.completion import trained_clients
 from filmtransfer.federated.plan import Privacy
 from tests.federated.tiny import PLAN, make_server, population, with_failing_clients
 
@@ -31,6 +35,39 @@ def test_a_client_that_drops_out_is_named_and_not_counted():
     (record,) = make_server(clients, client=client).run().rounds
     assert record["examples"] == 3 * 9
     assert "battery" in record["missing"]["client-1"]
+    assert record["contributed"] == ["client-0", "client-2", "client-3"]
+
+
+def test_a_client_that_fails_after_sending_its_masked_update_has_trained():
+    clients = population(SECURE)
+
+    def client(i: int) -> Client:
+        instance = clients.client(i)
+        handle = instance.handle
+
+        def fail_at_the_end(kind, *rest):
+            if i == 1 and kind == messages.SECURE + "unmask":
+                raise InputError("its battery is empty.")
+            return handle(kind, *rest)
+
+        instance.handle = fail_at_the_end
+        return instance
+
+    state = make_server(clients, client=client).run()
+    (record,) = state.rounds
+    assert record["examples"] == 4 * 9
+    assert record["contributed"] == clients.names
+    assert record["missing"] == {}
+    assert trained_clients(state) == clients.names
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_contributors_are_recorded_with_differential_privacy(secure):
+    privacy = Privacy(clip=0.01, noise=2.0, delta=1e-3, epsilon=1e6)
+    clients = population(replace(SECURE, secure=secure, privacy=privacy))
+    client = with_failing_clients(clients, {1}, "its battery is empty.")
+    (record,) = make_server(clients, client=client).run().rounds
+    assert record["contributed"] == ["client-0", "client-2", "client-3"]
 
 
 def test_too_few_clients_for_a_secure_sum_stop_the_federation():

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from filmtransfer.data import LabelledImages
 from filmtransfer.data.sample import sample_drawings
 from filmtransfer.errors import InputError
-from filmtransfer.federated.client import Client
+from filmtransfer.federated.client import Client, Examples
 from filmtransfer.federated.client_population import ClientPopulation, SimulationConfig
 from filmtransfer.federated.grid import InProcessGrid
 from filmtransfer.federated.parameters import make_model
@@ -64,6 +65,21 @@ def with_failing_clients(
         instance = clients.client(i)
         if i in indices:
             instance.train = train
+        return instance
+
+    return client
+
+
+def with_test_images(clients: ClientPopulation, tests: Mapping[int, int]) -> Callable[[int], Client]:
+    """Return the clients by index; ``tests`` are the numbers of test images of those that have some."""
+
+    def client(i: int) -> Client:
+        instance = clients.client(i)
+        if tests.get(i):
+            rows = clients.test_rows(i)[: tests[i]]
+            names = instance.examples.classes
+            labels = [names.index(clients.classes[c]) for c in clients.test_labels[rows].tolist()]
+            instance.test = Examples(clients.test.select(rows), torch.tensor(labels), names)
         return instance
 
     return client

@@ -11,7 +11,7 @@ from PIL import Image
 
 from filmtransfer.data.pixels import PixelSpec
 from filmtransfer.heads import Head, ProtoNets, make_head
-from filmtransfer.model import FeaturePredictor, Update
+from filmtransfer.model import Estimate, FeaturePredictor, Update
 from filmtransfer.model.support import Support
 from filmtransfer.report.report_data import (
     PhotoPredictions,
@@ -108,6 +108,10 @@ def report_data(
         part = every.select(held_out)
         headline = PhotoPredictions(part.index, labels[part.index], part.logits, predictor)
     update = update_of(built, names, **more)
+    if headline is not None and len(headline):  # as training stores it
+        result = headline.evaluation
+        estimate = Estimate(result.accuracy, result.low, result.high, result.images, unseen=True)
+        update.results = {"estimate": estimate.stored()} | update.results
     return ReportData(
         kind=kind,
         title="small",

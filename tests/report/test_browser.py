@@ -87,6 +87,22 @@ def test_the_page_fits_the_width_of_a_phone(browser, pages, name):
     view.close()
 
 
+@pytest.mark.parametrize("width", [360, 390])
+def test_no_table_or_figure_of_five_classes_is_cut_off_on_a_phone(browser, tmp_path, width):
+    labels = np.arange(5).repeat(8)
+    names = ["Abyssinian", "Bengal", "Birman", "Bombay", "British_Shorthair"]
+    write_report(tmp_path / "five.html", report_data(labels, features(labels, 1.2), names=names))
+    view, _ = open_page(browser, tmp_path / "five.html", "light", width)
+    view.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    boxes = "[...document.querySelectorAll('.wide')].map(e => [e.ariaLabel, e.scrollWidth - e.clientWidth])"
+    cut_off = {label: pixels for label, pixels in view.evaluate(boxes) if pixels > 0}
+    assert "mistaken for" in view.evaluate(
+        "getComputedStyle(document.querySelector('.stacked td:last-child'), '::before').content"
+    )
+    view.close()
+    assert cut_off == {}
+
+
 def test_pictures_are_really_shown(browser, pages):
     view, _ = open_page(browser, pages["train"], "light", 800)
     first = view.locator("#label-issues svg.thumb").first

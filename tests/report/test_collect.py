@@ -9,11 +9,23 @@ import numpy as np
 import pytest
 import torch
 
+from filmtransfer import FewShotClassifier
+from filmtransfer.data import LabelledImages
 from filmtransfer.errors import InputError
 from filmtransfer.heads import make_head
 from filmtransfer.model.classification import Classified
-from filmtransfer.report import PhotoRecorder, collect_ood, collect_test, page
+from filmtransfer.model.support import digest_of
+from filmtransfer.report import (
+    PhotoRecorder,
+    collect_ood,
+    collect_test,
+    collect_training,
+    collect_update,
+    page,
+)
 from filmtransfer.training.assess import assessment
+from filmtransfer.training.callbacks import Callbacks
+from tests.conftest import picture
 from tests.report.small_report import LABELS, features, update_of
 
 NAMES = ["cup", "key", "pen", "pot"]
@@ -65,3 +77,49 @@ def test_the_recorder_keeps_the_features_of_training_as_arrays():
     recorder.on_training(loaded, SimpleNamespace(features=torch.ones(2, 5, requires_grad=True)))
     assert type(recorder.features) is type(recorder.labels) is np.ndarray
     assert recorder.features.shape == (2, 5)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Return a fine-tuned classifier, what was recorded of its training, its images and its file."""
+    images = [picture(c, 10 * c + i) for c in range(3) for i in range(6)]
+    recorder, file = PhotoRecorder(), tmp_path_factory.mktemp("trained") / "shapes.safetensors"
+    clf = FewShotClassifier(steps=2, image_size=32, keep_statistics=True)
+    labelled = LabelledImages.from_memory(
+        images, [name for name in ("bars", "disc", "plain") for _ in range(6)]
+    )
+    clf.fit_images(labelled, Callbacks(on_fitted=recorder.on_training))
+    clf.save(file)
+    return clf, recorder, images, file
+
+
+def test_a_file_gives_the_report_of_its_training(trained):
+    clf, recorder, images, file = trained
+    before = collect_training(clf, recorder, file)
+    thumbnails = dict(zip(map(digest_of, images), recorder.thumbnails, strict=True))
+    after = collect_update(file, thumbnails)
+    assert after.photos.thumbnails == before.photos.thumbnails
+    assert (after.title, after.classes, after.unseen, after.sites) == (
+        before.title, before.classes, before.unseen, before.sites,
+    )  # fmt: skip
+    for part in ("predictions", "headline"):
+        one, other = getattr(before, part), getattr(after, part)
+        assert np.array_equal(one.index, other.index)
+        assert np.allclose(one.probabilities, other.probabilities, atol=1e-3)
+        assert one.evaluation.accuracy == other.evaluation.accuracy
+    assert after.headline.evaluation.accuracy == pytest.approx(
+        after.update.results["estimate"]["accuracy"], abs=1e-4
+    )
+    assert after.deleted == 0
+    assert "deleted" not in page(after)
+
+
+def test_deleted_photos_count_and_are_reported(trained):
+    _, recorder, images, file = trained
+    thumbnails = dict(zip(map(digest_of, images), recorder.thumbnails, strict=True))
+    for image in images[:2]:
+        del thumbnails[digest_of(image)]
+    data = collect_update(file, thumbnails)
+    assert (data.deleted, len(data.photos)) == (2, 18)
+    assert "2 of the training photos have been deleted since." in page(data)
+    assert "all 18 photos" in page(data)

@@ -24,6 +24,10 @@ def test_the_sheet_marks_correct_and_wrong_predictions():
     args = (["cat"] * 5, ["cat"] * 4 + ["dog"], [0.9] * 5, "five")
     sheet = Image.open(BytesIO(prediction_sheet(images, *args)))
     assert sheet.width > 600
+    wide = Image.open(BytesIO(prediction_sheet(images, *args, columns=5)))
+    tall = Image.open(BytesIO(prediction_sheet(images, *args, columns=2)))
+    assert wide.width > tall.width
+    assert tall.height > wide.height
     assert {CORRECT, WRONG} <= colours(sheet)
     all_correct = Image.open(BytesIO(prediction_sheet(images, ["cat"] * 5, ["cat"] * 5, [0.9] * 5, "five")))
     assert WRONG not in colours(all_correct)
@@ -38,5 +42,5 @@ def test_film_by_layer_draws_a_figure():
 
 def test_a_missing_extra_names_its_pip_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'filmtransfer\[report\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[report\]'"):
         film_by_layer({"a.gamma": np.ones(1), "a.beta": np.ones(1)}, ["a"], "x")

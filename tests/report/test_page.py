@@ -130,6 +130,7 @@ def test_a_table_has_headings_and_right_columns():
     assert '<th scope="row">1</th><th scope="row">2</th><td class="right">3</td>' in made
     assert '<th class="right" scope="col">c</th>' in made
     assert '<th scope="row">1</th><td>2</td>' in table(["a", "b"], [["1", "2"]], "t")
+    assert '<td data-title="b">2</td>' in table(["a", "b"], [["1", "2"]], "t", class_="stacked")
 
 
 def test_markup_escapes_all_but_itself():
@@ -175,7 +176,7 @@ def test_a_test_without_statistics_names_the_option():
     about = replace(report_data(LABELS, features(LABELS), kind="test"), support=None)
     made = page(about)
     read(made)
-    assert "--keep-statistics" in made
+    assert "--compact" in made
 
 
 def test_the_file_is_written_atomically(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 from filmtransfer import FitWarning, Predictor, Update, UpdateFileError, UsageError
 from filmtransfer.cli.prediction import prepare_next
 from filmtransfer.cli.printing import Printer
+from filmtransfer.errors import UnavailableError
+from filmtransfer.runtime import weights_index
 from filmtransfer.runtime.extractor import (
     GraphExtractor,
     find_extractor,
@@ -113,4 +116,19 @@ def test_the_digest_of_the_weights_is_remembered(file):
     """The service finds the graph by the backbone's name, without torch."""
     make_graph(Predictor.load(file).torch_model())
     update = Update.load(file)
-    assert open_graph(update.backbone, graph_key(update).with_digest("")).facts.key == graph_key(update)
+    key, lines = graph_key(update), []
+    assert open_graph(update.backbone, key.with_digest(""), on_phase=lines.append).facts.key == key
+    assert lines == [], "nothing had to be made"
+
+
+def test_making_a_graph_is_announced(file, monkeypatch):
+    key, lines = graph_key(Update.load(file)), []
+
+    def stop(*_: object, **__: object) -> None:
+        raise UnavailableError("stopped here")
+
+    monkeypatch.setattr(weights_index, "prepare_in_child", stop)
+    with pytest.raises(UnavailableError, match="stopped here"):
+        open_graph(key.backbone, replace(key, size=40), on_phase=lines.append)
+    assert len(lines) == 1
+    assert f"preparing {key.backbone} for images of 40 pixels" in lines[0]

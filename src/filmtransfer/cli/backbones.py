@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from ..formatting import file_size
-from .printing import Json, Printer, Weights
+from .printing import CommandGroup, Json, Printer, Weights
 
 app = typer.Typer(
+    cls=CommandGroup,
     help="List the backbones, or prepare one for predictions without torch.",
     invoke_without_command=True,
     rich_markup_mode=None,
@@ -17,7 +18,13 @@ app = typer.Typer(
 
 
 @app.callback()
-def backbones(context: typer.Context, as_json: Json = False) -> None:
+def backbones(
+    context: typer.Context,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show licences and where the weights come from too.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """List the backbones and where their weights come from."""
     if context.invoked_subcommand is not None:
         return
@@ -26,22 +33,31 @@ def backbones(context: typer.Context, as_json: Json = False) -> None:
     printer = Printer(as_json)
     rows = list_backbones()
     printer.table(
-        ["name", "parameters", "features", "FiLM", "usable", "licence", "weights from", "note"],
+        ["name", "parameters", "FiLM", "usable", "note"],
         [
             [
                 row.record.name,
                 f"{row.facts.parameters:,}",
-                row.facts.features,
                 f"{row.facts.film_parameters:,}",
                 "yes" if row.usable else "not yet",
-                row.record.licence,
-                row.source,
                 row.record.note,
             ]
             for row in rows
         ],
-        right=(1, 2, 3),
+        right=(1, 2),
     )
+    printer.say()
+    if everything:
+        printer.table(
+            ["name", "features", "licence", "weights from"],
+            [[row.record.name, row.facts.features, row.record.licence, row.source] for row in rows],
+            right=(1,),
+        )
+        printer.say()
+    else:
+        printer.say(
+            "Not yet: give --weights FILE, or be online once. Licences and sources: fit backbones --all."
+        )
     printer.say("Any other timm model of these families works by its timm name, with --weights or online:")
     printer.say("resnetv2/BiT, resnet, efficientnet, mobilenetv2/v3, convnext, regnet, vit/deit/dinov2.")
     printer.document(

@@ -12,7 +12,8 @@ import typer
 
 from ..errors import InputError, check_count
 from ..formatting import duration, file_size, percent
-from .printing import Json, Printer, Threads, command_group, progress_line
+from .printing import Json, Printer, Threads, command_group
+from .progress import progress_line
 from .settings import read_settings
 
 if TYPE_CHECKING:

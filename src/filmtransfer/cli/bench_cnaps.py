@@ -13,7 +13,8 @@ from ..formatting import duration, file_size, percent
 from .bench import Root
 from .bench import app as bench
 from .bench_orbit import Rate
-from .printing import Backbone, Json, Printer, Threads, command_group, progress_bar
+from .printing import Backbone, Json, Printer, Threads, command_group
+from .progress import phases
 from .settings import training_options
 
 OPTIONS = ("steps", "learning_rate", "support_size", "max_query", "image_size", "micro_batch", "time_limit")
@@ -80,8 +81,9 @@ def train(
         sources += user_sources(orbit_root, spec, rate=rate, seed=seed)
     generator = CNAPs(loaded, seed=seed)
     model = bare_model(loaded, spec.size)
-    with progress_bar(as_json) as on_step:
-        callbacks = Callbacks(on_step=on_step)
+    with phases(as_json) as display:
+        display.phase("meta-training")
+        callbacks = Callbacks(on_step=display.on_step)
         history = meta_train(generator, model, sources, config, seed=seed, callbacks=callbacks)
     rows = [compare(generator, model, source, config, test_tasks, seed) for source in test_sources]
     generator.results = {

@@ -1,9 +1,9 @@
-"""fit edit add | remove | forget | merge | rename"""
+"""fit edit add | remove | forget | merge | rename | strip"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..formatting import count, file_size, percent
-from .printing import Device, Json, Printer, Weights, command_group
+from ..errors import FitError
+from ..formatting import count, file_size
+from .printing import Device, Json, Printer, Weights, as_typed, command_group
 from .settings import command_with_groups
 
 if TYPE_CHECKING:
@@ -36,28 +37,33 @@ class EditTarget:
     device: Device = "auto"
     as_json: Json = False
 
-    def edit(self, change: Callable[[Update], Update]) -> None:
-        """Load the update, apply the change, and write the file only if it succeeded."""
+    def edit(
+        self, change: Callable[[Update], Update], pictures: Callable[[], Mapping[str, bytes]] = dict
+    ) -> None:
+        """Load the update, apply the change, and write the file and its report only if it succeeded.
+
+        ``pictures`` returns the thumbnails of photos that the change adds, by digest.
+        """
         from ..files import check_writable
-        from ..model import Update
+        from ..model import Update, describe_estimate
 
         printer, target = Printer(self.as_json), self.out or self.file
         check_writable(target)
-        update = Update.load(self.file)
+        before = Update.load(self.file)
         start = time.perf_counter()
-        update = change(update)
+        update = change(before)
         seconds = time.perf_counter() - start
         written = update.save(target)
         printer.say(f"{_describe(update.edits[-1])} in {1000 * seconds:.0f} ms.")
-        estimate = update.results.get("estimate")
-        if estimate:
-            printer.say(
-                f"Estimated accuracy {percent(estimate['accuracy'])} "
-                f"({percent(estimate['low'])} to {percent(estimate['high'])})."
-            )
-        printer.say(
-            f"Wrote {target}: {file_size(written)}, {len(update.classes)} classes, {sum(update.counts)} photos."
-        )
+        printer.say(describe_estimate(update.estimate))
+        photos = count(sum(update.counts), "photo")
+        printer.say(f"Wrote {target}: {file_size(written)}, {len(update.classes)} classes, {photos}.")
+        if update.edits[-1]["what"] == "strip":  # the classifier is the same, and so is its report
+            report, unchanged = None, []
+        else:
+            report = self._rewrite_report(printer, pictures)
+            unchanged = self._unchanged(report)
+            _say_what_remains(printer, before, update, unchanged)
         printer.document(
             {
                 "file": str(target),
@@ -65,9 +71,44 @@ class EditTarget:
                 "edit": update.edits[-1],
                 "seconds": round(seconds, 4),
                 "classes": dict(zip([str(c) for c in update.classes], update.counts, strict=True)),
-                "estimate": estimate,
+                "estimate": update.results.get("estimate"),
+                "report": None if report is None else str(report),
+                "unchanged": [str(path) for path in unchanged],
             }
         )
+
+    @property
+    def report(self) -> Path:
+        """The report beside the update file; it need not exist."""
+        from ..files import report_path
+
+        return report_path(self.file)
+
+    def _unchanged(self, rewritten: Path | None) -> list[Path]:
+        """Return the update file and its report, those that were left as they were."""
+        report = [self.report] if self.report.is_file() and self.report != rewritten else []
+        in_place = self.out is None or self.out.resolve() == self.file.resolve()
+        return report if in_place else [self.file, *report]
+
+    def _rewrite_report(self, printer: Printer, pictures: Callable[[], Mapping[str, bytes]]) -> Path | None:
+        """Write the report beside the file again, if there is one, and return its path; None if that is not possible."""
+        from ..files import report_path
+
+        target = self.out or self.file
+        if not self.report.is_file():
+            return None
+        from ..report import rewrite_report
+
+        page = report_path(target)
+        try:
+            rewritten = rewrite_report(self.report, target, added=pictures(), out=page)
+        except FitError as error:  # the update is written already: the edit has succeeded
+            printer.note(error.message)
+            rewritten = False
+        if not rewritten:
+            return None
+        printer.say(f"Wrote {page}: the report after this edit.")
+        return page
 
 
 @command("add")
@@ -78,16 +119,22 @@ def add(
 ) -> None:
     """Add photos to a class, or a new class."""
     from ..data import list_images
+    from ..model.support import digest_of
     from ..predictor import Predictor
+    from ..report.pictures import PhotoRecorder
     from ..training.edit import add_images
 
-    paths = list_images(photos)
+    paths, recorder = list_images(photos), PhotoRecorder()
 
     def change(update: Update) -> Update:
-        classifier = Predictor.load(target.file, weights=target.weights, device=target.device)
-        return add_images(update, _class_named(update, name), paths, classifier).update
+        classifier = Predictor.load(target.file, weights=target.weights, device=as_typed(target.device))
+        label = _class_named(update, name)
+        return add_images(update, label, paths, classifier, recorder.on_images).update
 
-    target.edit(change)
+    def pictures() -> Mapping[str, bytes]:
+        return dict(zip(map(digest_of, paths), recorder.thumbnails, strict=True))
+
+    target.edit(change, pictures)
 
 
 @command("remove")
@@ -141,6 +188,14 @@ def rename(
     target.edit(lambda update: rename_class(update, _class_named(update, name), to))
 
 
+@command("strip")
+def strip(target: EditTarget) -> None:
+    """Remove the statistics (features, names and digests of the photos): a smaller file to share, not to edit."""
+    from ..training.edit import strip_statistics
+
+    target.edit(strip_statistics)
+
+
 def _describe(edit: JsonTable) -> str:
     """Return a sentence about an edit."""
     photos = count(edit.get("photos", 0), "photo")
@@ -149,8 +204,37 @@ def _describe(edit: JsonTable) -> str:
         "remove": f"Removed a class of {photos}",
         "forget": f"Forgot {photos}",
         "merge": f"Merged {', '.join(edit.get('classes', []))} into {edit.get('into')}",
+        "strip": f"Removed the statistics of {photos}",
         "rename": f"Renamed {edit.get('class')} to {edit.get('to')}",
     }[edit["what"]]
+
+
+def _say_what_remains(printer: Printer, before: Update, update: Update, unchanged: list[Path]) -> None:
+    """Say which files may still contain what was removed, and what only another training can remove."""
+    if before.support is None or update.support is None or len(update.support) >= len(before.support):
+        if len(unchanged) == 1 and unchanged[0].suffix == ".html":
+            printer.note(f"{unchanged[0]} still describes the classifier before this edit.")
+        return
+    photos = len(before.support) - len(update.support)
+    what = "the class" if update.edits[-1]["what"] == "remove" else f"the photo{'s' if photos > 1 else ''}"
+    if unchanged:
+        files = " and ".join(map(str, unchanged))
+        were = "were" if len(unchanged) > 1 else "was"
+        printer.note(f"{files} {were} not changed and may still contain {what}. Delete what you do not need.")
+    printer.say(f"Copies, exports and reports in other places may still contain {what}.")
+    tuned = _fine_tuned_on(before) - _fine_tuned_on(update)
+    if tuned:
+        subject = "this photo" if photos == 1 else f"{'' if tuned == photos else f'{tuned} of '}these photos"
+        printer.say(f"Fine-tuning has used {subject}; only training again removes that influence.")
+
+
+def _fine_tuned_on(update: Update) -> int:
+    """Return how many of the photos in an update fine-tuning has used."""
+    from ..model.estimate import was_fine_tuned
+
+    if update.support is None or not was_fine_tuned(update.results):
+        return 0
+    return int((~update.support.held_out).sum())
 
 
 def _class_named(update: Update, text: str) -> Label:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import InputError, UsageError
-from ..formatting import percent
+from ..formatting import accuracy_text, count, digits_for, percent
 from .prediction import prepare_next
-from .printing import Json, PredictionDevice, Printer, RuntimeOption, Strict, Threads, UpdateFile, Weights
+from .printing import (
+    Json,
+    PredictionDevice,
+    Printer,
+    RuntimeOption,
+    Strict,
+    Threads,
+    UpdateFile,
+    Weights,
+    as_typed,
+)
+from .progress import phases
 
 if TYPE_CHECKING:
     from ..model.classification import Classified
@@ -58,7 +70,9 @@ def evaluate(
         raise UsageError("--ood needs a report.", "Say where to write it: --report FILE")
     images = LabelledImages.from_path(folder)
     with printer.notes():
-        clf = Predictor.load(file, runtime=runtime, weights=weights, device=device, threads=threads)
+        clf = Predictor.load(
+            file, runtime=as_typed(runtime), weights=weights, device=as_typed(device), threads=threads
+        )
     classes = [str(name) for name in clf.update_.classes]
     if unknown := [str(name) for name in images.classes if str(name) not in classes]:
         raise InputError(
@@ -68,7 +82,9 @@ def evaluate(
     printer.note(*images.warnings)
     recorder = PhotoRecorder()
     on_images = recorder.on_images if report is not None else None
-    classified = clf.classify(images.sources, strict=strict, on_images=on_images)
+    with phases(quiet=not sys.stderr.isatty()) as display:
+        display.phase(f"classifying {count(len(images), 'photo')}")
+        classified = clf.classify(images.sources, strict=strict, on_images=on_images)
     labels = np.array([classes.index(str(images.classes[images.labels[i]])) for i in classified.readable])
     result = compare(classified.predictions.labels, labels, len(classes))
     _print_accuracy(printer, result, classes)
@@ -94,19 +110,16 @@ def evaluate(
 
 def _print_accuracy(printer: Printer, result: Evaluation, classes: list[str]) -> None:
     """Print the accuracy, and for each class its accuracy and the class it is most often confused with."""
-    printer.say(
-        f"accuracy {percent(result.accuracy)} on {result.images} images "
-        f"(95% interval {percent(result.low)} to {percent(result.high)})"
-    )
-    rows = []
+    printer.say(f"Accuracy on {count(result.images, 'photo')}: {accuracy_text(result)}.")
+    rows, digits = [], digits_for(result.images)
     for c, (name, accuracy) in enumerate(zip(classes, result.by_class(), strict=True)):
         errors = result.confusion[c].copy()
         errors[c] = 0
         worst = int(errors.argmax())
         confused = f"{classes[worst]} ({int(errors[worst])})" if int(errors.sum()) else ""
-        shown = "–" if accuracy is None else percent(accuracy)
+        shown = "–" if accuracy is None else percent(accuracy, digits)
         rows.append([name, int(result.confusion[c].sum()), shown, confused])
-    printer.table(["class", "images", "accuracy", "most often confused with"], rows, right=(1, 2))
+    printer.table(["class", "photos", "accuracy", "most often confused with"], rows, right=(1, 2))
 
 
 def _out_of_distribution(clf: Predictor, folder: Path, test: Classified) -> OODPhotos:

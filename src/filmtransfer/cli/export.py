@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import typer
 from ..errors import UsageError
 from ..formatting import file_size
 from .printing import Json, Printer, Threads, Weights
+from .progress import phases
 
 
 def export(
@@ -41,6 +43,9 @@ def export(
     calibrate: Annotated[
         Path | None, typer.Option(help="Images for --int8: half calibrate, half measure the loss.")
     ] = None,
+    false_alarm: Annotated[
+        float, typer.Option(help="The share of in-distribution images that the export may reject.")
+    ] = 0.05,  # model.ood.FALSE_ALARM, whose import would need numpy
     weights: Weights = None,
     threads: Threads = None,
     as_json: Json = False,
@@ -59,29 +64,37 @@ def export(
     ):
         if wrong:
             raise UsageError(f"{name} needs {needed}.", f"Add {needed}, or remove {name}.")
+    from ..model.ood import check_false_alarm
+
+    check_false_alarm(false_alarm)
+    _check_paths(file, onnx, web, calibrate, ort)
     printer = Printer(as_json)
     if hub is not None:
-        _export_to_hub(printer, file, hub, push, public)
+        _export_to_hub(printer, file, hub, false_alarm, push, public)
         return
-    from ..export import load_classifier, read_calibration_images, write_folded, write_shared, write_web
-    from ..training.torch_settings import configure_process
+    with phases() as display:
+        display.phase("loading the classifier")
+        from ..export import load_classifier, read_calibration_images, write_folded, write_shared, write_web
+        from ..training.torch_settings import configure_process
 
-    configure_process(threads)
-    clf = load_classifier(file, weights)
-    images = None if calibrate is None else read_calibration_images(calibrate, clf)
+        configure_process(threads)
+        clf = load_classifier(file, weights)
+        images = None if calibrate is None else read_calibration_images(calibrate, clf)
+        display.phase("building the graph and comparing it with torch")
+        if web is not None:
+            result = write_web(clf, web, ort, images, false_alarm)
+        elif onnx is not None:
+            write = partial(write_shared, user=_user_name(file)) if shared else write_folded
+            result = write(clf, onnx, images=images, false_alarm=false_alarm)
     printer.skipped(images.skipped if images else [])
     if web is not None:
-        result = write_web(clf, web, ort, images)
         printer.say(f"{web}: {len(result.files)} files, {file_size(sum(result.files.values()))}; try it with")
         printer.say(f"  python3 -m http.server --directory {web}")
     else:
-        assert onnx is not None
-        result = (
-            write_shared(clf, onnx, _user_name(file), images) if shared else write_folded(clf, onnx, images)
-        )
         for path, count in result.files.items():
             unchanged = ", unchanged: it already contained this model" if path in result.unchanged else ""
             printer.say(f"{path}: {file_size(count)}{unchanged}")
+    printer.say(result.rejection.line())
     printer.say(result.parity.line())
     for line in [] if result.loss is None else result.loss.lines():
         printer.say(line)
@@ -89,26 +102,56 @@ def export(
         {
             "files": result.files,
             "unchanged": result.unchanged,
+            "rejection": result.rejection.metadata(),
             "parity": {**vars(result.parity), "largest": result.parity.largest},
             "int8": None if result.loss is None else asdict(result.loss),
         }
     )
 
 
-def _export_to_hub(printer: Printer, file: str, folder: Path, name: str | None, public: bool) -> None:
+def _check_paths(
+    file: str, onnx: Path | None, web: Path | None, calibrate: Path | None, ort: Path | None
+) -> None:
+    """Refuse what cannot be read or written before torch is imported."""
+    from ..errors import InputError, UpdateFileError
+    from ..files import check_writable, reading
+    from ..model.hub import SCHEME, find_update
+
+    if not file.startswith(SCHEME):
+        path = find_update(file)
+        with reading(path, error=UpdateFileError):
+            path.open("rb").close()
+    for folder in (calibrate, ort):
+        if folder is not None and not folder.exists():
+            raise InputError(f"There is no folder {folder}.", "Check the path.")
+    if web is not None and web.exists() and not web.is_dir():
+        raise InputError(f"{web} is a file, not a folder.", "Choose another name.")
+    target = onnx or (web / "index.html" if web is not None and web.is_dir() else web)
+    if target is not None:
+        check_writable(target)
+
+
+def _export_to_hub(
+    printer: Printer, file: str, folder: Path, false_alarm: float, name: str | None, public: bool
+) -> None:
     from ..export.hub import push, write_hub
+    from ..export.rejection import Rejection
     from ..export.write import load_update
     from ..model.hub import check_online, repository
 
     if name is not None:
         check_online(f"{repository(name)[0]} cannot be written")  # before anything is written
-    written = write_hub(load_update(file), folder, name)
+    update = load_update(file)
+    written = write_hub(update, folder, name, false_alarm)
     for path in written:
         printer.say(f"{path}: {file_size(path.stat().st_size)}")
+    rejection = Rejection.of(update.predictor(), false_alarm)
+    printer.say(rejection.line())
     address = name and push(folder, name, private=not public)
     if address:
         printer.say(address)
-    printer.document({"files": {str(path): path.stat().st_size for path in written}, "address": address})
+    files = {str(path): path.stat().st_size for path in written}
+    printer.document({"files": files, "rejection": rejection.metadata(), "address": address})
 
 
 def _user_name(file: str) -> str:

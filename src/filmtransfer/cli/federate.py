@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import UsageError
-from ..formatting import file_size, percent
+from ..errors import InputError, UsageError
+from ..formatting import count, file_size, percent
 from . import federate_deploy
+from .federate_status import observing
 from .printing import Json, Printer, Threads, command_group
 from .settings import read_settings
 
 if TYPE_CHECKING:
     from ..federated.checkpoint import Checkpoint
     from ..federated.records import RoundRecord
+    from ..federated.simulation import SimulationResult
 
 app = command_group(
     "Federated learning: train together without sending images; only FiLM parameters and sums are sent."
@@ -43,7 +49,7 @@ def simulate(
     root: Annotated[Path, typer.Option("--data-root", help="The folder of the data sets.")] = Path("data"),
     folders: Annotated[
         Path | None,
-        typer.Option(help="Your own images instead: FOLDERS/train/CLIENT/CLASS/… and FOLDERS/test/CLASS/…"),
+        typer.Option(help="Your own images instead, in FOLDERS/train/CLIENT/CLASS and FOLDERS/test/CLASS."),
     ] = None,
     clients: Annotated[int, typer.Option(help="Number of clients.")] = 10,
     ways: Annotated[int, typer.Option(help="Classes of each client.")] = 5,
@@ -62,7 +68,10 @@ def simulate(
         str, typer.Option(help="small, or one of the paper's: cifar100, quickdraw, released, bit.")
     ] = "small",
     rounds: Annotated[int | None, typer.Option(help="Number of rounds.")] = None,
-    clients_per_round: Annotated[int | None, typer.Option(help="Number of clients of each round.")] = None,
+    clients_per_round: Annotated[
+        int | None,
+        typer.Option(help="Clients of each round, drawn at random; 0: all. By default the preset's."),
+    ] = None,
     head: federate_deploy.HeadName = None,
     algorithm: Annotated[
         str | None, typer.Option(help="fedavg, fedprox, trimmed_mean, median, krum or multikrum.")
@@ -92,15 +101,8 @@ def simulate(
 ) -> None:
     """Simulate a federation on this machine: rounds, communication, and global and personalized accuracy."""
     federate_deploy.require_flower()
-    from ..bench.federated_run import read_images
-    from ..federated.bounds import lower_bound, upper_bound
-    from ..federated.client_population import SimulationConfig
-    from ..federated.global_classifier import global_update
     from ..federated.plan import named_plan
-    from ..federated.records import GLOBAL_UPDATE
-    from ..federated.simulation import simulate as run_simulation
     from ..files import make_folder, write_atomically
-    from ..training.torch_settings import configure_process
 
     printer = Printer(as_json)
     chosen = read_settings(settings, "steps=5")
@@ -112,33 +114,33 @@ def simulate(
             "compression": compression, "secure": secure or None, "backbone": backbone, "seed": seed,
         }
     )  # fmt: skip
+    available = clients if folders is None else _count_folders(folders)
+    chosen["clients_per_round"] = chosen.get("clients_per_round", clients_per_round)
+    if chosen["clients_per_round"] is None and available < plan.clients_per_round:
+        plan = plan.override(clients_per_round=0, min_clients=min(plan.min_clients, available))
+    make_folder(out, parents=True)
+    printer.say("Importing Flower and torch.")
+    from ..bench.federated_run import read_images
+    from ..federated.bounds import lower_bound, upper_bound
+    from ..federated.client_population import SimulationConfig
+    from ..federated.simulation import simulate as run_simulation
+    from ..training.torch_settings import configure_process
+
     config = SimulationConfig(
         dataset=str(folders) if folders else dataset, root=str(folders or root), clients=clients, ways=ways, shots=shots,
         partition="folders" if folders else "few_shot" if dirichlet is None else "dirichlet",
         alpha=0.5 if dirichlet is None else dirichlet, classes=classes, test_images=test_images, seed=seed, weights=str(weights or ""),
     )  # fmt: skip
     configure_process(threads)
-    make_folder(out, parents=True)
-    simulation = run_simulation(
-        config, plan, read_images, folder=out, engine=engine, log=printer.say,
-        on_round=lambda record: printer.say(federate_deploy.describe_round(record, plan.rounds)),
-    )  # fmt: skip
+    with observing(printer, plan.rounds) as observer, _ending_at_once(printer, engine == "flower"):
+        simulation = run_simulation(
+            config, plan, read_images, folder=out, engine=engine, with_classifier=True, observer=observer
+        )
     state, population = simulation.state, simulation.population
-    printer.say(population.partition.describe() + ".")
     summary: dict[str, object] = {
         "plan": plan.to_dict(), "scene": asdict(config), "rounds": [state.initial, *state.rounds], "folder": str(out),
-        "updateable": len(state.psi),
+        "updateable": len(state.psi), **_save_classifier(printer, simulation, out),
     }  # fmt: skip
-    if engine == "inprocess" and plan.trained_by == "episodes":
-        statistics = simulation.server.collect_statistics(state.psi)
-        update = global_update(simulation.server.model, plan, state.psi, *statistics)
-        path = out / GLOBAL_UPDATE
-        summary["bytes"] = stored = update.save(path)
-        sent = simulation.server.transport.traffic["statistics"]["bytes_up"]
-        printer.say(
-            f"The classifier over all {len(update.classes)} classes: {path} ({file_size(stored)}); "
-            f"its summed statistics took {file_size(sent)}, once."
-        )
     evaluations: dict[str, RoundRecord] = {}
     if bounds is not None:
         evaluations = {"lower": lower_bound(population, bounds), "upper": upper_bound(population, bounds)}
@@ -147,6 +149,48 @@ def simulate(
     summary |= evaluations
     write_atomically(out / "summary.json", json.dumps(summary, indent=2, sort_keys=True).encode())
     printer.document(summary)
+
+
+@contextmanager
+def _ending_at_once(printer: Printer, flower: bool) -> Iterator[None]:
+    """End this process at Ctrl-C: threads of Flower may wait for Ray's actors, which have ended, without end."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not flower:
+            raise
+        code = printer.failure("Interrupted.", "", 130)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _count_folders(folders: Path) -> int:
+    """Return the number of clients of a folder; raise an error if it is not FOLDERS/train/CLIENT and FOLDERS/test."""
+    for part in ("train", "test"):
+        if not (folders / part).is_dir():
+            raise InputError(
+                f"There is no folder {folders / part}.",
+                "Use FOLDERS/train/CLIENT/CLASS/… for the clients and FOLDERS/test/CLASS/… for test images.",
+            )
+    return sum(path.is_dir() and not path.name.startswith(".") for path in (folders / "train").iterdir())
+
+
+def _save_classifier(printer: Printer, simulation: SimulationResult, out: Path) -> dict[str, object]:
+    """Save the classifier over all classes, if there is one, and return what the summary tells about it."""
+    from ..federated.records import GLOBAL_UPDATE
+
+    update, path = simulation.update, out / GLOBAL_UPDATE
+    if update is None:
+        return {}
+    stored = update.save(path)
+    traffic = simulation.server.transport.traffic
+    sent = sum(traffic[name]["bytes_up"] for name in ("statistics", "scores") if name in traffic)
+    printer.say(
+        f"The classifier over all {len(update.classes)} classes: {path} ({file_size(stored)}); "
+        f"the sums for it took {file_size(sent)}, once."
+    )
+    return {"bytes": stored, "temperature": update.temperature, "estimate": update.results.get("estimate")}
 
 
 def _with_epsilon(privacy: object, epsilon: float) -> dict[str, object]:
@@ -160,7 +204,7 @@ def _print_table(printer: Printer, state: Checkpoint, bounds: dict[str, RoundRec
     rows: list[tuple[str, RoundRecord]] = [("before the first round", state.initial)]
     evaluated = [record for record in state.rounds if "accuracy" in record]
     if evaluated:
-        rows.append((f"after {state.done} rounds", evaluated[-1]))
+        rows.append((f"after {count(state.done, 'round')}", evaluated[-1]))
     rows += [(f"{name} bound", evaluation) for name, evaluation in bounds.items()]
     printer.table(
         ["", "global", "personalized"],

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..errors import MissingExtraError, UsageError
-from ..formatting import percent
+from .federate_status import describe_result, observing
 from .printing import Json, Printer
 from .settings import read_settings
 
-if TYPE_CHECKING:
-    from ..federated.records import RoundRecord
-
+ALL_CONNECTED = 0  # clients per round
 Poll = Annotated[
     float, typer.Option(help="Seconds between two requests for new messages; shorter is faster and busier.")
 ]
@@ -90,7 +88,10 @@ def server(
         str, typer.Option(help="small, or one of the paper's: cifar100, quickdraw, released.")
     ] = "small",
     rounds: Annotated[int | None, typer.Option(help="Number of rounds.")] = None,
-    clients_per_round: Annotated[int | None, typer.Option(help="Number of clients of each round.")] = None,
+    clients_per_round: Annotated[
+        int | None,
+        typer.Option(help="Clients of each round, drawn at random; by default all that are connected."),
+    ] = None,
     min_clients: Annotated[
         int | None, typer.Option(help="Replies that a round needs, and clients that the server waits for.")
     ] = None,
@@ -107,35 +108,35 @@ def server(
 ) -> None:
     """Run a federation: wait for clients, train with them, write the classifier over all classes."""
     require_flower()
-    from ..data import LabelledImages
-    from ..federated.deployment.server import Endpoint, run_server
-    from ..federated.plan import named_plan
-    from ..federated.records import GLOBAL_UPDATE
-
     printer = Printer(as_json)
+    printer.say("Starting the server of a federation: checking plan, keys and folder.")
     if (keys is None) != insecure:
         raise UsageError(
             "A server needs --keys FOLDER, or --insecure for tests on one machine.",
             "Create keys with: fit federate keys FOLDER --host NAME --client NAME",
         )
+    from ..data import LabelledImages
+    from ..federated.plan import named_plan
+    from ..federated.records import GLOBAL_UPDATE
+
     chosen = {
         "rounds": rounds, "clients_per_round": clients_per_round, "min_clients": min_clients,
         "head": head, "backbone": backbone,
     }  # fmt: skip
     plan = named_plan(preset).override(
-        **read_settings(settings, "steps=5") | {k: v for k, v in chosen.items() if v is not None}
+        **{"clients_per_round": ALL_CONNECTED}
+        | read_settings(settings, "steps=5")
+        | {k: v for k, v in chosen.items() if v is not None}
     )
     if test is not None:
         LabelledImages.from_path(test)
+    poll = _check_poll(poll)
+    from ..federated.deployment.server import Endpoint, run_server
+
     endpoint = Endpoint(host or ("127.0.0.1" if insecure else "0.0.0.0"), port, keys)
-    result = run_server(
-        plan, folder, endpoint, test=test, weights=weights, poll=_check_poll(poll), log=printer.say,
-        on_round=lambda record: printer.say(describe_round(record, plan.rounds)),
-    )  # fmt: skip
-    printer.say(
-        f"{result['rounds']} rounds, {len(result['classes'])} classes: {folder / GLOBAL_UPDATE}"
-        + (f", accuracy {percent(result['accuracy'])}." if "accuracy" in result else ".")
-    )
+    with observing(printer, plan.rounds) as observer:
+        result = run_server(plan, folder, endpoint, test=test, weights=weights, poll=poll, observer=observer)
+    printer.say(describe_result(result, folder / GLOBAL_UPDATE))
     printer.document(result)
 
 
@@ -168,10 +169,8 @@ def client(
     It ends when the federation is over, or with Ctrl-C.
     """
     require_flower()
-    from ..federated.deployment.client import ClientIdentity, run_client
-    from ..federated.records import PERSONAL_UPDATE
-
     printer = Printer(as_json)
+    printer.say(f"Starting the client {name}: checking images and keys.")
     if keys is not None:
         ca, key = ca or keys / "ca.crt", key or keys / "node.key"
     if insecure and (ca or key):
@@ -181,6 +180,9 @@ def client(
             "A client needs --keys FOLDER (or --ca FILE and --key FILE).",
             "The server's owner creates them: fit federate keys FOLDER --client NAME",
         )
+    from ..federated.deployment.client import ClientIdentity, run_client
+    from ..federated.records import PERSONAL_UPDATE
+
     identity = ClientIdentity(name, server, ca and ca.resolve(), key and key.resolve())
     state = state or Path(f"federate-{name}")
     run_client(
@@ -189,32 +191,6 @@ def client(
     update = state / PERSONAL_UPDATE
     personal = str(update) if update.exists() else None
     printer.document({"name": name, "server": server, "state": str(state), "personal": personal})
-
-
-def describe_round(record: RoundRecord, rounds: int) -> str:
-    """Return a round as one line of text."""
-    parts = []
-    if record["round"]:
-        contributed = set(record["clients"]) - set(record["missing"]) - set(record["refused"])
-        parts.append(f"{len(contributed)} clients")
-        parts += [
-            f"{what}: {', '.join(sorted(clients))}"
-            for what, clients in (
-                ("missing", record["missing"]),
-                ("refused", record["refused"]),
-                ("outliers", record.get("outliers")),
-            )
-            if clients
-        ]
-    if "loss" in record:
-        parts.append(f"loss {record['loss']:.3f}")
-    if "accuracy" in record:
-        parts.append(f"accuracy {percent(record['accuracy'])}")
-    if "personalized" in record:
-        parts.append(f"personalized {percent(record['personalized'])}")
-    if "epsilon" in record:
-        parts.append(f"ε {record['epsilon']:.2f} at δ {record['delta']:g}")
-    return f"Round {record['round']} of {rounds}: {', '.join(parts) or 'started'}."
 
 
 def _check_poll(poll: float) -> float:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..formatting import percent
+from ..formatting import count, percent
 from .prediction import prepare_next
-from .printing import Json, PredictionDevice, Printer, RuntimeOption, Strict, Threads, UpdateFile, Weights
+from .printing import (
+    Json,
+    PredictionDevice,
+    Printer,
+    RuntimeOption,
+    Strict,
+    Threads,
+    UpdateFile,
+    Weights,
+    as_typed,
+)
+from .progress import phases
 
 if TYPE_CHECKING:
     from ..model import Explanation
 
+MANY = 50  # photos: classifying them takes a while
 Ranking = list[tuple[object, float]]  # classes and their probabilities, the most probable first
 
 
@@ -47,8 +60,12 @@ def predict(
     printer = Printer(as_json)
     paths = list_images(images)
     with printer.notes():
-        clf = Predictor.load(file, runtime=runtime, weights=weights, device=device, threads=threads)
-    result = clf.classify(paths, strict=strict)
+        clf = Predictor.load(
+            file, runtime=as_typed(runtime), weights=weights, device=as_typed(device), threads=threads
+        )
+    with phases(quiet=len(paths) < MANY or not sys.stderr.isatty()) as display:
+        display.phase(f"classifying {count(len(paths), 'photo')}")
+        result = clf.classify(paths, strict=strict)
     names = [str(paths[i]) for i in result.readable]
     rejected = clf.rejected(result, false_alarm).tolist() if reject else [False] * len(names)
     reasons = clf.predictor_.explain(result.predictions.features) if why else []

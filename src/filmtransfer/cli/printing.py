@@ -1,26 +1,28 @@
-"""Command output: stdout and stderr, JSON, the progress bar, and options that several commands share."""
+"""Command output: stdout and stderr, JSON, and options that several commands share."""
 
 from __future__ import annotations
 
 import json
-import sys
+import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from textwrap import wrap
+from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ..errors import FitWarning
-from ..formatting import duration
 
 if TYPE_CHECKING:
     from ..data import SkippedImage
-    from ..training.callbacks import Progress as StepProgress
+
+WIDTH = 100  # of prose, where the terminal is not narrower
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
 
@@ -49,9 +51,27 @@ Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse unreadable images.")]
 
 
+def is_first_process() -> bool:
+    """Tell whether this is the only process, or the first that torchrun started: only that one prints."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+class CommandGroup(typer.core.TyperGroup):
+    """A command with subcommands, whose help page has the complete first sentence of each."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of subcommands; click itself would cut the sentences at the width of the page."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, command.get_short_help_str(limit=1000)) for name, command in commands if command]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
 def command_group(help: str) -> typer.Typer:
     """Return a command with subcommands, which prints its help if none is given."""
-    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None)
+    return typer.Typer(
+        cls=CommandGroup, help=help, no_args_is_help=True, rich_markup_mode=None, suggest_commands=False
+    )
 
 
 class Printer:
@@ -83,13 +103,28 @@ class Printer:
         """Print a table; the columns with an index in ``right`` are aligned to the right."""
         table = Table(box=None, header_style="bold", pad_edge=False)
         for i, column in enumerate(columns):
-            table.add_column(column, justify="right" if i in right else "left", no_wrap=True)
+            # On a narrow terminal names and numbers keep their width, and texts are wrapped: nothing is cut.
+            longest = max(len(str(row[i])) for row in [columns, *rows]) if i in (0, *right) else None
+            table.add_column(
+                column, justify="right" if i in right else "left", overflow="fold", min_width=longest
+            )
         for row in rows:
             table.add_row(*(Text(str(cell)) for cell in row))  # Text: a name is never read as markup
         console = self.err if self.as_json else self.out
         if not console.is_terminal and not console.quiet:  # a pipe has no width: names are never cut
             console = Console(file=console.file, width=10_000, highlight=False, emoji=False)
         console.print(table)
+
+    def facts(self, rows: Mapping[str, str]) -> None:
+        """Print names and values, long values on several lines."""
+        console = self.err if self.as_json else self.out
+        width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+        label = max(map(len, rows), default=0) + 2
+        for name, value in rows.items():
+            lines = wrap(value, max(width - label, 20), break_on_hyphens=False) or [""]
+            console.print(f"{name:{label}}{lines[0]}", markup=False)
+            for line in lines[1:]:
+                console.print(" " * label + line, markup=False)
 
     def document(self, content: Mapping[str, object]) -> None:
         """Print the JSON document, if JSON was requested."""
@@ -116,32 +151,6 @@ class Printer:
                 self.note(*dict.fromkeys(messages))
 
 
-@contextmanager
-def progress_bar(quiet: bool = False) -> Iterator[Callable[[StepProgress], None] | None]:
-    """Yield a callback for each training step's progress; None without a terminal."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    with progress_line("fine-tuning") as show:
-
-        def on_step(step: StepProgress) -> None:
-            left = f"{duration(step.seconds_left)} left"
-            show(step.step, step.steps, f"loss {step.loss:.3f}  accuracy {step.accuracy:.0%}  {left}")
-
-        yield on_step
-
-
-@contextmanager
-def progress_line(title: str = "") -> Iterator[Callable[[int, int, str], None]]:
-    """Yield a callback that takes done, total and a description; it draws nothing without a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda *_: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
-
-    columns: list[ProgressColumn] = [BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}")]
-    if title:
-        columns.insert(0, TextColumn(title))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total, text: bar.update(task, completed=done, total=total, description=text)
+def as_typed(text: str) -> Any:
+    """Return the value of an option as it was typed, for a function that checks it and whose type is a ``Literal``."""
+    return text

@@ -13,6 +13,7 @@ from ..errors import MissingExtraError, UsageError, check_choice, check_count
 from ..processes import LOOPBACK
 from ..serve.settings import CACHE_MB, LEASE, PORT, WORKER_IDLE, ServiceSettings, read_rate
 from .printing import Backbone, Json, Printer, Threads, Weights
+from .progress import PhaseDisplay
 
 if TYPE_CHECKING:
     from ..serve.store import JsonObject
@@ -72,14 +73,16 @@ def serve(
     """Serve the page and the API, with a classifier for each user. Ctrl-C ends it."""
     if any(importlib.util.find_spec(name) is None for name in REQUIRED):
         raise MissingExtraError("The service", "serve")
-    from ..serve import server
-
     check_choice("--runtime", runtime, ("onnx", "torch"))
     if threads is not None:
         check_count("threads", threads)
     if not 0.001 <= max_photo_mb <= 1000:
         raise UsageError(f"--max-photo-mb cannot be {max_photo_mb:g}.", "Use 0.001 to 1000.")
     printer = Printer(as_json)
+    display = PhaseDisplay(printer.err, None)  # lines that stay: a service has no end to wait for
+    display.phase(f"starting the service in {folder}")
+    from ..serve import server
+
     config = server.ServerConfig(
         folder,
         server.ListenAddress(host, port, certificate, key, insecure_http),
@@ -105,7 +108,7 @@ def serve(
             webbrowser.open(about["link"])
 
     if ray is None:
-        server.serve(config, printer.say, on_ready)
+        server.serve(config, printer.say, display.phase, on_ready)
     else:
         from ..serve.ray import serve_on_ray
 

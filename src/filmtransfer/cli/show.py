@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import UpdateFileError, UsageError
-from ..formatting import file_size
+from ..formatting import count, file_size, percent
 from .printing import Json, Printer
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ def show(
     photos: Annotated[
         bool, typer.Option("--photos", help="List the photos whose features it keeps.")
     ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show parameter counts, settings, results and versions too.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show what an update file contains, or the parameter counts of a backbone."""
@@ -36,7 +40,7 @@ def show(
     if (file is None) == (backbone is None):
         raise UsageError("Give an update file or --backbone NAME.", "For example: fit show pets.safetensors")
     if file is not None:
-        _show_file(printer, file, plot, photos)
+        _show_file(printer, file, plot, photos, everything)
     elif plot is not None:
         raise UsageError("--plot shows the FiLM parameters of an update file.", "Give the file.")
     else:
@@ -92,7 +96,7 @@ def stages_table(backbone: str) -> list[JsonTable]:
     ]
 
 
-def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool) -> None:
+def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool, everything: bool) -> None:
     from ..backbones import backbone_facts
     from ..files import check_writable, write_atomically
     from ..model import Update
@@ -109,7 +113,7 @@ def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool) ->
     if plot is not None and not sites:
         raise UsageError(f"{file} has no FiLM to plot.", "Only updates that trained FiLM have this figure.")
     document = _document(file, update, backbone)
-    _print_update(printer, update, document)
+    _print_update(printer, update, document, everything)
     if photos:
         document["photos"] = _photos(printer, update)
     if plot is not None:
@@ -140,6 +144,7 @@ def _document(file: Path, update: Update, backbone: BackboneFacts) -> JsonTable:
     return {
         "file": str(file),
         "bytes": file.stat().st_size,
+        "compact_bytes": len(update.compact().to_bytes()),
         "backbone": update.backbone,
         "backbone_sha256": update.backbone_digest,
         "head": update.head,
@@ -163,37 +168,79 @@ def _document(file: Path, update: Update, backbone: BackboneFacts) -> JsonTable:
     }
 
 
-def _print_update(printer: Printer, update: Update, document: JsonTable) -> None:
+def _print_update(printer: Printer, update: Update, document: JsonTable, everything: bool) -> None:
+    """Print the facts that most readers want; the rest on request."""
+    from ..model import describe_estimate
+
+    photos = count(sum(update.counts), "photo")
+    updateable, full = document["updateable_parameters"], document["full_fine_tuning_parameters"]
+    kept = update.support is not None
+    share = f"; {file_size(document['compact_bytes'])} without the features of the photos" if kept else ""
+    printer.say(f"{document['file']}: a classifier for {len(update.classes)} classes, from {photos}")
+    printer.facts(
+        {
+            "accuracy": describe_estimate(update.estimate),
+            "size": file_size(document["bytes"]) + share,
+            "backbone": f"{update.backbone}, images of {update.pixels.size} pixels",
+            "head": update.head,
+            "parameters": f"{updateable:,}, {percent(updateable / full, 2)} of the {full:,} of full fine-tuning",
+            "can be edited": "yes" if kept else "no: it keeps no statistics",
+            "rejects other images": "yes (fit predict --reject)"
+            if update.ood
+            else f"no: {update.no_ood()[0]}",
+            **(
+                {"edits": f"{len(update.edits)}, the last: {update.edits[-1]['what']}"}
+                if update.edits
+                else {}
+            ),
+        }
+    )
+    if everything:
+        _print_details(printer, update, document)
+    printer.say()
+    printer.table(["class", "photos"], list(document["classes"].items()), right=(1,))
+    if not everything:
+        printer.say()
+        printer.say("Settings, results and versions: fit show --all. Every photo: fit show --photos.")
+
+
+def _print_details(printer: Printer, update: Update, document: JsonTable) -> None:
+    """Print counts of parameters, settings, results and versions."""
     from ..heads import HEADS
 
     body = update.body()
     kind = "FiLM" if update.film else body.adapter if body.train == "adapter" else "the backbone's"
-    updateable, trained = document["updateable_parameters"], document["body_parameters"]
-    full = document["full_fine_tuning_parameters"]
-    printer.say(f"{document['file']}: {file_size(document['bytes'])}")
-    printer.table(
-        ["", ""],
-        [
-            ["backbone", f"{update.backbone} (weights {update.backbone_digest[:12]}…)"],
-            ["head", update.head],
-            ["shared parameters", f"{document['shared_parameters']:,}"],
-            ["updateable parameters", f"{updateable:,} by the paper's count, {trained:,} of them {kind}"],
-            ["stored parameters", f"{document['stored_parameters']:,}"],
-            ["relative update size", f"{updateable / full:.4f} of full fine-tuning's {full:,}"],
-            ["head weights", HEADS[update.head].describe_weights(update.head_weights)],
-            ["image size", f"{update.pixels.size} px"],
-            ["keeps statistics", "yes" if update.support is not None else "no"],
-            ["rejects OOD images", "yes" if update.ood is not None else "no"],
-            ["temperature", f"{update.temperature:g}"],
-            ["edits", len(update.edits)],
-            ["settings", ", ".join(f"{k}={v}" for k, v in update.settings.items() if v is not None)],
-            ["results", ", ".join(f"{k}={v}" for k, v in update.results.items())],
-            ["seed", update.seed],
-            ["made with", ", ".join(f"{k} {v}" for k, v in update.versions.items())],
-        ],
-    )
+    trained, full = document["body_parameters"], document["full_fine_tuning_parameters"]
     printer.say()
-    printer.table(["class", "images"], list(document["classes"].items()), right=(1,))
+    printer.facts(
+        {
+            "weights": f"SHA-256 {update.backbone_digest}",
+            "shared parameters": f"{document['shared_parameters']:,}",
+            "updateable parameters": f"{document['updateable_parameters']:,} by the paper's count, "
+            f"{trained:,} of them {kind}",
+            "stored parameters": f"{document['stored_parameters']:,}",
+            "relative update size": f"{document['relative_update_size']:.4f} of full fine-tuning's {full:,}",
+            "head weights": HEADS[update.head].describe_weights(update.head_weights),
+            "temperature": f"{update.temperature:g}",
+            "seed": str(update.seed),
+            "made with": ", ".join(f"{name} {version}" for name, version in update.versions.items()),
+        }
+    )
+    for title, table in (("Settings", update.settings), ("Results", update.results)):
+        printer.say()
+        printer.say(f"{title}:")
+        printer.facts(dict(_flat(table)))
+
+
+def _flat(table: JsonTable, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield names and values of a table and of the tables in it, without those that are not set."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name} ")
+        elif isinstance(value, list):
+            yield f"{prefix}{name}", ", ".join(map(str, value))
+        elif value is not None:
+            yield f"{prefix}{name}", {"True": "yes", "False": "no"}.get(str(value), str(value))
 
 
 def _photos(printer: Printer, update: Update) -> list[JsonTable]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import UsageError
-from ..formatting import file_size, percent
-from .printing import Backbone, Device, Json, Printer, Strict, Threads, progress_bar
+from ..formatting import count, file_size, percent
+from .printing import Backbone, Device, Json, Printer, Strict, Threads, as_typed, is_first_process
+from .progress import phases
 from .settings import read_table, training_options
 
 if TYPE_CHECKING:
     from ..estimator import FewShotClassifier
+    from ..model.metadata import JsonTable
     from ..training.profiler import Profiler
 
 
@@ -41,8 +42,11 @@ def train(
     strict: Strict = False,
     keep_statistics: Annotated[
         bool,
-        typer.Option("--keep-statistics", help="Keep the support features in the file, to edit it later."),
-    ] = False,
+        typer.Option(
+            "--keep-statistics/--compact",
+            help="Keep the features of the photos in the file, to edit and explain it; or write a smaller file.",
+        ),
+    ] = True,
     report_to: Annotated[
         Path | None,
         typer.Option(
@@ -66,107 +70,120 @@ def train(
 
     Training settings that are not given are those of the preset.
 
-    Several GPUs: torchrun --nproc-per-node N -m filmtransfer train ...
+    Several GPUs: torchrun --nproc-per-node N -m filmtransfer train FOLDER --out FILE
     """
-    from ..data import LabelledImages
+    from ..data import LabelledImages, check_headers
     from ..files import check_writable
+    from ..training.phases import loading
+    from ..training.validation import check_settings, training_config
 
+    # Everything that a user can have mistyped is checked before torch is imported.
     check_writable(out)
-    page = None if no_report else report_to or _report_path(out)
-    if page is not None:
-        check_writable(page)
-        if page.resolve() == out.resolve():
-            raise UsageError("Report and update cannot be the same file.", "Give the report another name.")
-    images = LabelledImages.from_path(folder)  # an error before torch is imported
+    page = None if no_report else _report_target(out, report_to)
+    images = LabelledImages.from_path(folder)
+    check_headers(images)
+    check_settings(backbone, weights, head, head_options, as_typed(prior))
+    training_config(preset, head, settings)
 
-    from ..estimator import FewShotClassifier
-    from ..report import PhotoRecorder, collect_training, write_report
-    from ..runtime.extractor import prepare_predictions
-    from ..training.callbacks import Callbacks
-    from ..training.finetune.parallel import launched, local_size
-    from ..training.profiler import Profiler
-    from ..training.torch_settings import configure_process
+    first = is_first_process()
+    printer = Printer(as_json, quiet=not first)
+    with phases(quiet=not first) as display:
+        display.phase(loading(backbone))
+        from ..estimator import FewShotClassifier
+        from ..report import PhotoRecorder, collect_training, write_report
+        from ..runtime.extractor import prepare_predictions
+        from ..training.callbacks import Callbacks
+        from ..training.finetune.parallel import launched, local_size
+        from ..training.profiler import Profiler
+        from ..training.torch_settings import configure_process
 
-    configure_process(threads, local_size())
-    clf = FewShotClassifier(
-        backbone, head, head_options=head_options, seed=seed, preset=preset, prior=prior, weights=weights, strict=strict,
-        keep_statistics=keep_statistics, device=device, precision=precision, compile=compile,
-        **{name: value for name, value in settings.items() if value is not None},
-    )  # fmt: skip
-    profiler, recorder = Profiler(enabled=profile), PhotoRecorder()
-    with launched() as world:
-        first = world.rank == 0
-        printer = Printer(as_json, quiet=not first)
-        with printer.notes(), progress_bar(quiet=not first) as on_step:
+        configure_process(threads, local_size())
+        clf = FewShotClassifier(
+            backbone, as_typed(head), head_options=head_options, seed=seed, preset=as_typed(preset), prior=as_typed(prior),
+            weights=weights, strict=strict, keep_statistics=keep_statistics, device=as_typed(device), precision=as_typed(precision), compile=compile,
+            **{name: value for name, value in settings.items() if value is not None},
+        )  # fmt: skip
+        profiler, recorder = Profiler(enabled=profile), PhotoRecorder()
+        with launched():
             on_fitted = recorder.on_training if first and page is not None else None
-            clf.fit_images(images, Callbacks(on_step, on_fitted, profiler))
-        if first:
+            with printer.notes():
+                clf.fit_images(images, Callbacks(display.on_step, on_fitted, profiler, display.phase))
+            if not first:
+                return
+            display.phase("writing")
             written = clf.save(out)
+            _print_training(printer, clf, out, written)
             if page is not None:
                 write_report(page, collect_training(clf, recorder, out))
+                printer.say(f"Wrote {page}: the report on photos and accuracy. Open it in a browser.")
+            if profiler.enabled:
+                _print_profile(printer, profiler)
+            printer.document(_document(clf, out, written, page, profiler))
+            display.phase("preparing fast predictions")
             with printer.notes():
                 prepare_predictions(clf.model_, weights)
-            _print_result(printer, clf, out, written, profiler, page)
 
 
-def _report_path(out: Path) -> Path:
-    """Return the path of the report: pets.safetensors has pets.report.html."""
-    return out.with_name(f"{out.stem if out.suffix == '.safetensors' else out.name}.report.html")
+def _report_target(out: Path, chosen: Path | None) -> Path:
+    """Return where the report is written; raise an error if it cannot be."""
+    from ..files import check_writable, report_path
+
+    page = chosen or report_path(out)
+    check_writable(page)
+    if page.resolve() == out.resolve():
+        raise UsageError("Report and update cannot be the same file.", "Give the report another name.")
+    return page
 
 
-def _print_result(
-    printer: Printer, clf: FewShotClassifier, out: Path, written: int, profiler: Profiler, page: Path | None
-) -> None:
-    """Print what was trained, in words and as a document."""
-    from ..training.finetune.outcome import INTERPOLATION, STOPPED
+def _print_training(printer: Printer, clf: FewShotClassifier, out: Path, written: int) -> None:
+    """Print what was trained, and what the file holds."""
+    from ..model import describe_estimate
+    from ..training.finetune.outcome import INTERPOLATION, describe_stop
 
     history, update = clf.history_, clf.update_
-    printer.say(
-        f"{len(update.classes)} classes, {sum(update.counts)} images; head {update.head} on {update.backbone}."
-    )
+    photos = count(sum(update.counts), "photo")
+    printer.say(f"{len(update.classes)} classes, {photos}; head {update.head} on {update.backbone}.")
     printer.skipped(clf.skipped_)
     interpolated = history.steps and clf.model_.head.trained_by == "episodes"
     factor = f" {INTERPOLATION[update.results['share']]}" if interpolated else ""
-    printer.say(
-        f"Fine-tuned {history.steps} steps in {history.seconds:.0f} s{STOPPED[history.stopped]}.{factor}"
-    )
-    printer.say(_describe_estimate(update.results.get("estimate")))
+    stopped = describe_stop(history.stopped, history.steps)
+    if history.steps:
+        steps = count(history.steps, "step")
+        printer.say(f"Fine-tuned {steps} in {history.seconds:.0f} s{stopped}.{factor}")
+    else:
+        printer.say(f"No fine-tuning{stopped}: the backbone is as it was pretrained.")
+    printer.say(describe_estimate(update.estimate))
     printer.say(f"Wrote {out}: {file_size(written)}, {update.stored_parameters():,} parameters.")
-    if page is not None:
-        printer.say(f"Wrote {page}: the report on photos and accuracy. Open it in a browser.")
-    if profiler.enabled:
-        _print_profile(printer, profiler)
-    printer.document(
-        {
-            "file": str(out),
-            "bytes": written,
-            "report": None if page is None else str(page),
-            "numbers": update.stored_parameters(),
-            "classes": dict(zip([str(c) for c in update.classes], update.counts, strict=True)),
-            "backbone": update.backbone,
-            "head": update.head,
-            "steps": history.steps,
-            "stopped": history.stopped,
-            "seconds": round(history.seconds, 2),
-            "results": update.results,
-            "skipped": [{"image": s.name, "reason": s.reason} for s in clf.skipped_],
-            **({"profile": profiler.to_dict()} if profiler.enabled else {}),
-        }
-    )
-
-
-def _describe_estimate(estimate: Mapping[str, Any] | None) -> str:
-    """Return what the training images tell about the accuracy on new images."""
-    if estimate is None:
-        return "No estimate of the accuracy: no class has a photo to spare. Try 'fit evaluate'."
-    figure = f"{percent(estimate['accuracy'])} (95% interval {percent(estimate['low'])} to {percent(estimate['high'])})"
-    if not estimate["unseen"]:
-        return (
-            f"Leave-one-out accuracy {figure}; fine-tuning has seen these photos, so expect less on new ones."
+    if update.support is not None:
+        compact = file_size(len(update.compact().to_bytes()))
+        printer.say(
+            f"It keeps the features and names of {photos}, so that it can be edited and explained; "
+            f"'fit edit strip' makes it {compact} before you share it."
         )
-    return (
-        f"Estimated accuracy on new photos {figure}, from {estimate['images']} photos held out of training."
-    )
+
+
+def _document(
+    clf: FewShotClassifier, out: Path, written: int, page: Path | None, profiler: Profiler
+) -> JsonTable:
+    """Return the JSON document of a training run; "numbers" is the former name of "parameters"."""
+    history, update = clf.history_, clf.update_
+    return {
+        "file": str(out),
+        "bytes": written,
+        "compact_bytes": len(update.compact().to_bytes()),
+        "report": None if page is None else str(page),
+        "parameters": update.stored_parameters(),
+        "numbers": update.stored_parameters(),
+        "classes": dict(zip([str(c) for c in update.classes], update.counts, strict=True)),
+        "backbone": update.backbone,
+        "head": update.head,
+        "steps": history.steps,
+        "stopped": history.stopped,
+        "seconds": round(history.seconds, 2),
+        "results": update.results,
+        "skipped": [s.to_dict() for s in clf.skipped_],
+        **({"profile": profiler.to_dict()} if profiler.enabled else {}),
+    }
 
 
 def _print_profile(printer: Printer, profiler: Profiler) -> None:

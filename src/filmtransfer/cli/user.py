@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -11,13 +12,13 @@ import click
 import typer
 
 from ..errors import UsageError
-from ..formatting import file_size
+from ..formatting import count, file_size
 from ..serve.settings import MIN_VERSIONS
 from .printing import Json, Printer, command_group
 from .settings import command_with_groups
 
 if TYPE_CHECKING:
-    from ..serve.store import JsonObject, User
+    from ..serve.store import JsonObject, Project, User, Version
 
 app = command_group("The users of a service, their tokens and quotas.")
 command = partial(command_with_groups, app)
@@ -120,31 +121,30 @@ def quota(id: Id, limits: Limits, session: StoreSession) -> None:
 
 @command("show")
 def show(id: Id, session: StoreSession) -> None:
-    """Show one user: the usage, the quota and the versions."""
-    user, versions = session.store.users.get(id), session.store.versions.all(id)
+    """Show one user: the usage, the quota, and the projects with their versions."""
+    store = session.store
+    user = store.users.get(id)
+    projects = [(project, store.versions.all(project.id)) for project in store.projects.all(id)]
     _print_usage(session, user)
-    if versions:
-        session.printer.table(
-            ["version", "created", "source", "size", ""],
+    session.printer.table(
+        ["project", "classes", "photos", "versions", "current", "trained or uploaded"],
+        [
             [
-                [v.number, f"{v.created:%Y-%m-%d %H:%M}", v.source, file_size(v.bytes), "current" if v.current else ""]
-                for v in versions
-            ],
-            right=(0, 3),
-        )  # fmt: skip
-    listed = [
-        {
-            "number": v.number,
-            "created": v.created.isoformat(),
-            "bytes": v.bytes,
-            "source": v.source,
-            "current": v.current,
-        }
-        for v in versions
-    ]
-    session.printer.document(
-        {**_describe(user), "used": asdict(session.store.users.usage(id)), "versions": listed}
+                project.name,
+                project.classes,
+                project.photos,
+                len(versions),
+                "" if project.current is None else project.current,
+                next(
+                    (f"{v.created:%Y-%m-%d %H:%M}, {file_size(v.bytes)}" for v in versions if v.current), ""
+                ),
+            ]
+            for project, versions in projects
+        ],
+        right=(1, 2, 3, 4),
     )
+    listed = [_describe_project(project) | {"versions": _describe_versions(v)} for project, v in projects]
+    session.printer.document({**_describe(user), "used": asdict(store.users.usage(id)), "projects": listed})
 
 
 @command("delete")
@@ -154,14 +154,13 @@ def delete(
     *,
     session: StoreSession,
 ) -> None:
-    """Delete a user with all photos, versions and trainings. This cannot be undone."""
+    """Delete a user with all projects: photos, versions and trainings. This cannot be undone."""
     user, used = session.store.users.get(id), session.store.users.usage(id)
-    if not yes and not typer.confirm(
-        f"Delete {user.name} with {used.photos} photos and {used.versions} versions for good?", err=True
-    ):
+    contents = f"{count(used.photos, 'photo')} and {count(used.versions, 'version')}"
+    if not yes and not typer.confirm(f"Delete {user.name} with {contents} for good?", err=True):
         raise UsageError("Nothing was deleted.", "Use --yes to delete without a question.")
     session.store.users.delete(id)
-    session.printer.say(f"Deleted {user.name} ({id}) with {used.photos} photos and {used.versions} versions.")
+    session.printer.say(f"Deleted {user.name} ({id}) with {contents}.")
     session.printer.document({"id": id, "deleted": True})
 
 
@@ -172,6 +171,23 @@ def _describe(user: User) -> JsonObject:
         "created": user.created.isoformat(),
         "quota": asdict(user.quota),
     }
+
+
+def _describe_project(project: Project) -> JsonObject:
+    return {**asdict(project), "created": project.created.isoformat()}
+
+
+def _describe_versions(versions: Sequence[Version]) -> list[JsonObject]:
+    return [
+        {
+            "number": v.number,
+            "created": v.created.isoformat(),
+            "bytes": v.bytes,
+            "source": v.source,
+            "current": v.current,
+        }
+        for v in versions
+    ]
 
 
 def _print_usage(session: StoreSession, user: User) -> None:

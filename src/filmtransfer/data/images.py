@@ -22,9 +22,21 @@ import numpy as np
 from PIL import Image
 
 from ..errors import InputError
-from .pixels import SUFFIXES, ImageSource, PixelSpec, decode, side_of, to_square
+from ..formatting import capitalize, count
+from .digest import digest_of
+from .inputs import (
+    Images,
+    Labels,
+    as_labels,
+    check_files,
+    check_numbers,
+    image_sources,
+    is_held,
+    labelled_sources,
+)
+from .inputs import Label as Label
+from .pixels import SUFFIXES, ImageSource, PixelSpec, decode, reduce, side_of, to_square
 
-Label = str | int | float | bool  # the name of a class, as a JSON document can hold it
 PATH_COLUMNS = ("path", "file", "filename", "image")
 LABEL_COLUMNS = ("label", "class", "category")
 
@@ -50,6 +62,7 @@ class LabelledImages:
     classes: list[Label]
     warnings: list[str] = field(default_factory=list)
     display_names: list[str] = field(default_factory=list)  # names for messages, instead of the paths
+    digests: dict[int, str] = field(default_factory=dict)  # by index, of images whose sources are reduced
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -80,7 +93,8 @@ class LabelledImages:
             )
         images = cls._from_names(sources, names)
         if unlabelled:
-            images.warnings.append(f"{len(unlabelled)} images directly in {root} have no class: ignored.")
+            loose = capitalize(count(len(unlabelled), "image"))
+            images.warnings.append(f"{loose} directly in {root} without a class: ignored.")
         if empty:
             images.warnings.append(f"Folders without images ignored: {', '.join(empty)}.")
         return images
@@ -105,12 +119,14 @@ class LabelledImages:
         complete = [row for row in rows if row[path_column] and row[label_column]]
         if not complete:
             raise InputError(f"{path} lists no images.", "Give one line per image: path,label.")
-        images = cls._from_names(
-            [path.parent / row[path_column].strip() for row in complete],
-            [row[label_column].strip() for row in complete],
+        files = [path.parent / row[path_column].strip() for row in complete]
+        check_files(
+            files, f"Correct the rows, or remove them; paths are relative to {path.parent.resolve()}."
         )
+        images = cls._from_names(files, [row[label_column].strip() for row in complete])
         if len(complete) < len(rows):
-            images.warnings.append(f"{len(rows) - len(complete)} lines of {path} lack a path or a label.")
+            lines = capitalize(count(len(rows) - len(complete), "line"))
+            images.warnings.append(f"{lines} of {path} without a path or a label: ignored.")
         return images
 
     @classmethod
@@ -119,15 +135,31 @@ class LabelledImages:
         return cls.from_csv(path) if str(path).lower().endswith(".csv") else cls.from_folder(path)
 
     @classmethod
-    def from_memory(cls, images: Sequence[ImageSource], labels: Sequence[Label]) -> LabelledImages:
-        """Combine images (paths, bytes of files, PIL images, uint8 arrays) with labels of one sortable type."""
-        if len(images) != len(labels):
-            raise InputError(f"{len(images)} images but {len(labels)} labels.", "Give one label per image.")
-        if len(images) == 0:
-            raise InputError("No images were given.", "Give a few images of each class.")
-        return cls._from_names(
-            list(images), [label.item() if hasattr(label, "item") else label for label in labels]
-        )
+    def from_memory(cls, images: Images, labels: Labels | None = None, *, near: int = 0) -> LabelledImages:
+        """Combine images with labels of one sortable type; without labels, the images are pairs (image, label).
+
+        Both are whatever ``inputs`` understands. The images of a data set or a generator, which the caller does not hold
+        in memory, are reduced where they are much larger than ``near``, the side that will be needed.
+        """
+        if labels is None:
+            pairs = labelled_sources(images)
+        else:
+            names = as_labels(labels, images)
+            pairs = _paired(image_sources(images, pairs=False, expected=len(names)), names)
+        held = is_held(images)
+        kept: list[tuple[ImageSource, Label]] = []
+        digests: dict[int, str] = {}
+        for source, name in pairs:
+            small = source if held else reduce(source, near)
+            if small is not source:
+                digests[len(kept)] = digest_of(source)
+            kept.append((small, name))
+        if not kept:
+            again = "" if held else " A generator can be read once only."
+            raise InputError("No images were given.", f"Give a few images of each class.{again}")
+        labelled = cls._from_names([source for source, _ in kept], [name for _, name in kept])
+        labelled.digests = digests
+        return labelled
 
     @classmethod
     def _from_names(cls, sources: Sequence[ImageSource], names: Sequence[Label]) -> LabelledImages:
@@ -154,6 +186,7 @@ class LoadedImages:
     warnings: list[str]
     names: list[str]  # of each image, for messages
     sources: list[ImageSource]
+    digests: dict[int, str] = field(default_factory=dict)  # by index, of images whose sources are reduced
 
     def counts(self) -> list[int]:
         """Return the number of images of each class."""
@@ -165,30 +198,50 @@ def load(images: LabelledImages, spec: PixelSpec, *, strict: bool = False) -> Lo
     squares, skipped = read_squares(images.sources, spec, images.names())
     if strict and skipped:
         raise InputError(
-            f"{len(skipped)} images cannot be used, the first: {skipped[0].name}: {skipped[0].reason}.",
+            f"{capitalize(count(len(skipped), 'image'))} cannot be used, the first: {skipped[0].name}: {skipped[0].reason}.",
             "Remove them, or run without strict to skip them.",
         )
     kept = [i for i, square in enumerate(squares) if square is not None]
     counts = Counter(images.labels[i] for i in kept)
     unreadable = [str(name) for c, name in enumerate(images.classes) if counts[c] == 0]
     if unreadable:
-        raise InputError(
-            f"None of the images of {', '.join(unreadable)} can be read"
-            + (f" (the first: {skipped[0].name}: {skipped[0].reason})." if skipped else "."),
-            "Replace them, or remove the class.",
-        )
-    if len(images.classes) < 2:
-        raise InputError(
-            f"There is only one class, {images.classes[0]}.",
-            "A classifier needs at least two: add a folder of other photos.",
-        )
+        first = f" (the first: {skipped[0].name}: {skipped[0].reason})" if skipped else ""
+        raise _unreadable(unreadable, first)
+    _check_classes(images)
     pixels = np.stack([square for square in squares if square is not None])
     labels = np.array([images.labels[i] for i in kept], np.int64)
     all_names = images.names()
     names = [all_names[i] for i in kept]
     warned = [*images.warnings, *_conflicting_labels(pixels, labels, names, images.classes)]
-    return LoadedImages(
-        pixels, labels, images.classes, skipped, warned, names, [images.sources[i] for i in kept]
+    sources = [images.sources[i] for i in kept]
+    digests = {new: images.digests[i] for new, i in enumerate(kept) if i in images.digests}
+    return LoadedImages(pixels, labels, images.classes, skipped, warned, names, sources, digests)
+
+
+def check_headers(images: LabelledImages) -> None:
+    """Raise the error that ``load`` would end in, as far as the headers of the files show it: decode nothing."""
+    _check_classes(images)
+    readable: set[int] = set()
+    with _without_pillow_warnings():
+        for source, label in zip(images.sources, images.labels, strict=True):
+            if label not in readable and side_of(source):  # one image of each class is enough
+                readable.add(label)
+    if unreadable := [str(name) for c, name in enumerate(images.classes) if c not in readable]:
+        raise _unreadable(unreadable)
+
+
+def _check_classes(images: LabelledImages) -> None:
+    if len(images.classes) < 2:
+        raise InputError(
+            f"There is only one class, {images.classes[0]}.",
+            "A classifier needs at least two: add a folder of other photos.",
+        )
+
+
+def _unreadable(classes: Sequence[str], first: str = "") -> InputError:
+    return InputError(
+        f"None of the images of {', '.join(classes)} can be read{first}.",
+        "Replace them, or remove the class.",
     )
 
 
@@ -213,6 +266,15 @@ def largest_side(sources: Sequence[ImageSource]) -> int:
     """Return the largest image side among the sources, read from the file headers."""
     with _without_pillow_warnings():
         return max((side_of(source) for source in sources), default=0)
+
+
+def _paired(sources: Iterator[ImageSource], names: Sequence[Label]) -> Iterator[tuple[ImageSource, Label]]:
+    """Yield images with their labels; raise an error if there are more of one than of the other."""
+    read = 0
+    for read, source in enumerate(sources, 1):
+        if read <= len(names):
+            yield source, names[read - 1]
+    check_numbers(read, len(names))
 
 
 @contextmanager
@@ -252,7 +314,8 @@ def find_images(root: Path) -> list[Path]:
 
 
 def list_images(paths: Sequence[Path]) -> list[Path]:
-    """Return the given files and the images below the given folders."""
+    """Return the given files, which must exist, and the images below the given folders."""
+    check_files([path for path in paths if not path.is_dir()])
     images = [image for path in paths for image in (find_images(path) if path.is_dir() else [path])]
     if not images:
         raise InputError("There are no images.", "Name image files, or folders that contain some.")

@@ -144,6 +144,21 @@ def to_square(image: Image.Image, spec: PixelSpec) -> np.ndarray:
     return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
 
 
+def reduce(source: ImageSource, near: int) -> ImageSource:
+    """Return an image in memory at a fraction of its size, if both sides stay above twice ``near`` (0: as it is).
+
+    It is the reduction that ``decode`` makes of JPEGs, for images that have to be kept until they are needed.
+    """
+    if isinstance(source, FILE_TYPES) or near == 0:
+        return source
+    try:
+        image = decode(source)
+    except InputError:  # decoding it later reports the reason
+        return source
+    factor = min(image.size) // (2 * near)
+    return image.reduce(factor) if factor > 1 else source
+
+
 def side_of(source: ImageSource) -> int:
     """Return the larger side of an image without decoding it; 0 if it is not readable."""
     if isinstance(source, Image.Image):

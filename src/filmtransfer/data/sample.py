@@ -5,9 +5,23 @@ from __future__ import annotations
 from importlib.resources import files
 
 import numpy as np
+from PIL import Image, ImageFilter
 
 from ..seeding import numpy_generator, permutation
 from .images import LabelledImages
+from .pixels import ImageSource
+
+BLUR = 0.5  # of a drawing's pixels, so that lines have no steps
+INK, SHARPNESS = 160, 14  # the grey level where ink begins, and the levels over which it does
+
+
+def enlarge_drawing(drawing: ImageSource, side: int = 240) -> np.ndarray:
+    """Return a drawing as a picture to look at (side, side): the pixels of its lines become smooth lines."""
+    pixels = np.asarray(drawing)
+    image = Image.fromarray(pixels).resize((side, side), Image.Resampling.BICUBIC)
+    smooth = image.filter(ImageFilter.GaussianBlur(BLUR * side / len(pixels)))
+    grey = 255 / (1 + np.exp((INK - np.asarray(smooth, np.float64)) / SHARPNESS))
+    return grey.round().astype(np.uint8)
 
 
 def sample_drawings(shots: int, seed: int) -> tuple[LabelledImages, LabelledImages]:

@@ -14,14 +14,19 @@ from ..backbones.frozen import fold_frozen_layers
 from ..errors import InputError
 from ..estimator import FewShotClassifier
 from ..model import AdaptedModel
+from ..model.ood import FALSE_ALARM
 from ..runtime.tracing import fix_image_size, trace
 from .graph import OUTPUTS, FoldedClassifier, head_graph
+from .rejection import Rejection
 
 
-def folded_graph(clf: FewShotClassifier) -> bytes:
-    """Return the content of an .onnx file: pixels → probabilities, logits, features."""
-    classifier = FoldedClassifier(fold_network(clf.model_), clf.model_.pixels, head_graph(clf.predictor_))
-    return trace(classifier, {"pixels": example_pixels(clf)}, OUTPUTS, graph_metadata(clf, "folded"))
+def folded_graph(clf: FewShotClassifier, false_alarm: float = FALSE_ALARM) -> bytes:
+    """Return the content of an .onnx file: pixels → probabilities, logits, features, ood_score, rejected."""
+    rejection = Rejection.of(clf.predictor_, false_alarm)
+    head = head_graph(clf.predictor_, rejection)
+    classifier = FoldedClassifier(fold_network(clf.model_), clf.model_.pixels, head)
+    outputs, metadata = (*OUTPUTS, *rejection.outputs), graph_metadata(clf, "folded", rejection)
+    return trace(classifier, {"pixels": example_pixels(clf)}, outputs, metadata)
 
 
 def fold_network(model: AdaptedModel) -> nn.Module:
@@ -43,8 +48,10 @@ def check_not_folded(model: AdaptedModel) -> None:
         )
 
 
-def graph_metadata(clf: FewShotClassifier, kind: str) -> dict[str, object]:
-    """Return what a program needs to know about a graph; the keys are those of the update."""
+def graph_metadata(
+    clf: FewShotClassifier, kind: str, rejection: Rejection | None = None
+) -> dict[str, object]:
+    """Return what a program needs to know about a graph; a backbone that users share has no classes and no threshold."""
     update = clf.update_
     return {
         "format": 1,
@@ -52,7 +59,8 @@ def graph_metadata(clf: FewShotClassifier, kind: str) -> dict[str, object]:
         "backbone": {"name": update.backbone, "sha256": update.backbone_digest},
         "pixels": asdict(clf.model_.pixels),
         "features": clf.model_.backbone.features,
-        **({} if kind == "shared" else {"classes": update.classes, "head": update.head}),
+        **({} if rejection is None else {"classes": update.classes, "head": update.head}),
+        **({} if rejection is None else {"rejection": rejection.metadata()}),
     }
 
 

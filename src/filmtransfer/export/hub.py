@@ -16,7 +16,9 @@ from ..errors import InputError, UnavailableError, first_line
 from ..files import make_folder, write_atomically
 from ..model import Update
 from ..model.hub import CONFIG, SCHEME, UPDATE, check_online, repository
+from ..model.ood import FALSE_ALARM
 from .model_card import model_card
+from .rejection import Rejection
 
 README = "README.md"
 
@@ -38,14 +40,25 @@ def config(update: Update) -> dict[str, object]:
     }
 
 
-def write_hub(update: Update, folder: str | Path, repository_name: str | None = None) -> list[Path]:
-    """Write the three files and leave others in the folder untouched; the model card mentions the repository's name."""
+def write_hub(
+    update: Update,
+    folder: str | Path,
+    repository_name: str | None = None,
+    false_alarm: float = FALSE_ALARM,
+) -> list[Path]:
+    """Write the three files and leave others in the folder untouched.
+
+    The update is compact: names and features of single photos are not for everyone who downloads the folder.
+    The model card mentions the repository's name, and how images are rejected at this false-alarm rate.
+    """
     target = make_folder(folder)
     location = f"{SCHEME}{repository_name}" if repository_name else ""
     contents = {
-        UPDATE: update.to_bytes(),
+        UPDATE: update.compact().to_bytes(),
         CONFIG: (json.dumps(config(update), indent=2, ensure_ascii=False) + "\n").encode(),
-        README: model_card(update, "hub", location=location).encode(),
+        README: model_card(
+            update, "hub", Rejection.of(update.predictor(), false_alarm), location=location
+        ).encode(),
     }
     for name, content in contents.items():
         write_atomically(target / name, content)

@@ -1,7 +1,7 @@
 """The model card of an exported folder, written from what the update file contains.
 
-The header is the metadata that the Hugging Face hub reads. An accuracy is given only if the update's results
-contain one, and is labelled an estimate if it is one.
+The header is the metadata that the Hugging Face hub reads. An accuracy is given only if the update
+stores an estimate, with its interval and the photos it was measured on.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Literal
 
 from .. import __version__
 from ..backbones import backbone_facts, record_for
-from ..formatting import percent
-from ..model import Update
+from ..model import Update, describe_estimate
+from ..model.ood import FALSE_ALARM
+from .rejection import Rejection
 
 Folder = Literal["hub", "web"]
 LICENCES = {"Apache-2.0": "apache-2.0", "MIT": "mit"}
@@ -22,10 +23,15 @@ SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>
 
 
 def model_card(
-    update: Update, folder: Folder, title: str = "", notes: Iterable[str] = (), location: str = ""
+    update: Update,
+    folder: Folder,
+    rejection: Rejection,
+    title: str = "",
+    notes: Iterable[str] = (),
+    location: str = "",
 ) -> str:
     """Return README.md for a folder; ``notes`` say how it was exported, ``location`` is where it will be loaded from."""
-    usage = _hub_usage(location) if folder == "hub" else WEB_USAGE
+    usage = _hub_usage(location, rejection) if folder == "hub" else WEB_USAGE
     sections = [
         header(update),
         f"# {title or default_title(update.classes)}\n\n"
@@ -33,11 +39,9 @@ def model_card(
         f"filmtransfer on a frozen `{update.backbone}` (FiT: *FiLM Transfer*, Shysheya et al., ICLR 2023).",
         f"## How to use it\n\n{usage}",
         f"## Classes\n\n{_class_table(update)}",
-        "## Accuracy\n\n" + "\n".join(f"- {line}" for line in [_accuracy(update), *notes]),
+        "## Accuracy\n\n" + "\n".join(f"- {line}" for line in [describe_estimate(update.estimate), *notes]),
         f"## Parameters and settings\n\n{_settings_table(update)}",
-        "## Limits\n\n"
-        "It knows these classes and no others: a photo of anything else is assigned to one of them. It was tested only "
-        "on photos that its author had; photos from elsewhere may be harder.",
+        f"## Limits\n\n{_limits(folder, rejection)}",
         f"## Licence\n\nThe backbone's weights are under {record_for(update.backbone).licence}. The trained parameters "
         "belong to whoever trained them; say here under which terms you share them.",
         f"*Written by filmtransfer {__version__}.*",
@@ -57,8 +61,8 @@ def header(update: Update) -> str:
         "tags:",
         *[f"- {tag}" for tag in ("image-classification", "few-shot", "film", f"head-{update.head}")],
     ]
-    accuracy = estimated_accuracy(update)
-    if accuracy is not None:
+    estimate = update.estimate
+    if estimate is not None:
         lines += [
             "model-index:",
             f"- name: {json.dumps(default_title(update.classes))}",
@@ -70,8 +74,8 @@ def header(update: Update) -> str:
             "      type: imagefolder",
             "    metrics:",
             "    - type: accuracy",
-            '      name: "accuracy, cross-validation estimate on the training photos"',
-            f"      value: {accuracy:.4f}",
+            f"      name: {json.dumps(estimate.text)}",
+            f"      value: {estimate.accuracy:.4f}",
         ]
     return "\n".join([*lines, "---"])
 
@@ -84,19 +88,6 @@ def default_title(classes: Sequence[object]) -> str:
     if len(names) <= 5 and sum(map(len, names)) <= 60:
         return f"{', '.join(names[:-1])} or {names[-1]}?"
     return f"Which of {len(names)} is it?"
-
-
-def estimated_accuracy(update: Update) -> float | None:
-    """Return the accuracy estimate in the update's results, if there is one."""
-    estimate = update.results.get("estimate")
-    return None if estimate is None else float(estimate["accuracy"])
-
-
-def _accuracy(update: Update) -> str:
-    accuracy = estimated_accuracy(update)
-    if accuracy is None:
-        return "It has not been measured. `fit evaluate update.safetensors FOLDER` measures it on labelled photos."
-    return f"{percent(accuracy)} accuracy, estimated by cross-validation on the training photos."
 
 
 def _class_table(update: Update) -> str:
@@ -125,15 +116,21 @@ def _settings_table(update: Update) -> str:
     return "\n".join(["| | |", "|---|---|", *[f"| {name} | {value} |" for name, value in rows.items()]])
 
 
-def _hub_usage(location: str) -> str:
+def _hub_usage(location: str, rejection: Rejection) -> str:
+    python = command = ""
+    if rejection.detector is not None:
+        python, command = ", reject=True", " --reject"
+        if rejection.false_alarm != FALSE_ALARM:
+            python += f", false_alarm={rejection.false_alarm:g}"
+            command += f" --false-alarm {rejection.false_alarm:g}"
     return f"""```python
 from filmtransfer import FewShotClassifier
 
 clf = FewShotClassifier.from_hub({json.dumps(location or "path/of/this/folder")})
-print(clf.predict(["photo.jpg"]), clf.predict_proba(["photo.jpg"]))
+print(clf.predict(["photo.jpg"]{python}), clf.predict_proba(["photo.jpg"]))
 ```
 
-or `fit predict update.safetensors photo.jpg`. The backbone is not in this folder: it is loaded from the same source as
+or `fit predict update.safetensors photo.jpg{command}`. The backbone is not in this folder: it is loaded from the same source as
 in training, and its weights must be identical."""
 
 
@@ -145,6 +142,27 @@ python3 -m http.server
 
 and open <http://localhost:8000>. The model runs in the browser with onnxruntime-web; nothing is loaded from
 elsewhere and no photo is uploaded."""
+
+
+def _limits(folder: Folder, rejection: Rejection) -> str:
+    """Say what becomes of photos of none of the classes."""
+    if rejection.detector is None:
+        others = "It cannot reject photos: one of anything else is assigned to one of them."
+    else:
+        rejected = (
+            "With `reject`, a photo that resembles none of them is rejected (its class is `None`); without it, every photo is "
+            "assigned to one of them."
+            if folder == "hub"
+            else "A photo that resembles none of them is shown as “None of these”."
+        )
+        others = (
+            f"{rejected} The threshold is set such that about {rejection.rate} of the photos of these classes are rejected as "
+            "well; photos of similar things may still be assigned to a class."
+        )
+    return (
+        f"It knows these classes and no others. {others} It was tested only on photos that its author had; photos from "
+        "elsewhere may be harder."
+    )
 
 
 def _prior(update: Update) -> str:

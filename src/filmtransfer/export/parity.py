@@ -1,6 +1,6 @@
 """Compare an exported graph with torch, before a file is written.
 
-Probabilities are compared by their absolute difference, logits and features relative to their spread.
+Probabilities are compared by their absolute difference, logits, features and OOD scores relative to their spread.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ..processes import usable_cores
 from ..runtime.parity import TOLERANCE, ParityError, difference, probe_images, spread
 from ..runtime.session import open_session
 from .graph import OUTPUTS
+from .rejection import Rejection
 from .shared import SharedSession
 
 Run = Callable[[np.ndarray], Mapping[str, np.ndarray]]
@@ -24,46 +25,52 @@ Run = Callable[[np.ndarray], Mapping[str, np.ndarray]]
 
 @dataclass(frozen=True)
 class Parity:
-    """The largest difference of each output; of logits and features relative to their spread."""
+    """The largest difference of each output; of all but the probabilities relative to their spread."""
 
     probabilities: float
     logits: float
     features: float
     images: int
+    ood_score: float | None = None  # None: the classifier cannot reject images
 
     @property
     def largest(self) -> float:
-        """The largest of the three differences."""
-        return max(self.probabilities, self.logits, self.features)
+        """The largest of the differences."""
+        return max(self.probabilities, self.logits, self.features, self.ood_score or 0.0)
 
     def line(self) -> str:
         """Describe the differences in a sentence."""
+        ood = "" if self.ood_score is None else f", OOD score {self.ood_score:.1e}"
         return (
             f"onnxruntime and torch differ by at most {self.largest:.1e} on {self.images} probe images "
-            f"(probabilities {self.probabilities:.1e}, logits {self.logits:.1e}, features {self.features:.1e})"
+            f"(probabilities {self.probabilities:.1e}, logits {self.logits:.1e}, features {self.features:.1e}{ood})"
         )
 
 
 def torch_outputs(clf: FewShotClassifier, pixels: Tensor) -> dict[str, np.ndarray]:
     """Return the outputs of torch, computed as ``FewShotClassifier.classify`` does."""
     predictions = clf.predictor_.predict(clf.model_.features(pixels))
-    return {name: getattr(predictions, name).astype(np.float64) for name in OUTPUTS}
+    outputs = {name: getattr(predictions, name).astype(np.float64) for name in OUTPUTS}
+    if Rejection.of(clf.predictor_).detector is not None:
+        outputs["ood_score"] = clf.predictor_.ood_scores(predictions)
+    return outputs
 
 
 def compare(run: Run, clf: FewShotClassifier, pixels: Tensor) -> Parity:
     """Measure the largest differences between a graph and torch."""
     expected, actual = torch_outputs(clf, pixels), run(pixels.numpy())
     largest = {}
-    for name in OUTPUTS:
-        scale = 1.0 if name == "probabilities" else spread(expected[name])
-        largest[name] = difference(actual[name], expected[name], scale)
+    for name, values in expected.items():
+        scale = 1.0 if name == "probabilities" else spread(values)
+        largest[name] = difference(actual[name], values, scale)
     return Parity(**largest, images=len(pixels))
 
 
 def run_folded(content: bytes) -> Run:
     """Return a folded graph as a function."""
     session = open_session(content, usable_cores())
-    return lambda pixels: dict(zip(OUTPUTS, session.run(list(OUTPUTS), {"pixels": pixels}), strict=True))
+    names = [node.name for node in session.get_outputs()]
+    return lambda pixels: dict(zip(names, session.run(names, {"pixels": pixels}), strict=True))
 
 
 def run_shared(backbone: bytes, user: bytes) -> Run:
@@ -73,7 +80,7 @@ def run_shared(backbone: bytes, user: bytes) -> Run:
 
     def run(pixels: np.ndarray) -> Mapping[str, np.ndarray]:
         rows = session.run(pixels, ["user"] * len(pixels))
-        return {name: np.stack([row[name] for row in rows]) for name in OUTPUTS}
+        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
     return run
 

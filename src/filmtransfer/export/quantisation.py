@@ -41,6 +41,9 @@ class QuantisationLoss:
     float_accuracy: float | None
     bytes: int
     float_bytes: int
+    rejection_agreement: float | None = None  # share of images that both reject or both accept
+    rejected: float | None = None  # share of images that int8 rejects
+    float_rejected: float | None = None
 
     def lines(self) -> list[str]:
         """Describe the loss in sentences for the command and the model card."""
@@ -49,6 +52,13 @@ class QuantisationLoss:
             f"int8 and float predict the same class for {percent(self.agreement)} of {self.images} images not used for "
             f"calibration; probabilities change by {self.probability_change:.3f} on average",
         ]
+        if self.rejection_agreement is not None:
+            assert self.rejected is not None
+            assert self.float_rejected is not None
+            lines.append(
+                f"int8 and float agree for {percent(self.rejection_agreement)} of them on whether to reject "
+                f"(int8 rejects {percent(self.rejected)}, float {percent(self.float_rejected)})"
+            )
         if self.accuracy is not None and self.float_accuracy is not None:
             change = 100 * (self.accuracy - self.float_accuracy)
             lines.append(
@@ -146,10 +156,8 @@ def measure_loss(
     float_run: Run, int8_run: Run, pixels: np.ndarray, labels: np.ndarray | None, sizes: tuple[int, int]
 ) -> QuantisationLoss:
     """Compare the two graphs on these images; ``sizes`` are the bytes of the float and the int8 file."""
-    exact, approximate = (
-        np.concatenate([run(pixels[i : i + BATCH])["probabilities"] for i in range(0, len(pixels), BATCH)])
-        for run in (float_run, int8_run)
-    )
+    float_outputs, int8_outputs = (run_in_batches(run, pixels) for run in (float_run, int8_run))
+    exact, approximate = float_outputs["probabilities"], int8_outputs["probabilities"]
     float_accuracy, accuracy = (
         None if labels is None else float((p.argmax(1) == labels).mean()) for p in (exact, approximate)
     )
@@ -161,4 +169,22 @@ def measure_loss(
         float_accuracy=float_accuracy,
         bytes=sizes[1],
         float_bytes=sizes[0],
+        **_rejection_loss(float_outputs.get("rejected"), int8_outputs.get("rejected")),
     )
+
+
+def run_in_batches(run: Run, pixels: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the outputs for all images, computed in batches."""
+    parts = [run(pixels[i : i + BATCH]) for i in range(0, len(pixels), BATCH)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _rejection_loss(exact: np.ndarray | None, approximate: np.ndarray | None) -> dict[str, float]:
+    """Return how the rejections of float and int8 differ; nothing for graphs that cannot reject."""
+    if exact is None or approximate is None:
+        return {}
+    return {
+        "rejection_agreement": float((exact == approximate).mean()),
+        "rejected": float(approximate.mean()),
+        "float_rejected": float(exact.mean()),
+    }

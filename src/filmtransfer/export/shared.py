@@ -1,7 +1,7 @@
 """One backbone for all users: a graph with γ and β as inputs, and a small file for each user.
 
     backbone   pixels (B, 3, S, S), gamma (B, P), beta (B, P)  →  features (B, D)
-    user       features (B, D)  →  probabilities (B, C), logits (B, C), gamma (P), beta (P)
+    user       features (B, D)  →  probabilities (B, C), logits (B, C), gamma (P), beta (P), ood_score (B), rejected (B)
 
 P is the number of channels of all FiLM sites, in the order of the network. Every image has its own row of γ and β, so one batch
 may serve several users. A user's file is a graph too: it needs onnxruntime and none of our code. To read γ and β from it,
@@ -22,12 +22,14 @@ from .. import film
 from ..data.pixels import PixelSpec
 from ..errors import InputError, UpdateFileError, UsageError
 from ..estimator import FewShotClassifier
+from ..model.ood import FALSE_ALARM
 from ..model.tensors import normalise
 from ..processes import usable_cores
 from ..runtime.session import open_session
 from ..runtime.tracing import fix_image_size, trace
 from .folded import check_not_folded, example_pixels, graph_metadata
 from .graph import OUTPUTS, HeadGraph, head_graph, read_metadata
+from .rejection import Rejection
 
 
 class SharedBackbone(nn.Module):
@@ -49,7 +51,7 @@ class SharedBackbone(nn.Module):
 
 
 class UserGraph(nn.Module):
-    """A user's head and FiLM parameters."""
+    """A user's head with its OOD detector, and the FiLM parameters."""
 
     gamma: Tensor
     beta: Tensor
@@ -60,10 +62,10 @@ class UserGraph(nn.Module):
         self.register_buffer("gamma", gamma)
         self.register_buffer("beta", beta)
 
-    def forward(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return probabilities, logits, γ and β."""
-        probabilities, logits = self.head(features)
-        return probabilities, logits, self.gamma.clone(), self.beta.clone()
+    def forward(self, features: Tensor) -> tuple[Tensor, ...]:
+        """Return probabilities, logits, γ, β and, with an OOD detector, scores and rejections."""
+        probabilities, logits, *rejection = self.head(features)
+        return probabilities, logits, self.gamma.clone(), self.beta.clone(), *rejection
 
 
 def shared_backbone(clf: FewShotClassifier) -> bytes:
@@ -78,15 +80,16 @@ def shared_backbone(clf: FewShotClassifier) -> bytes:
     )
 
 
-def user_file(clf: FewShotClassifier) -> bytes:
-    """Return the graph of the user's γ, β and head."""
+def user_file(clf: FewShotClassifier, false_alarm: float = FALSE_ALARM) -> bytes:
+    """Return the graph of the user's γ, β, head and OOD detector."""
+    rejection = Rejection.of(clf.predictor_, false_alarm)
     gamma, beta = film_rows(clf)
     example = {"features": torch.zeros(2, clf.model_.backbone.features)}
     return trace(
-        UserGraph(head_graph(clf.predictor_), gamma, beta),
+        UserGraph(head_graph(clf.predictor_, rejection), gamma, beta),
         example,
-        [*OUTPUTS[:2], "gamma", "beta"],
-        graph_metadata(clf, "user"),
+        [*OUTPUTS[:2], "gamma", "beta", *rejection.outputs],
+        graph_metadata(clf, "user", rejection),
         fixed=["gamma", "beta"],
     )
 
@@ -126,7 +129,11 @@ class SharedSession:
         self._users[name] = (head, gamma, beta)
 
     def run(self, pixels: np.ndarray, users: Sequence[str]) -> list[Mapping[str, np.ndarray]]:
-        """Return probabilities, logits and features of each image by its own user, in one pass of the backbone."""
+        """Return all outputs for each image by its own user, in one pass of the backbone.
+
+        They are ``probabilities``, ``logits``, ``features`` and, if the user's file can reject images, ``ood_score`` and
+        ``rejected``.
+        """
         if len(pixels) != len(users):
             raise InputError(f"{len(pixels)} images but {len(users)} users.", "One user per image.")
         if unknown := [user for user in users if user not in self._users]:
@@ -135,8 +142,10 @@ class SharedSession:
         (features,) = self._session.run(["features"], {"pixels": pixels, "gamma": rows[0], "beta": rows[1]})
         results: list[Mapping[str, np.ndarray]] = []
         for user, row in zip(users, features, strict=True):
-            probabilities, logits = self._users[user][0].run(list(OUTPUTS[:2]), {"features": row[None]})
-            results.append({"probabilities": probabilities[0], "logits": logits[0], "features": row})
+            head = self._users[user][0]
+            names = [node.name for node in head.get_outputs() if node.name not in ("gamma", "beta")]
+            outputs = dict(zip(names, head.run(names, {"features": row[None]}), strict=True))
+            results.append({**{name: value[0] for name, value in outputs.items()}, "features": row})
         return results
 
 

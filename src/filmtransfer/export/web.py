@@ -26,13 +26,21 @@ from ..estimator import FewShotClassifier
 from ..files import make_folder, write_atomically
 from ..formatting import count, file_size
 from ..model import Update
+from ..model.ood import FALSE_ALARM
 from .model_card import default_title, model_card
 from .quantisation import CalibrationImages
+from .rejection import Rejection
 from .write import ExportResult, build_folded
 
 VERSION = "1.30.0"  # of onnxruntime-web
 RUNTIME = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
+CACHED_RUNTIME = Path(sys.prefix) / "share" / "onnxruntime-web"
 PAGE = ("app.js", "pixels.js", "style.css")
+REJECTED_PHOTOS = (
+    "A photo that resembles none of these classes is answered with “None of these”; about {rate} of the photos that do show "
+    "one of them are rejected as well."
+)
+OTHER_PHOTOS = "A photo of anything else is also assigned to one of these classes."
 
 
 def write_web(
@@ -40,10 +48,12 @@ def write_web(
     folder: str | Path,
     runtime: str | Path | None = None,
     images: CalibrationImages | None = None,
+    false_alarm: float = FALSE_ALARM,
 ) -> ExportResult:
     """Write the folder; our own files in it are replaced, others stay."""
     runtime_folder = find_runtime(runtime)
-    model, parity, loss = build_folded(clf, images)
+    model, parity, loss = build_folded(clf, images, false_alarm)
+    rejection = Rejection.of(clf.predictor_, false_alarm)
     target = make_folder(folder)
     make_folder(target / "ort")
     update, title = clf.update_, default_title(clf.update_.classes)
@@ -52,18 +62,20 @@ def write_web(
         **{f"ort/{name}": (runtime_folder / name).read_bytes() for name in RUNTIME},
         **{name: (files(__package__) / "page" / name).read_bytes() for name in PAGE},
         "model.onnx": model,
-        "model.json": _metadata(update, len(model)).encode(),
-        "README.md": model_card(update, "web", title, notes).encode(),
-        "index.html": index_page(update, title, len(model)).encode(),  # last: it is the file that people open
+        "model.json": _metadata(update, rejection, len(model)).encode(),
+        "README.md": model_card(update, "web", rejection, title, notes).encode(),
+        "index.html": index_page(
+            update, rejection, title, len(model)
+        ).encode(),  # last: it is the file that people open
     }
     for name, content in contents.items():
         write_atomically(target / name, content)
     return ExportResult(
-        {str(target / name): len(content) for name, content in contents.items()}, parity, loss
+        {str(target / name): len(content) for name, content in contents.items()}, parity, rejection, loss
     )
 
 
-def index_page(update: Update, title: str, model_bytes: int) -> str:
+def index_page(update: Update, rejection: Rejection, title: str, model_bytes: int) -> str:
     """Return index.html with this model's title and classes."""
     classes = "".join(
         f"<li>{html.escape(str(name))} <span>{count(photos, 'photo')}</span></li>"
@@ -72,7 +84,7 @@ def index_page(update: Update, title: str, model_bytes: int) -> str:
     facts = (
         f"Trained on {sum(update.counts):,} photos with {html.escape(update.backbone)}; "
         f"input {update.pixels.size} × {update.pixels.size} pixels; {file_size(model_bytes)}. "
-        "A photo of anything else is also assigned to one of these classes."
+        f"{OTHER_PHOTOS if rejection.detector is None else REJECTED_PHOTOS.format(rate=rejection.rate)}"
     )
     text = (files(__package__) / "page" / "index.html").read_text(encoding="utf-8")
     for name, value in (("title", html.escape(title)), ("classes", classes), ("facts", facts)):
@@ -90,10 +102,15 @@ def find_runtime(folder: str | Path | None = None) -> Path:
             f"{folder} does not contain onnxruntime-web ({' and '.join(RUNTIME)}).",
             f"Give the folder that 'npm pack onnxruntime-web@{VERSION}' unpacks to.",
         )
-    cached = Path(sys.prefix) / "share" / "onnxruntime-web"
-    if not all((cached / name).is_file() for name in RUNTIME):
-        download_runtime(cached)
-    return cached
+    if cached_runtime() is None:
+        download_runtime(CACHED_RUNTIME)
+    return CACHED_RUNTIME
+
+
+def cached_runtime() -> Path | None:
+    """Return the folder of the copy downloaded before, if there is one."""
+    complete = all((CACHED_RUNTIME / name).is_file() for name in RUNTIME)
+    return CACHED_RUNTIME if complete else None
 
 
 def download_runtime(target: Path) -> None:
@@ -126,12 +143,13 @@ def download_runtime(target: Path) -> None:
         raise UnavailableError(f"{target} cannot be written ({error.strerror}).", hint) from None
 
 
-def _metadata(update: Update, model_bytes: int) -> str:
+def _metadata(update: Update, rejection: Rejection, model_bytes: int) -> str:
     return json.dumps(
         {
             "classes": [str(name) for name in update.classes],
             "pixels": asdict(update.pixels),
             "backbone": update.backbone,
+            "rejection": rejection.metadata(),
             "bytes": model_bytes,
         },
         ensure_ascii=False,

@@ -13,6 +13,7 @@ from ..estimator import FewShotClassifier
 from ..files import check_writable, write_atomically
 from ..model import Update
 from ..model.hub import SCHEME, find_update
+from ..model.ood import FALSE_ALARM
 from .folded import folded_graph
 from .graph import read_metadata
 from .parity import Parity, Run, check_parity, run_folded, run_shared
@@ -24,6 +25,7 @@ from .quantisation import (
     quantise,
     split_calibration,
 )
+from .rejection import Rejection
 from .shared import film_rows, shared_backbone, user_file
 
 
@@ -33,6 +35,7 @@ class ExportResult:
 
     files: dict[str, int]  # path → bytes
     parity: Parity
+    rejection: Rejection
     loss: QuantisationLoss | None = None
     unchanged: list[str] = field(default_factory=list)  # files that already had this content
 
@@ -60,26 +63,34 @@ def _update_path(location: str | Path) -> Path:
 
 
 def write_folded(
-    clf: FewShotClassifier, out: str | Path, images: CalibrationImages | None = None
+    clf: FewShotClassifier,
+    out: str | Path,
+    images: CalibrationImages | None = None,
+    false_alarm: float = FALSE_ALARM,
 ) -> ExportResult:
     """Write one .onnx file, in int8 if there are calibration images."""
     target = _target(out)
-    content, parity, loss = build_folded(clf, images)
-    return ExportResult({str(target): len(content)}, parity, loss, _write({target: content}))
+    content, parity, loss = build_folded(clf, images, false_alarm)
+    rejection = Rejection.of(clf.predictor_, false_alarm)
+    return ExportResult({str(target): len(content)}, parity, rejection, loss, _write({target: content}))
 
 
 def build_folded(
-    clf: FewShotClassifier, images: CalibrationImages | None = None
+    clf: FewShotClassifier, images: CalibrationImages | None = None, false_alarm: float = FALSE_ALARM
 ) -> tuple[bytes, Parity, QuantisationLoss | None]:
     """Build the folded graph and compare it with torch; with calibration images, also quantise it and compare with float."""
-    content = folded_graph(clf)
+    content = folded_graph(clf, false_alarm)
     parity = check_parity(run_folded(content), clf)
     quantised, loss = _quantise(content, images, run_folded)
     return quantised, parity, loss
 
 
 def write_shared(
-    clf: FewShotClassifier, out: str | Path, user: str, images: CalibrationImages | None = None
+    clf: FewShotClassifier,
+    out: str | Path,
+    user: str,
+    images: CalibrationImages | None = None,
+    false_alarm: float = FALSE_ALARM,
 ) -> ExportResult:
     """Write the shared backbone to ``out`` and the user's file ``<user>.user.onnx`` beside it."""
     target = _target(out)
@@ -90,7 +101,7 @@ def write_shared(
         )
     if target.is_file() and read_metadata(target.read_bytes()).get("kind") == "user":
         raise InputError(f"{target} is a user's file.", "Give the backbone another name.")
-    backbone, user_content = shared_backbone(clf), user_file(clf)
+    backbone, user_content = shared_backbone(clf), user_file(clf, false_alarm)
     parity = check_parity(run_shared(backbone, user_content), clf)
     gamma, beta = (row.numpy() for row in film_rows(clf))
     backbone, loss = _quantise(
@@ -98,7 +109,8 @@ def write_shared(
     )
     contents = {target: backbone, user_target: user_content}
     sizes = {str(path): len(content) for path, content in contents.items()}
-    return ExportResult(sizes, parity, loss, _write(contents))
+    rejection = Rejection.of(clf.predictor_, false_alarm)
+    return ExportResult(sizes, parity, rejection, loss, _write(contents))
 
 
 def _quantise(

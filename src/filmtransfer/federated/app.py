@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 import torch
@@ -17,39 +16,21 @@ from flwr.serverapp import Grid, ServerApp
 
 from ..data import LabelledImages, read_squares
 from ..errors import FitError, InputError
-from ..estimator import FewShotClassifier
 from ..files import make_folder, write_atomically
 from ..model import AdaptedModel
 from ..training.finetune.activations import Activations
 from . import messages
 from .client import Client, Examples, respond
-from .global_classifier import global_update
+from .completion import complete, trained_clients
+from .evaluation import ServerTest
 from .masking import STAGES
 from .parameters import get_parameters, make_model
 from .partition import of_classes
 from .plan import Plan
-from .records import GLOBAL_UPDATE, Log, RoundRecord
+from .records import GLOBAL_UPDATE, LOG_FILE, RESULT_FILE, DeploymentResult, Observer
 from .server import FederatedServer
 
-LOG_FILE = "messages.jsonl"  # beside rounds.jsonl: the server's messages for people
-RESULT_FILE = "result.json"
 CACHE_MB = 512
-
-
-class DeploymentResult(TypedDict, total=False):
-    """How a deployed federation ended: its result, or an error."""
-
-    rounds: int
-    classes: list[str]
-    bytes: int
-    clients: list[str]
-    traffic: dict[str, RoundRecord]
-    accuracy: float
-    error: str
-    hint: str
-    exit_code: int
-    folder: str
-    lines: list[RoundRecord]
 
 
 def make_client_app(client_for: Callable[[Context, Plan], Client]) -> ClientApp:
@@ -128,51 +109,55 @@ def main(grid: Grid, context: Context) -> None:
     make_folder(folder, parents=True)
     with (folder / LOG_FILE).open("a", encoding="utf-8") as file:
 
-        def log(text: str) -> None:
-            file.write(json.dumps({"message": text}) + "\n")
+        def write(line: dict[str, object]) -> None:
+            file.write(json.dumps(line) + "\n")
             file.flush()
 
+        observer = Observer(
+            log=lambda text: write({"message": text}),
+            on_round=lambda record: write({"round": record}),
+            on_status=lambda text: write({"status": text}),
+        )
         result: DeploymentResult
         try:
-            result = run_federation(grid, plan, folder, test, weights, log)
+            result = run_federation(grid, plan, folder, test, weights, observer)
         except FitError as error:
             result = {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}
         write_atomically(folder / RESULT_FILE, json.dumps(result, sort_keys=True).encode())
 
 
 def run_federation(
-    grid: Grid, plan: Plan, folder: Path, test: str, weights: str, log: Log
+    grid: Grid, plan: Plan, folder: Path, test: str, weights: str, observer: Observer
 ) -> DeploymentResult:
     """Run all rounds, save the global classifier, and let the clients save theirs."""
+    on_status = observer.on_status
+    on_status(f"Loading the backbone {plan.backbone}")
     server = FederatedServer(
         grid,
         plan,
         lambda classes: make_model(plan, classes, weights=weights or None),
         folder=folder,
-        log=log,
+        log=observer.log,
+        on_round=observer.on_round,
+        on_status=on_status,
         max_wait=1e9,
     )
+    if test:
+        on_status("Reading the test images")
+        images = LabelledImages.from_path(test)
+        server.test = ServerTest(read_examples(images, server.model, every_class=False))
+    on_status("Waiting for clients")
     state = server.run()
-    update = global_update(server.model, plan, state.psi, *server.collect_statistics(state.psi))
+    update = complete(server, state)
     size = update.save(folder / GLOBAL_UPDATE)
-    saved = server.finish(state.psi)
+    on_status("Saving the personalized classifiers")
+    saved = server.finish(state.psi, trained_clients(state))
     result: DeploymentResult = {
         "rounds": state.done, "classes": [str(name) for name in update.classes], "bytes": size, "clients": sorted(saved),
-        "traffic": server.transport.traffic,
+        "traffic": server.transport.traffic, "temperature": update.temperature, "estimate": update.results.get("estimate"),
     }  # fmt: skip
-    if test:
-        classifier = FewShotClassifier.load(folder / GLOBAL_UPDATE, backbone=server.model.backbone)
-        accuracy = _test_accuracy(classifier, test)
-        if accuracy is not None:
-            result["accuracy"] = accuracy
+    if server.test:
+        accuracy, tested = server.test.accuracy(server.model, result["classes"])
+        if tested:
+            result |= {"accuracy": accuracy, "test_images": tested}
     return result
-
-
-def _test_accuracy(classifier: FewShotClassifier, test: str) -> float | None:
-    """Return the accuracy on the test images of the federation's classes; None if none can be read."""
-    images = of_classes(LabelledImages.from_path(test), [str(name) for name in classifier.classes_])
-    if not images.sources:
-        return None
-    result = classifier.classify(images.sources)
-    labels = np.array(images.labels)[result.readable]
-    return float((result.probabilities.argmax(1) == labels).mean()) if len(labels) else None

@@ -29,8 +29,9 @@ def lower_bound(population: ClientPopulation, steps: int) -> RoundRecord:
             client.train(plan, 1)
         total += len(client.examples) * get_parameters(population.model)
         weight += len(client.examples)
-        test = population.test.select(population.test_rows(index))
-        personal.append(population.personalized_accuracy(index, client.features(), test.features()))
+        if len(rows := population.test_rows(index)):
+            test = population.test.select(rows).features()
+            personal.append(population.personalized_accuracy(index, client.features(), test))
     averaged = (total / weight).astype(population.start.dtype)
     return evaluation(population.evaluate(averaged)["accuracy"], personal)
 

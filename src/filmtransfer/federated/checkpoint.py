@@ -20,7 +20,8 @@ from .plan import Plan
 from .records import RoundRecord
 
 CHECKPOINT_FILE, ROUNDS_FILE = "checkpoint.npz", "rounds.jsonl"
-CHANGEABLE = ("rounds", "timeout", "min_clients", "evaluate_every")  # settings that a resumed plan may change
+# Settings that a resumed plan may change.
+CHANGEABLE = ("rounds", "timeout", "clients_per_round", "min_clients", "evaluate_every", "assess")
 
 
 @dataclass
@@ -68,6 +69,8 @@ class Checkpoint:
                 for record in about["rounds"]:
                     if "outvoted" in record:  # the name in earlier versions
                         record["outliers"] = record.pop("outvoted")
+                    # Earlier versions did not record it; nobody else has contributed.
+                    record.setdefault("contributed", record["clients"])
                 checkpoint = cls(
                     stored["psi"], about["classes"], about["rounds"], about["began"], about["spent"]
                 )

@@ -1,14 +1,15 @@
 """A client: fine-tune from the global ψ, sum statistics, evaluate and save the personalized classifier.
 
-Of its images it sends only ψ after its local steps and, on request, n_c, Σz and Σzzᵀ. All randomness is determined by
-the plan's seed, the client's name and the round, and each round has a new optimizer: a round can be repeated exactly.
+Of its images it sends only ψ after its local steps and, on request, n_c, Σz and Σzzᵀ, and sums over the scores of its
+held-out images (scores.py). All randomness is determined by the plan's seed, the client's name and the round, and each
+round has a new optimizer: a round can be repeated exactly.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,12 +18,15 @@ import torch
 from flwr.app import RecordDict
 from torch import Tensor
 
+from ..arrays import to_numpy
 from ..errors import FitError, InputError
 from ..files import make_folder, write_atomically
 from ..heads import Statistics
 from ..model import AdaptedModel, FeaturePredictor
 from ..seeding import make_generator
+from ..training.assess.assessment import assess, with_assessment
 from ..training.assess.evaluation import evaluate
+from ..training.assess.leave_one_out import leave_one_out
 from ..training.baselines.batch import ConstantSchedule, train_batches
 from ..training.finetune.activations import Activations
 from ..training.finetune.episodic import finetune
@@ -35,7 +39,8 @@ from .parameters import get_parameters, parameter_layout, set_parameters
 from .plan import Plan
 from .privacy import clip
 from .records import PERSONAL_UPDATE
-from .statistics import to_arrays
+from .scores import HeldOutScores, LabelledFeatures, held_out_scores
+from .statistics import from_arrays, to_arrays
 
 RESIDUALS_FILE = "owed.npz"
 
@@ -76,16 +81,20 @@ class Client:
                 plan, messages.read_round(content), messages.read_arrays(content)
             )
             return messages.make_reply(self.name, arrays, metrics)
-        if message_type == messages.STATISTICS:
+        if message_type in (messages.STATISTICS, messages.SCORES):
             self.receive(plan, messages.read_arrays(content))
-            classes = messages.read_strings(messages.read_config(content), "classes")
-            return messages.make_reply(self.name, to_arrays(self.statistics(classes, plan)))
+            return messages.make_reply(self.name, self.sums(plan, content))
         if message_type == messages.EVALUATE:
             self.receive(plan, messages.read_arrays(content))
-            return messages.make_reply(self.name, metrics=self.evaluate())
+            config = messages.read_config(content)
+            # The server evaluates the global classifier too where it has test images: then it asks for the statistics.
+            sums = self.sums(plan, content) if "classes" in config else None
+            return messages.make_reply(self.name, sums, self.evaluate(bool(config.get("leave_one_out"))))
         if message_type == messages.FINISH:
             self.receive(plan, messages.read_arrays(content))
-            return messages.make_reply(self.name, about={"saved": self.save(plan)})
+            # Images count as seen unless the server says that fine-tuning has not seen them.
+            trained = bool(messages.read_config(content).get("trained", True))
+            return messages.make_reply(self.name, about={"saved": self.save(plan, trained=trained)})
         if message_type.startswith(messages.SECURE):
             stage = message_type.removeprefix(messages.SECURE)
             reply = handle_message(stage, content, state, self.compute, node)
@@ -151,21 +160,64 @@ class Client:
             history = finetune(self.model, images, labels, training, seed=seed, proximal_mu=proximal_mu)
             if history.stopped == "one-shot":
                 raise InputError(f"{self.name} has one image of each class: an episode needs a second one.")
-        loss = history.losses[-1] if history.losses else float("nan")
-        return {"num-examples": len(self.examples), "loss": loss, "steps": history.steps}
+        if history.stopped == "interrupted":  # of a simulation: half of a round is no result
+            raise KeyboardInterrupt
+        loss = {"loss": history.losses[-1]} if history.losses else {}  # a plan of 0 steps has none
+        return {"num-examples": len(self.examples), "steps": history.steps, **loss}
 
     def compute(self, work: RecordDict) -> dict[str, np.ndarray]:
-        """Return the arrays for secure aggregation: a weighted or clipped update, or the statistics."""
-        plan, config = messages.read_plan(work), messages.read_config(work)
+        """Return the arrays for secure aggregation: a weighted or clipped update, or sums over images."""
+        plan = messages.read_plan(work)
         received = self.receive(plan, messages.read_arrays(work))
-        if "classes" in config:
-            statistics = self.statistics(messages.read_strings(config, "classes"), plan)
-            return {name: array.astype(np.float64) for name, array in to_arrays(statistics).items()}
+        if "classes" in messages.read_config(work):
+            return {name: array.astype(np.float64) for name, array in self.sums(plan, work).items()}
         count = self.train(plan, messages.read_round(work))["num-examples"]
         update = get_parameters(self.model).astype(np.float64) - received
         if plan.privacy is None:
             return {"psi": count * update, "weight": np.array([float(count)])}
         return {"psi": clip(update, plan.privacy.clip)[0], "weight": np.ones(1)}
+
+    # Sums over images
+
+    def sums(self, plan: Plan, content: RecordDict) -> dict[str, np.ndarray]:
+        """Return the requested sums: the statistics of the head, or the scores of held-out images under all clients' sum."""
+        config = messages.read_config(content)
+        classes = messages.read_strings(config, "classes")
+        arrays = messages.read_arrays(content, messages.TOTAL)
+        if not arrays:
+            return to_arrays(self.statistics(classes, plan))
+        total = from_arrays(arrays, len(classes), self.model.backbone.features, plan.scatter)
+        scores = self.scores(classes, total, messages.read_strings(config, "images"))
+        if "mean" not in config:
+            return scores.sums()
+        mean, spread = (np.array(messages.read_numbers(config, name)) for name in ("mean", "spread"))
+        return {"histogram": scores.histogram(mean, spread)}
+
+    def scores(self, classes: Sequence[str], total: Statistics, images: Collection[str]) -> HeldOutScores:
+        """Return what the classifier over all classes makes of this client's held-out images of these kinds."""
+        own = LabelledFeatures(to_numpy(self.features()), self._labels(self.examples, classes).numpy())
+        test = None
+        if self.test is not None and len(self.test):
+            test = LabelledFeatures(
+                to_numpy(self.test.embed.features()), self._labels(self.test, classes).numpy()
+            )
+        return held_out_scores(self.model.head, total, own, test, images)
+
+    def statistics(self, classes: Sequence[str], plan: Plan) -> Statistics:
+        """Return the sums over this client's images, by the federation's classes."""
+        return Statistics.of(
+            self.features(), self._labels(self.examples, classes), len(classes), plan.scatter
+        )
+
+    @staticmethod
+    def _labels(examples: Examples, classes: Sequence[str]) -> Tensor:
+        """Return the labels of images among the federation's classes."""
+        index = {name: i for i, name in enumerate(classes)}
+        if unknown := sorted(set(examples.classes) - index.keys()):
+            raise InputError(
+                f"The federation has no class {', '.join(unknown)}.", "Connect before it begins."
+            )
+        return torch.tensor([index[examples.classes[c]] for c in examples.labels.tolist()])
 
     # Classification
 
@@ -176,32 +228,39 @@ class Client:
             raise InputError(f"The features of {invalid} images of {self.name} are not finite.")
         return features
 
-    def statistics(self, classes: Sequence[str], plan: Plan) -> Statistics:
-        """Return the sums over this client's images, by the federation's classes."""
-        index = {name: i for i, name in enumerate(classes)}
-        labels = torch.tensor([index[self.examples.classes[c]] for c in self.examples.labels.tolist()])
-        return Statistics.of(self.features(), labels, len(classes), plan.scatter)
-
     def build_head(self) -> None:
         """Build the personalized head from this client's images under the model's current ψ."""
         self.model.build_head(self.features(), self.examples.labels)
 
-    def evaluate(self) -> dict[str, float]:
-        """Return the accuracy of the personalized classifier on this client's test images."""
-        if self.test is None or not len(self.test):
+    def evaluate(self, without_tests: bool = False) -> dict[str, float]:
+        """Return the accuracy of the personalized classifier on this client's test images.
+
+        ``without_tests``: on its own images instead, by leave-one-out.
+        """
+        classes = len(self.examples.classes)
+        if without_tests:
+            left_out = leave_one_out(self.model.head, self.features(), self.examples.labels)
+            result = evaluate(left_out.logits.argmax(1), self.examples.labels[left_out.index], classes)
+        elif self.test is None or not len(self.test):
             return {"num-examples": 0, "accuracy": 0.0}
-        self.build_head()
-        predicted = FeaturePredictor.of(self.model.head).predict(self.test.embed.features()).labels
-        result = evaluate(predicted, self.test.labels, len(self.examples.classes))
+        else:
+            self.build_head()
+            predicted = FeaturePredictor.of(self.model.head).predict(self.test.embed.features()).labels
+            result = evaluate(predicted, self.test.labels, classes)
         return {"num-examples": result.images, "accuracy": result.accuracy}
 
-    def save(self, plan: Plan) -> str:
+    def save(self, plan: Plan, *, trained: bool = True) -> str:
         """Save the personalized classifier as an update file and return its name; empty if there is none."""
         if self.state is None or plan.trained_by == "batches":
             return ""
-        self.build_head()
+        features, labels = self.features(), self.examples.labels
+        self.model.build_head(features, labels)
+        update = make_update(self.model, plan, self.examples.classes)
+        held_out = np.full(len(labels), not trained)
+        log_prior = np.zeros(len(self.examples.classes))
+        assessment = assess(self.model.head, features, labels, held_out, log_prior, seed=plan.seed)
         make_folder(self.state, parents=True)
-        make_update(self.model, plan, self.examples.classes).save(self.state / PERSONAL_UPDATE)
+        with_assessment(update, assessment).save(self.state / PERSONAL_UPDATE)
         return PERSONAL_UPDATE
 
     # Residuals of error feedback, by round: a round that is repeated starts from the same residual.

@@ -13,12 +13,13 @@ from dataclasses import asdict, dataclass
 from flwr.app import ConfigRecord
 
 from ..errors import FitError
+from ..formatting import capitalize, count, list_names
 from ..model import AdaptedModel
 from . import messages
 from .parameters import parameter_layout
 from .partition import merge_class_names
 from .plan import Plan
-from .records import Log
+from .records import Observer
 from .transport import Transport
 
 POLL_SECONDS = 0.5  # between two checks for new clients
@@ -35,6 +36,7 @@ class ClientInfo:
 
     name: str
     classes: list[str]
+    num_examples: int
     num_test_examples: int
 
 
@@ -42,9 +44,15 @@ class ClientManager:
     """The accepted and the rejected clients by node."""
 
     def __init__(
-        self, transport: Transport, plan: Plan, model: AdaptedModel, log: Log, max_wait: float
+        self,
+        transport: Transport,
+        plan: Plan,
+        model: AdaptedModel,
+        observer: Observer,
+        max_wait: float,
     ) -> None:
-        self.transport, self.plan, self.log, self.max_wait = transport, plan, log, max_wait
+        self.transport, self.plan, self.max_wait = transport, plan, max_wait
+        self.log, self.on_status = observer.log, observer.on_status
         self.clients: dict[int, ClientInfo] = {}
         self.rejected: dict[int, str] = {}  # permanently, with the reason
         self.requirements = {
@@ -67,12 +75,22 @@ class ClientManager:
             {name: self.clients[node].classes for name, node in self.connected().items()}
         )
 
+    def describe(self) -> str:
+        """Return who is connected, with how many images of how many classes."""
+        connected = self.connected()
+        images = sum(self.clients[node].num_examples for node in connected.values())
+        return (
+            f"{capitalize(count(len(connected), 'client'))} with {count(images, 'image')} of "
+            f"{count(len(self.classes()), 'class', 'classes')}: {list_names(connected)}."
+        )
+
     def wait_for_clients(self) -> None:
         """Register new clients; wait until there are enough for a round."""
         deadline, reported = time.monotonic() + self.max_wait, -1
         while True:
             new = self.transport.connected_nodes() - self.clients.keys() - self.rejected.keys()
             if new:
+                self.on_status(f"Registering {count(len(new), 'client')}")
                 self.register(sorted(new))
             available = len(self.connected())
             if available >= self.plan.min_clients:
@@ -80,14 +98,16 @@ class ClientManager:
             if time.monotonic() > deadline:
                 rejected = "".join(f" {reason}" for reason in sorted(set(self.rejected.values())))
                 raise FederationError(
-                    f"{available} clients are connected, and a round needs {self.plan.min_clients}.{rejected}",
+                    f"{capitalize(count(available, 'client'))} {'is' if available == 1 else 'are'} connected, "
+                    f"and a round needs {self.plan.min_clients}.{rejected}",
                     "Start more clients, or lower min_clients. The checkpoint is kept.",
                 )
             if available != reported:
                 self.log(
-                    f"Waiting for clients: {available} of at least {self.plan.min_clients} are connected."
+                    f"Waiting for clients: {available} connected, at least {self.plan.min_clients} needed."
                 )
                 reported = available
+                self.on_status("Waiting for clients")
             time.sleep(POLL_SECONDS)
 
     def register(self, nodes: list[int]) -> None:
@@ -109,9 +129,12 @@ class ClientManager:
                 self.rejected[node] = f"{name}: {reason}"
                 self.log(f"{name} is refused: {reason}")
             else:
-                tests = about["tests"]
+                counts, tests = about.get("counts"), about["tests"]
                 self.clients[node] = ClientInfo(
-                    name, messages.read_strings(about, "classes"), tests if isinstance(tests, int) else 0
+                    name,
+                    messages.read_strings(about, "classes"),
+                    sum(n for n in counts if isinstance(n, int)) if isinstance(counts, list) else 0,
+                    tests if isinstance(tests, int) else 0,
                 )
 
     def _reason_to_reject(self, name: str, about: ConfigRecord) -> str:

@@ -19,6 +19,7 @@ from torch import Tensor
 from ..data import LabelledImages, read_squares
 from ..data.pixels import ImageSource
 from ..errors import InputError, UsageError, check_choice
+from ..formatting import capitalize, count
 from ..heads import Statistics
 from ..model import AdaptedModel
 from ..seeding import make_generator, permutation
@@ -27,7 +28,7 @@ from .client import Client, Examples
 from .parameters import get_parameters, make_model, set_parameters
 from .partition import Partition, by_folder, dirichlet, few_shot, merge_class_names, of_classes
 from .plan import Plan
-from .records import RoundRecord
+from .records import Log, RoundRecord
 
 PARTITIONS = ("few_shot", "dirichlet", "folders")
 CACHE_MB = 4096
@@ -69,17 +70,25 @@ class ClientPopulation:
     """All clients of a simulation: ``client(i)`` returns one, ``evaluate(ψ)`` the paper's two accuracies."""
 
     def __init__(
-        self, config: SimulationConfig, plan: Plan, read_images: ReadImages, state: Path | None = None
+        self,
+        config: SimulationConfig,
+        plan: Plan,
+        read_images: ReadImages,
+        state: Path | None = None,
+        log: Log = lambda _: None,
     ) -> None:
         self.config, self.plan, self.state = config, plan, state
         images = _partition_images(config, read_images)
         self.partition, self.names = images.partition, images.names
         self.classes = [str(name) for name in images.train.classes]
+        log(self.partition.describe() + ".")
+        log(f"Loading the backbone {plan.backbone}.")
         self.model: AdaptedModel = make_model(plan, len(self.classes), weights=config.weights or None)
         self.start = get_parameters(self.model)
         used = self.partition.used()
         self.pool_index = np.full(len(images.train), -1)
         self.pool_index[used] = np.arange(len(used))
+        log(f"Reading {count(len(used), 'training image')} and {count(len(images.test), 'test image')}.")
         self.pool = self._embed([images.train.sources[i] for i in used])
         self.labels = torch.tensor([images.train.labels[i] for i in used])
         self.test = self._embed(images.test.sources)
@@ -117,6 +126,7 @@ class ClientPopulation:
         personal = [
             self.personalized_accuracy(i, pool[self.rows(i)], test[self.test_rows(i)])
             for i in range(len(self))
+            if len(self.test_rows(i))
         ]
         return evaluation(self.accuracy(self.global_logits(pool, test)), personal)
 
@@ -141,6 +151,8 @@ class ClientPopulation:
         result = []
         for index in range(len(self)):
             own, rows = torch.unique(self.labels[self.rows(index)]), self.test_rows(index)
+            if not len(rows):
+                continue
             predicted = own[logits[rows][:, own].argmax(1)]
             result.append(float((predicted == self.test_labels[rows]).double().mean()))
         return result
@@ -155,14 +167,20 @@ class ClientPopulation:
         )
         if skipped:
             raise InputError(
-                f"{len(skipped)} images cannot be used, the first: {skipped[0].name}: {skipped[0].reason}."
+                f"{capitalize(count(len(skipped), 'image'))} cannot be used, the first: "
+                f"{skipped[0].name}: {skipped[0].reason}."
             )
         pixels = torch.from_numpy(np.stack([square for square in squares if square is not None]))
         return Activations(self.model, pixels, CACHE_MB)
 
 
 def evaluation(accuracy: float, personal: list[float]) -> RoundRecord:
-    """Return the record of the accuracy of the global classifier and of the clients' personalized ones."""
+    """Return the record of the accuracy of the global classifier and of the clients' personalized ones.
+
+    ``personal`` has the clients with test images of their classes; there may be none.
+    """
+    if not personal:
+        return {"accuracy": accuracy}
     return {"accuracy": accuracy, "personalized": float(np.mean(personal)), "clients_accuracy": personal}
 
 

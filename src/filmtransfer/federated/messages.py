@@ -7,6 +7,7 @@ message is measured on the message itself: the elements of its arrays, and the b
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -21,12 +22,14 @@ logging.getLogger("flwr").setLevel(logging.WARNING)  # it logs every aggregation
 DESCRIBE = "query.describe"
 TRAIN = "train.round"
 STATISTICS = "query.statistics"
+SCORES = "query.scores"
 EVALUATE = "evaluate.local"
 FINISH = "query.finish"
-TYPES = (DESCRIBE, TRAIN, STATISTICS, EVALUATE, FINISH)
+TYPES = (DESCRIBE, TRAIN, STATISTICS, SCORES, EVALUATE, FINISH)
+TOTAL = "total"  # the record of a request with the summed statistics of all clients
 SECURE = "query.secure_"  # followed by the stage
 
-ConfigValue = str | int | float | list[str] | list[int]
+ConfigValue = str | int | float | list[str] | list[int] | list[float]
 
 
 def message_cost(message: Message) -> tuple[int, int]:
@@ -46,6 +49,11 @@ def make_request(
     if arrays is not None:
         content["arrays"] = make_array_record(arrays)
     return content
+
+
+def with_settings(content: RecordDict, **more: ConfigValue) -> RecordDict:
+    """Return the content of a request with more settings, such as those for one client; it shares the arrays."""
+    return RecordDict({**content, "config": ConfigRecord({**read_config(content), **more})})
 
 
 def make_reply(
@@ -68,10 +76,10 @@ def make_array_record(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
     return ArrayRecord({name: Array(np.ascontiguousarray(array)) for name, array in arrays.items()})
 
 
-def read_arrays(content: RecordDict) -> dict[str, np.ndarray]:
+def read_arrays(content: RecordDict, record: str = "arrays") -> dict[str, np.ndarray]:
     """Return the arrays of a message, none if it has none; raise an error if they cannot be read."""
     try:
-        return {name: array.numpy() for name, array in content.array_records.get("arrays", {}).items()}
+        return {name: array.numpy() for name, array in content.array_records.get(record, {}).items()}
     except (ValueError, TypeError, EOFError) as error:
         raise InputError(f"The arrays of the message cannot be read ({str(error)[:80]}).") from None
 
@@ -82,6 +90,15 @@ def read_metric(content: RecordDict, name: str) -> float:
     if not isinstance(value, (int, float)):
         raise InputError(f"The reply has no {name}.")
     return float(value)
+
+
+def read_finite_metric(content: RecordDict, name: str) -> float | None:
+    """Return a metric of a reply; None if it is missing or not finite."""
+    try:
+        value = read_metric(content, name)
+    except InputError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def read_refusal(content: RecordDict) -> str:
@@ -118,3 +135,13 @@ def read_strings(record: ConfigRecord, name: str) -> list[str]:
     if not isinstance(values, list):
         raise InputError(f"The message has no list of {name}.")
     return [str(value) for value in values]
+
+
+def read_numbers(record: ConfigRecord, name: str) -> list[float]:
+    """Return a list of finite numbers of a record."""
+    values = record.get(name)
+    if not isinstance(values, list) or not all(
+        isinstance(value, int | float) and math.isfinite(value) for value in values
+    ):
+        raise InputError(f"The message has no list of numbers {name}.")
+    return [float(value) for value in values]

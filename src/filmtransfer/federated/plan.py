@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from ..errors import UsageError, check_choice, check_count, invalid_choice
+from ..formatting import count
 from ..heads import HEADS, Scatter
 from ..heads.head import TrainedBy
 from ..training import config
@@ -50,7 +51,7 @@ class Plan:
     """The settings of a federation."""
 
     rounds: int = 60
-    clients_per_round: int = 5
+    clients_per_round: int = 5  # 0: all that are connected
     decay: float = 0.3  # factor of the learning rate …
     decay_every: int = 20  # … after this many rounds; 0: constant
     head: str = "protonets"
@@ -70,6 +71,7 @@ class Plan:
     min_clients: int = 2  # usable replies that a round needs
     timeout: float = 3600.0  # seconds that a round waits for its clients
     evaluate_every: int = 1  # rounds between two evaluations; 0: only at the end
+    assess: bool = True  # whether the clients' summed scores calibrate the classifier over all classes
 
     @property
     def trained_by(self) -> TrainedBy:
@@ -114,7 +116,7 @@ class Plan:
     def validate(self) -> None:
         """Raise an error if a setting is invalid, or settings contradict each other."""
         for name, minimum in (
-            ("rounds", 0), ("clients_per_round", 1), ("decay_every", 0), ("malicious", 0),
+            ("rounds", 0), ("clients_per_round", 0), ("decay_every", 0), ("malicious", 0),
             ("min_clients", 1), ("evaluate_every", 0),
         ):  # fmt: skip
             check_count(name, getattr(self, name), minimum)
@@ -142,9 +144,9 @@ class Plan:
                 f"train={self.training.train!r} with the head {self.head!r} cannot be federated.",
                 "Use train='all' with a head trained by batches (BiT), and train='adapter' with others (FiT).",
             )
-        if self.min_clients > self.clients_per_round:
+        if self.clients_per_round and self.min_clients > self.clients_per_round:
             raise UsageError(
-                f"A round of {self.clients_per_round} clients never has {self.min_clients} replies.",
+                f"A round of {count(self.clients_per_round, 'client')} never has {self.min_clients} replies.",
                 "Lower min_clients, or raise clients_per_round.",
             )
         if self.secure and self.algorithm in ROBUST:

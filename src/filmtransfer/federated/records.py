@@ -1,19 +1,23 @@
-"""The record of a round, as ``rounds.jsonl`` and the checkpoint store it, and the names of the update files."""
+"""The record of a round, as ``rounds.jsonl`` and the checkpoint store it, the result, and the names of the files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypedDict
 
 GLOBAL_UPDATE = "global.safetensors"  # in the folder of the server
 PERSONAL_UPDATE = "personal.safetensors"  # in the folder of a client
+LOG_FILE = "messages.jsonl"  # beside rounds.jsonl: the server's messages for people
+RESULT_FILE = "result.json"
 
 
 class RoundRecord(TypedDict, total=False):
     """All or part of what is recorded of a round; round 0 is the evaluation before the first."""
 
     round: int
-    clients: list[str]
+    clients: list[str]  # that were chosen
+    contributed: list[str]  # those whose updates are in the aggregated one
     # The clients that did not contribute, and why.
     missing: dict[str, str]
     refused: dict[str, str]
@@ -28,12 +32,45 @@ class RoundRecord(TypedDict, total=False):
     bytes_up: int
     # The accuracy of the global classifier and of the clients' personalized ones.
     accuracy: float
-    personalized: float  # the mean over the clients
+    test_images: int  # that the accuracy of the global classifier was measured on
+    personalized: float  # the mean over the clients in a simulation, over their images otherwise
     clients_accuracy: list[float] | dict[str, float]
+    evaluated_images: int  # that the personalized accuracy was measured on
+    leave_one_out: bool  # whether those were training images, because no client has test images
     # The privacy spent so far.
     epsilon: float
     delta: float
 
 
+class DeploymentResult(TypedDict, total=False):
+    """How a deployed federation ended: its result, or an error."""
+
+    rounds: int
+    classes: list[str]
+    bytes: int
+    clients: list[str]
+    traffic: dict[str, RoundRecord]
+    accuracy: float
+    test_images: int
+    estimate: dict[str, object] | None
+    temperature: float
+    error: str
+    hint: str
+    exit_code: int
+    folder: str
+    lines: list[RoundRecord]
+
+
 Log = Callable[[str], None]  # receives messages for people, one line each
 OnRound = Callable[[RoundRecord], None]
+OnStatus = Callable[[str], None]  # receives what is being done now, for a line that is replaced
+SEPARATOR = " · "  # in a status: between what is being done, who is connected, and the last accuracy
+
+
+@dataclass(frozen=True)
+class Observer:
+    """The callbacks that report what happens in a federation."""
+
+    log: Log = lambda _: None
+    on_round: OnRound = lambda _: None
+    on_status: OnStatus = lambda _: None

@@ -23,7 +23,7 @@ Which clients take part, when, and the shapes of the summed arrays are public.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -80,30 +80,27 @@ def majority(clients: int) -> int:
 
 def secure_sum(
     exchange: Exchange,
-    nodes: Sequence[int],
+    work: Mapping[int, RecordDict],
     *,
     threshold: int,
     session: str,
-    work: RecordDict,
     shapes: Shapes,
     bits: int = FRACTIONAL_BITS,
 ) -> SecureSum:
-    """Sum the arrays that ``compute(work)`` returns on each client; they have these names and shapes.
+    """Sum the arrays that ``compute`` returns for the work of each node; they have these names and shapes.
 
     ``exchange(stage, requests)`` sends one message "query.secure_<stage>" to each node and returns the contents of
     the replies. ``session`` must be new each time, also when a round is repeated.
     """
-    if len(set(nodes)) < len(nodes):
-        raise UsageError("A client is listed twice.")
-    if not MIN_CLIENTS <= threshold <= len(nodes) or 2 * threshold <= len(nodes):
+    if not MIN_CLIENTS <= threshold <= len(work) or 2 * threshold <= len(work):
         raise UsageError(
-            f"A threshold of {threshold} does not suit {len(nodes)} clients.",
+            f"A threshold of {threshold} does not suit {len(work)} clients.",
             f"It is at least {MIN_CLIENTS}, above half of the clients, and at most all of them.",
         )
     config = SessionConfig(session, threshold, bits, {name: tuple(shape) for name, shape in shapes.items()})
     server = _ServerSession(exchange, config, {})
 
-    keys = server.ask("keys", {node: RecordDict() for node in nodes}, _read_keys)
+    keys = server.ask("keys", {node: RecordDict() for node in work}, _read_keys)
     binding = config.binding(keys)
 
     listed = ConfigRecord({str(node): key for node, key in keys.items()})
@@ -116,7 +113,7 @@ def secure_sum(
     requests = {}
     for node in shared:
         shares = ConfigRecord({str(peer): shared[peer].shares[node] for peer in shared if peer != node})
-        needed = {WORK + key: record for key, record in work.items()}
+        needed = {WORK + key: record for key, record in work[node].items()}
         requests[node] = RecordDict({"shares": shares, **needed})
     masked = server.ask(
         "masked",

@@ -8,16 +8,15 @@ aggregated in the order of their names: an interrupted and resumed federation en
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
 
 from ..errors import FitError, InputError
+from ..formatting import capitalize, count
 from ..heads import Statistics
 from ..model import AdaptedModel
 from ..seeding import make_generator, permutation
@@ -25,17 +24,26 @@ from . import messages
 from .aggregation import aggregate_train, check_update, outliers
 from .checkpoint import Checkpoint
 from .client_manager import ClientManager, FederationError
+from .communication import Communication, no_failures, without_contributors
 from .compression import compress, decompress
-from .fixed_point import Shapes
+from .evaluation import ClientEvaluation, ServerTest
 from .parameters import ParameterLayout, get_parameters, parameter_layout
 from .plan import Plan
 from .privacy import Accountant, clip, noisy_mean, sample
-from .records import Log, OnRound, RoundRecord
-from .secure_aggregation import SecureAggregationError, majority, secure_sum
+from .records import Log, Observer, OnRound, OnStatus, RoundRecord
 from .statistics import array_shapes, from_arrays
 from .transport import Transport, no_traffic
 
 MAX_ATTEMPTS = 3  # at a round with too few usable replies
+
+
+@dataclass(frozen=True)
+class SummedStatistics:
+    """The statistics over all clients, with the classes in order and the clients whose images are included."""
+
+    statistics: Statistics
+    classes: list[str]
+    clients: list[str]
 
 
 @dataclass(eq=False)
@@ -47,14 +55,23 @@ class FederatedServer:
     make_model: Callable[[int], AdaptedModel]  # given the number of classes, which a head of batches needs
     folder: Path | None = None
     evaluate_fn: Callable[[np.ndarray], RoundRecord] | None = None
+    test: ServerTest | None = None  # the server's own test images
     log: Log = lambda _: None
     on_round: OnRound = lambda _: None
+    on_status: OnStatus = lambda _: None
     max_wait: float = 600.0
 
     def __post_init__(self) -> None:
-        self.model = self.make_model(1)
+        self._set_model(self.make_model(1))
         self.transport = Transport(self.grid, self.plan.timeout)
-        self.clients = ClientManager(self.transport, self.plan, self.model, self.log, self.max_wait)
+        observer = Observer(self.log, self.on_round, self.on_status)
+        self.clients = ClientManager(self.transport, self.plan, self.model, observer, self.max_wait)
+        self.communication = Communication(self.transport, self.plan, self.clients, self.log)
+        self.reported_clients = -1  # fewer than the plan's clients per round
+
+    def _set_model(self, model: AdaptedModel) -> None:
+        self.model, self.start = model, get_parameters(model)
+        self.layout: ParameterLayout = parameter_layout(model)
 
     def run(self) -> Checkpoint:
         """Run the remaining rounds."""
@@ -62,16 +79,18 @@ class FederatedServer:
         state = Checkpoint.load(self.folder, plan) if self.folder else None
         self.clients.wait_for_clients()
         classes = state.classes if state else self.clients.classes()
-        self.model = self.make_model(len(classes))
-        self.start = get_parameters(self.model)
-        self.layout: ParameterLayout = parameter_layout(self.model)
+        if plan.trained_by == "batches":  # the head's parameters depend on the classes
+            self._set_model(self.make_model(len(classes)))
+        if state is None or state.done < plan.rounds:
+            self.log(self.clients.describe())
+            self.log(self._describe_plan())
         if state is None:
             initial: RoundRecord = {"round": 0}
-            initial |= self.evaluate(self.start)
+            initial |= self.evaluate(self.start, "Evaluating before the first round")
             state = Checkpoint(self.start.copy(), classes, [], initial)
             self._save(state, initial)
         elif state.done < plan.rounds:
-            self.log(f"Resuming after round {state.done}.")
+            self.log(f"Resuming after round {state.done} of {plan.rounds}.")
         accountant = self._accountant(state)
         while state.done < plan.rounds:
             if accountant and not accountant.can_continue():
@@ -84,10 +103,21 @@ class FederatedServer:
                 record |= {"epsilon": accountant.spend(), "delta": accountant.delta}
                 state.accountant = accountant.to_json()
             if number == plan.rounds or (plan.evaluate_every and number % plan.evaluate_every == 0):
-                record |= self.evaluate(state.psi)
+                record |= self.evaluate(state.psi, f"{self._round(number)}: evaluating")
             state.rounds.append(record)
             self._save(state, record)
         return state
+
+    def _describe_plan(self) -> str:
+        """Return the number of rounds and of their clients in words."""
+        plan = self.plan
+        rounds = capitalize(count(plan.rounds, "round")) + (", each" if plan.rounds > 1 else "")
+        each = "with all connected clients"
+        if plan.privacy:
+            each = f"with about {self._expected_clients} of {count(len(self.clients), 'client')}, drawn at random"
+        elif 0 < plan.clients_per_round < len(self.clients.connected()):
+            each = f"with {count(plan.clients_per_round, 'client')}, drawn at random"
+        return f"{rounds} {each}." if plan.rounds else "No rounds: nothing is trained."
 
     def _save(self, state: Checkpoint, record: RoundRecord) -> None:
         if self.folder:
@@ -97,38 +127,47 @@ class FederatedServer:
     def run_round(self, number: int, psi: np.ndarray) -> tuple[np.ndarray, RoundRecord]:
         """Return the aggregated update of a round, and its record."""
         self.transport.traffic["training"] = no_traffic()
-        failures: RoundRecord = {"missing": {}, "refused": {}}
+        failures = no_failures()
         train = self.train_securely if self.plan.secure else self.train
         for attempt in range(MAX_ATTEMPTS):
             self.clients.wait_for_clients()
             chosen = self.sample_clients(number, attempt)
+            self.on_status(f"{self._round(number)}: training on {count(len(chosen), 'client')}")
             result = train(number, psi, chosen, failures)
             if result is not None:
                 update, record = result
                 record |= {"round": number, "clients": sorted(chosen)}
-                return update, record | failures | self.transport.traffic["training"]
-            self.log(f"Round {number}: fewer than {self.plan.min_clients} usable replies; it is repeated.")
+                record |= without_contributors(failures, record["contributed"])
+                return update, record | self.transport.traffic["training"]
+            if attempt + 1 < MAX_ATTEMPTS:
+                self.log(
+                    f"{self._round(number)}: fewer than {self.plan.min_clients} usable replies; it is repeated."
+                )
         reasons = "; ".join(
             f"{name}: {reason}"
             for name, reason in sorted({**failures["missing"], **failures["refused"]}.items())
         )
         raise FederationError(
-            f"Round {number} had fewer than {self.plan.min_clients} usable replies {MAX_ATTEMPTS} times ({reasons}).",
+            f"{self._round(number)} had fewer than {self.plan.min_clients} usable replies {MAX_ATTEMPTS} times ({reasons}).",
             "The checkpoint is kept: start again when the clients are connected.",
         )
 
     def sample_clients(self, number: int, attempt: int) -> dict[str, int]:
         """Return the clients of a round: their nodes by name."""
         connected = self.clients.connected()
-        names, count = sorted(connected), self.plan.clients_per_round
+        names, wanted = sorted(connected), self.plan.clients_per_round
         generator = make_generator(self.plan.seed, "clients", number, attempt)
         if self.plan.privacy:  # the sample must stay secret: a known seed only in a simulation
             rate = self._expected_clients / len(self.clients)
             chosen = sample(names, rate, generator if self.evaluate_fn else None)
         else:
-            if len(names) < count:
-                self.log(f"Round {number}: {len(names)} clients are connected instead of {count}.")
-            chosen = [names[i] for i in permutation(len(names), generator)[:count].tolist()]
+            if len(names) < wanted and len(names) != self.reported_clients:
+                self.log(
+                    f"The plan has {count(wanted, 'client')} per round, and {len(names)} "
+                    f"{'is' if len(names) == 1 else 'are'} connected: all of them take part."
+                )
+                self.reported_clients = len(names)
+            chosen = [names[i] for i in permutation(len(names), generator)[: wanted or None].tolist()]
         return {name: connected[name] for name in sorted(chosen)}
 
     def train(
@@ -141,34 +180,38 @@ class FederatedServer:
         updates: dict[str, np.ndarray] = {}
         examples: dict[str, int] = {}
         losses: dict[str, float] = {}
-        for name, reply in sorted(self.request(messages.TRAIN, requests, "training", failures).items()):
+        for name, reply in sorted(
+            self.communication.request(messages.TRAIN, requests, "training", failures).items()
+        ):
             try:
                 vector = decompress(messages.read_arrays(reply), plan.compression, sizes)
                 update = vector - received if plan.compression == "none" else vector
                 check_update(update)
-                count = messages.read_metric(reply, "num-examples")
-                loss = messages.read_metric(reply, "loss")
-                if not count >= 1:
+                number_of = messages.read_metric(reply, "num-examples")
+                if not number_of >= 1:
                     raise InputError("it trained on no examples.")
             except FitError as error:
                 failures["refused"][name] = str(error)
-                self.log(f"Round {number}: the reply of {name} is refused: {error}")
+                self.log(f"{self._round(number)}: the reply of {name} is refused: {error}")
                 continue
-            updates[name], examples[name], losses[name] = update, int(count), loss
+            updates[name], examples[name] = update, int(number_of)
+            if (loss := messages.read_finite_metric(reply, "loss")) is not None:
+                losses[name] = loss
         if plan.privacy:
             total = np.zeros(self.layout.length)
             for name in sorted(updates):
                 total += clip(updates[name], plan.privacy.clip)[0]
-            return self._private_mean(total, number), {}
+            return self._private_mean(total, number), {"contributed": sorted(updates)}
         if len(updates) < plan.min_clients:
             return None
         aggregated = aggregate_train(plan, number, updates, examples)
-        total_examples = sum(examples.values())
-        return aggregated, {
-            "examples": total_examples,
-            "loss": sum(losses[name] * examples[name] for name in losses) / total_examples,
-            "outliers": outliers(updates, aggregated),
-        }
+        record: RoundRecord = {
+            "contributed": sorted(updates), "examples": sum(examples.values()), "outliers": outliers(updates, aggregated),
+        }  # fmt: skip
+        if losses:
+            weight = sum(examples[name] for name in losses)
+            record["loss"] = sum(losses[name] * examples[name] for name in losses) / weight
+        return aggregated, record
 
     def train_securely(
         self, number: int, psi: np.ndarray, chosen: Mapping[str, int], failures: RoundRecord
@@ -177,26 +220,30 @@ class FederatedServer:
         plan = self.plan
         work = messages.make_request(plan, number, self.compress_parameters(psi)[0])
         shapes = {"psi": (self.layout.length,), "weight": (1,)}
-        sums = self.sum_securely(chosen, work, shapes, "training", failures)
+        requests = dict.fromkeys(chosen.values(), work)
+        sums = self.communication.sum_securely(requests, shapes, "training", failures)
         if plan.privacy:  # a failed round counts as one with an empty sample
-            total = np.zeros(self.layout.length) if sums is None else sums["psi"]
-            return self._private_mean(total, number), {}
+            total = np.zeros(self.layout.length) if sums is None else sums.arrays["psi"]
+            return self._private_mean(total, number), {"contributed": sums.clients if sums else []}
         if sums is None:
             return None
-        weight = float(sums["weight"][0])
-        update = sums["psi"] / max(weight, 1.0)
+        weight = float(sums.arrays["weight"][0])
+        update = sums.arrays["psi"] / max(weight, 1.0)
         try:
             check_update(update)
         except InputError as error:
-            self.log(f"Round {number}: the sum cannot be used: {error}")
+            self.log(f"{self._round(number)}: the sum cannot be used: {error}")
             return None
-        return update, {"examples": round(weight)}
+        return update, {"contributed": sums.clients, "examples": round(weight)}
+
+    def _round(self, number: int) -> str:
+        return f"Round {number} of {self.plan.rounds}"
 
     # Differential privacy
 
     @property
     def _expected_clients(self) -> int:
-        return min(self.plan.clients_per_round, len(self.clients))
+        return min(self.plan.clients_per_round or len(self.clients), len(self.clients))
 
     def _accountant(self, state: Checkpoint) -> Accountant | None:
         privacy = self.plan.privacy
@@ -214,8 +261,6 @@ class FederatedServer:
         generator = make_generator(self.plan.seed, "privacy noise", number) if self.evaluate_fn else None
         return noisy_mean(total, privacy.noise * privacy.clip, self._expected_clients, generator)
 
-    # Communication
-
     def compress_parameters(self, psi: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Return the arrays to send for ψ, and ψ as clients receive it; compressed is its difference from the start."""
         method, sizes = self.plan.compression, self.layout.sizes
@@ -224,113 +269,51 @@ class FederatedServer:
         sent = compress(psi - self.start, method, sizes)
         return sent, self.start + decompress(sent, method, sizes)
 
-    def request(
-        self, message_type: str, requests: Mapping[int, RecordDict], purpose: str, failures: RoundRecord
-    ) -> dict[str, RecordDict]:
-        """Return the replies by client name; missing clients and refusals are recorded and logged."""
-        replies, missing = self.transport.exchange(message_type, requests, purpose)
-        usable: dict[str, RecordDict] = {}
-        for node in sorted(requests):
-            name = self.clients.clients[node].name
-            if node in missing:
-                failures["missing"][name] = missing[node]
-                self.log(f"{name} is missing: {missing[node]}")
-            elif reason := messages.read_refusal(replies[node]):
-                failures["refused"][name] = reason
-                self.log(f"{name} cannot take part: {reason}")
-            else:
-                usable[name] = replies[node]
-        return usable
+    # Sums over images, evaluation and the final classifiers
 
-    def sum_securely(
-        self, chosen: Mapping[str, int], work: RecordDict, shapes: Shapes, purpose: str, failures: RoundRecord
-    ) -> dict[str, np.ndarray] | None:
-        """Return the sums over the clients that stayed to the end; None if too few did."""
-        if len(chosen) < max(self.plan.min_clients, 2):
-            return None
-        plan = ConfigRecord({"plan": self.plan.to_json()})
-
-        def exchange(stage: str, requests: Mapping[int, RecordDict]) -> dict[int, RecordDict]:
-            contents = {node: RecordDict({**content, "config": plan}) for node, content in requests.items()}
-            replies = self.request(messages.SECURE + stage, contents, purpose, failures)
-            return {chosen[name]: reply for name, reply in replies.items()}
-
-        total, contributed, dropped = None, 0, {}
-        try:
-            result = secure_sum(
-                exchange,
-                list(chosen.values()),
-                threshold=majority(len(chosen)),
-                session=secrets.token_hex(8),
-                work=work,
-                shapes=shapes,
-            )
-            total, contributed, dropped = result.sums, len(result.contributed), result.dropped
-        except SecureAggregationError as error:
-            dropped = error.dropped
-            self.log(str(error))
-        for node, reason in dropped.items():
-            name = self.clients.clients[node].name
-            if failures["missing"].setdefault(name, reason) == reason:
-                self.log(f"{name} is missing: {reason}")
-        return total if contributed >= self.plan.min_clients else None
-
-    # Evaluation and the final classifiers
-
-    def evaluate(self, psi: np.ndarray) -> RoundRecord:
-        """Evaluate ψ: centrally in a simulation, on the clients' own test images otherwise."""
-        if self.evaluate_fn:
-            return self.evaluate_fn(psi)
-        if self.plan.trained_by == "batches":  # there are no personalized classifiers
-            return {}
-        content = messages.make_request(self.plan, 0, self.compress_parameters(psi)[0])
-        clients = self.clients.clients
-        nodes = [node for node in self.clients.connected().values() if clients[node].num_test_examples]
-        replies, _ = self.transport.exchange(messages.EVALUATE, dict.fromkeys(nodes, content), "evaluating")
-        accuracy = {
-            clients[node].name: messages.read_metric(reply, "accuracy")
-            for node, reply in replies.items()
-            if not messages.read_refusal(reply) and messages.read_metric(reply, "num-examples") > 0
-        }
-        if not accuracy:
-            return {}
-        mean = sum(accuracy.values()) / len(accuracy)
-        return {"personalized": mean, "clients_accuracy": dict(sorted(accuracy.items()))}
-
-    def collect_statistics(self, psi: np.ndarray) -> tuple[Statistics, list[str]]:
+    def collect_statistics(self, psi: np.ndarray) -> SummedStatistics:
         """Return the summed statistics of all connected clients, and their classes."""
         self.clients.wait_for_clients()
         plan, chosen, classes = self.plan, self.clients.connected(), self.clients.classes()
-        features = self.model.backbone.features
+        facts = (len(classes), self.model.backbone.features, plan.scatter)
         content = messages.make_request(plan, 0, self.compress_parameters(psi)[0], classes=classes)
-        failures: RoundRecord = {"missing": {}, "refused": {}}
-        if plan.secure:
-            shapes = array_shapes(len(classes), features, plan.scatter)
-            sums = self.sum_securely(chosen, content, shapes, "statistics", failures)
-            if sums is None:
-                raise FederationError(
-                    "The statistics could not be summed.", "Start again: the checkpoint is kept."
-                )
-            return from_arrays(sums, len(classes), features, plan.scatter), classes
-        total: Statistics | None = None
-        requests = dict.fromkeys(chosen.values(), content)
-        replies = self.request(messages.STATISTICS, requests, "statistics", failures)
-        for name, reply in sorted(replies.items()):
-            try:
-                part = from_arrays(messages.read_arrays(reply), len(classes), features, plan.scatter)
-            except FitError as error:
-                self.log(f"The statistics of {name} are refused: {error}")
-                continue
-            total = part if total is None else total + part
+        total = self.communication.sum_over_clients(
+            messages.STATISTICS,
+            dict.fromkeys(chosen.values(), content),
+            array_shapes(*facts),
+            lambda arrays: from_arrays(arrays, *facts),
+            no_failures(),
+        )
         if total is None:
-            raise FederationError("No client sent its statistics.", "Start again: the checkpoint is kept.")
-        return total, classes
+            raise FederationError(
+                "The statistics could not be summed." if plan.secure else "No client sent its statistics.",
+                "Start again: the checkpoint is kept.",
+            )
+        return SummedStatistics(from_arrays(total.arrays, *facts), classes, total.clients)
 
-    def finish(self, psi: np.ndarray) -> dict[str, str]:
+    def evaluate(self, psi: np.ndarray, status: str) -> RoundRecord:
+        """Evaluate ψ: centrally in a simulation, on the clients' and the server's own images otherwise.
+
+        ``status`` is shown meanwhile, unless there is nothing to evaluate.
+        """
+        if self.evaluate_fn:
+            self.on_status(status)
+            return self.evaluate_fn(psi)
+        evaluation = ClientEvaluation(self.transport, self.plan, self.clients, self.test)
+        if not evaluation.asked:
+            return {}
+        self.on_status(status)
+        return evaluation.evaluate(self.model, psi, self.compress_parameters(psi)[0])
+
+    def finish(self, psi: np.ndarray, trained: list[str]) -> dict[str, str]:
         """Let every client save its personalized classifier under the final ψ; return the file names by client."""
         content = messages.make_request(self.plan, self.plan.rounds, self.compress_parameters(psi)[0])
-        nodes = dict.fromkeys(self.clients.connected().values(), content)
-        replies, _ = self.transport.exchange(messages.FINISH, nodes, "finishing")
+        # Each learns about itself only: who else was drawn is secret with differential privacy.
+        requests = {
+            node: messages.with_settings(content, trained=int(name in trained))
+            for name, node in self.clients.connected().items()
+        }
+        replies, _ = self.transport.exchange(messages.FINISH, requests, "finishing")
         return {
             self.clients.clients[node].name: str(messages.read_about(reply).get("saved", ""))
             for node, reply in sorted(replies.items())

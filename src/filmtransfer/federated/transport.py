@@ -17,7 +17,7 @@ def no_traffic() -> RoundRecord:
 
 
 class Transport:
-    """The connection to the clients; ``traffic`` is by purpose: training, describing, evaluating, statistics, finishing."""
+    """The connection to the clients; ``traffic`` is by purpose, such as training, statistics and scores."""
 
     def __init__(self, grid: Grid, timeout: float) -> None:
         self.grid = grid

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ..arrays import SingularError
 from ..errors import UsageError, check_choice
 from .cosine import Cosine
@@ -14,6 +16,8 @@ from .protonets import ProtoNets
 from .qda import QDA
 from .scores import Scores
 from .statistics import Scatter, Statistics
+
+HeadName = Literal["lda", "qda", "protonets", "linear", "cosine", "mahalanobis"]  # for type checkers
 
 # Registered once: nothing else in the package compares names.
 HEADS: dict[str, type[Head]] = {
@@ -40,6 +44,7 @@ __all__ = [
     "Cosine",
     "GaussianHead",
     "Head",
+    "HeadName",
     "Linear",
     "Mahalanobis",
     "ProtoNets",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ..arrays import Array, cast, dtype_name, namespace, on_cpu, one_hot, precise
+from ..arrays import Array, cast, dtype_name, namespace, on_cpu, one_hot, precise, to_numpy
 from ..errors import InputError, check_choice
 
 Scatter = Literal["none", "task", "class"]
@@ -59,6 +59,11 @@ class Statistics:
         index = list(classes)
         moments = None if self.moments is None else self.moments[index]
         return Statistics(self.counts[index], self.sums[index], moments, self.dtype)
+
+    def as_numpy(self) -> Statistics:
+        """Return the same statistics as numpy arrays."""
+        moments = None if self.moments is None else to_numpy(self.moments)
+        return Statistics(to_numpy(self.counts), to_numpy(self.sums), moments, self.dtype)
 
     def means(self) -> Array:
         """Compute μ_c (C, D)."""

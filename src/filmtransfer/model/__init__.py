@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..lazy import lazy_names
 from .body import Body
+from .estimate import Estimate, describe_estimate
 from .ood import OODDetector
 from .predictor import Explanation, FeaturePredictor, Predictions, Prior, log_posterior, log_prior
 from .support import Label, Support
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AdaptedModel",
     "Body",
+    "Estimate",
     "Explanation",
     "FeaturePredictor",
     "Hardware",
@@ -27,6 +29,7 @@ __all__ = [
     "Prior",
     "Support",
     "Update",
+    "describe_estimate",
     "log_posterior",
     "log_prior",
 ]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
 
 from ..data import SkippedImage, read_squares
+from ..data.inputs import Images, image_sources
 from ..data.pixels import ImageSource, PixelSpec
 from ..errors import InputError
 from .predictor import FeaturePredictor, Predictions
@@ -45,23 +47,21 @@ class Classified:
 def classify(
     extractor: Extractor,
     predictor: FeaturePredictor,
-    images: Sequence[ImageSource] | np.ndarray,
+    images: Images,
     *,
     strict: bool = False,
     on_images: OnImages | None = None,
 ) -> Classified:
     """Classify all readable images, and say why the others are not; refuse any if ``strict``."""
-    if isinstance(images, str | Path):
-        raise InputError("Images are given as a list.", f"For one image: [{str(images)!r}].")
-    sources = images if hasattr(images, "__getitem__") else list(images)
-    if len(sources) == 0:
-        raise InputError("No images were given.", "Give at least one.")
     readable: list[int] = []
     skipped: list[SkippedImage] = []
     parts: list[Predictions] = []
-    for begin in range(0, len(sources), CHUNK):
-        part = list(sources[begin : begin + CHUNK])
-        names = [str(s) if isinstance(s, str | Path) else f"image {begin + i}" for i, s in enumerate(part)]
+    begin = 0
+    for part in _chunks(image_sources(images)):
+        names = [
+            os.fspath(s) if isinstance(s, str | os.PathLike) else f"image {begin + i}"
+            for i, s in enumerate(part)
+        ]
         squares, unreadable = read_squares(part, extractor.pixels, names)
         skipped += unreadable
         usable = [i for i, square in enumerate(squares) if square is not None]
@@ -71,9 +71,19 @@ def classify(
             if on_images is not None:
                 on_images(pixels, [part[i] for i in usable])
             parts.append(predictor.predict(extractor.extract(pixels)))
+        begin += len(part)
+    if begin == 0:
+        raise InputError("No images were given.", "Give at least one; a generator can be read once only.")
     if skipped and (strict or not parts):
         raise InputError(
-            f"{len(skipped)} of {len(sources)} images cannot be used, the first: "
+            f"{skipped[0].name} cannot be used: {skipped[0].reason}."
+            if len(skipped) == 1
+            else f"{len(skipped)} of {begin} images cannot be used, the first: "
             f"{skipped[0].name}: {skipped[0].reason}."
         )
     return Classified(readable, Predictions.concatenate(parts), skipped)
+
+
+def _chunks(sources: Iterator[ImageSource]) -> Iterator[list[ImageSource]]:
+    while part := list(islice(sources, CHUNK)):
+        yield part

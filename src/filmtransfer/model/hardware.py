@@ -25,6 +25,20 @@ from ..errors import FitWarning, UnavailableError, UsageError, check_choice, che
 from ..processes import usable_cores
 
 Precision = Literal["float32", "bfloat16"]
+DeviceName = Literal[  # for type checkers; any "cuda:N" that the machine has works
+    "auto",
+    "cpu",
+    "cuda",
+    "cuda:0",
+    "cuda:1",
+    "cuda:2",
+    "cuda:3",
+    "cuda:4",
+    "cuda:5",
+    "cuda:6",
+    "cuda:7",
+    "mps",
+]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 # A convolution and a matrix product, forward and backward, in the dtype that may be fatal.

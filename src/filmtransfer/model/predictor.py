@@ -21,7 +21,11 @@ from ..heads import Head, SingularError, State, map_state
 from .ood import FALSE_ALARM, MIN_SCORES, OODDetector
 from .support import Label, Support, no_statistics
 
-Prior = Literal["uniform", "empirical"] | str | Sequence[float] | np.ndarray
+NO_SCORES = (
+    f"it has fewer than {MIN_SCORES} leave-one-out scores, or was made by an earlier version",
+    "Train it with two or more photos of each class.",
+)
+Prior = Literal["uniform", "empirical"] | Sequence[float] | np.ndarray
 
 
 def log_posterior(logits: Array, log_prior: Array | None = None, temperature: float = 1.0) -> Array:
@@ -92,6 +96,7 @@ class FeaturePredictor:
     temperature: float = 1.0  # T
     ood: OODDetector | None = None
     support: Support | None = None
+    no_ood: tuple[str, str] = NO_SCORES  # why there is no OOD detector, and what to do
 
     @classmethod
     def of(cls, head: Head, classes: Sequence[Label] = (), prior: Prior = "uniform") -> FeaturePredictor:
@@ -119,22 +124,24 @@ class FeaturePredictor:
 
     def ood_scores(self, predictions: Predictions) -> np.ndarray:
         """Compute the OOD score of each image (B): the lower, the less it looks like any class."""
-        return self._detector().scores(predictions.features, predictions.logits)
+        scores: np.ndarray = self._detector().scores(predictions.features, predictions.logits)
+        return scores
 
     def rejected(self, predictions: Predictions, false_alarm: float = FALSE_ALARM) -> np.ndarray:
         """Tell which images belong to none of the classes (B).
 
         ``false_alarm`` is the share of in-distribution images that may be rejected.
         """
-        return self.ood_scores(predictions) < self._detector().threshold(false_alarm)
+        return self.ood_scores(predictions) < self.threshold(false_alarm)
+
+    def threshold(self, false_alarm: float = FALSE_ALARM) -> float:
+        """Return the OOD score below which an image is rejected."""
+        return self._detector().threshold(false_alarm)
 
     def _detector(self) -> OODDetector:
         if self.ood is None:
-            raise InputError(
-                "This classifier cannot reject out-of-distribution images: it has fewer than "
-                f"{MIN_SCORES} leave-one-out scores, or was made by an earlier version.",
-                "Train it with two or more photos of each class.",
-            )
+            reason, hint = self.no_ood
+            raise InputError(f"This classifier cannot reject out-of-distribution images: {reason}.", hint)
         return self.ood
 
     def explain(self, features: np.ndarray, photos: int = 3) -> list[Explanation]:

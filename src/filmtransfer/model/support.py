@@ -3,29 +3,33 @@
 With these the head can be rebuilt with classes and photos added or removed, without an image. A photo is identified by
 its name (its class folder and file name, never the full path) or by the digest of its content, so that it is still
 recognised after it was renamed.
+
+A file stores features as 16-bit integers with one scale for each photo. A rebuilt head then gives the same probabilities
+to about 1e-5, for five of the six heads 3 to 15 times closer than float16 at the same size (docs/log.md); and since no
+photo shares its scale with another, nothing of a forgotten photo remains in the rows of the others.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from ..data.digest import digest_of as digest_of
 from ..data.images import Label as Label
 from ..errors import InputError, UpdateFileError
 from ..heads import class_means
 
-DIGEST = 32  # hexadecimal characters: photos do not collide by chance
+LEVELS = np.iinfo(np.int16).max
 
 
 def no_statistics(consequence: str) -> InputError:
     """Return the error for an update file without the support features."""
     return InputError(
         f"This file keeps no statistics, so {consequence}.",
-        "Train it again with --keep-statistics (keep_statistics=True).",
+        "It was written with --compact or 'fit edit strip'. Use the complete file, or train it again without --compact.",
     )
 
 
@@ -81,8 +85,10 @@ class Support:
 
     def tensors(self) -> dict[str, np.ndarray]:
         """Return the tensors that an update file stores."""
+        levels, scales = quantise(self.features)
         return {
-            "support/features": self.features,
+            "support/features": levels,
+            "support/scales": scales,
             "support/labels": self.labels,
             "support/unseen": self.held_out.astype(np.uint8),
         }
@@ -93,8 +99,10 @@ class Support:
 
     @classmethod
     def read(cls, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, list[str]] | None) -> Support:
-        """Make it from what a file stores; the first files have no names, so images are numbered."""
+        """Make it from what a file stores; the first files have float32 features and no names, so images are numbered."""
         features, labels = tensors["features"], tensors["labels"]
+        if "scales" in tensors:
+            features = dequantise(features, tensors["scales"])
         count = len(labels)
         held_out = tensors.get("unseen", np.zeros(count, np.uint8)).astype(bool)
         metadata = metadata or {"names": [f"image {i}" for i in range(count)], "digests": [""] * count}
@@ -112,21 +120,24 @@ class Support:
             raise UpdateFileError("The kept support features do not fit the classes.", "Train it again.")
 
 
+def quantise(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return features (N, D) as int16 (N, D) and the scale of each row (N)."""
+    scales = (np.abs(features).max(1, initial=0) / LEVELS).astype(np.float32)
+    divisors = np.where(scales > 0, scales, 1).astype(np.float64)
+    levels = np.rint(features / divisors[:, None]).clip(-LEVELS, LEVELS)
+    return levels.astype(np.int16), scales
+
+
+def dequantise(levels: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """Return the features (N, D) of a file in float32."""
+    if (levels.dtype.name, scales.dtype.name) != ("int16", "float32") or scales.shape != levels.shape[:1]:
+        raise UpdateFileError("the scales of the support features do not fit.", "Train it again.")
+    return (levels * scales[:, None].astype(np.float64)).astype(np.float32)
+
+
 def name_of(source: object, fallback: str) -> str:
     """Return what to call an image in a file that may be shared: class folder and file name, no more of the path."""
     return "/".join(Path(source).parts[-2:]) if isinstance(source, str | Path) else fallback
-
-
-def digest_of(source: object) -> str:
-    """Return the digest of an image's content: of the file if it is one, else of its pixels."""
-    digest = hashlib.sha256()
-    if isinstance(source, str | Path | bytes):
-        digest.update(source if isinstance(source, bytes) else Path(source).read_bytes())
-    else:
-        pixels = np.ascontiguousarray(np.asarray(source))
-        digest.update(f"{pixels.shape}{pixels.dtype}".encode())
-        digest.update(pixels.tobytes())
-    return digest.hexdigest()[:DIGEST]
 
 
 def identify(source: object) -> tuple[str, str | None]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,9 +23,10 @@ from ..errors import InputError, UpdateFileError, UsageError
 from ..files import reading, write_atomically
 from ..heads import HEADS, Head, SingularError, make_head
 from .body import Body
+from .estimate import Estimate
 from .metadata import FORMAT, Json, JsonTable, read_metadata
-from .ood import OODDetector
-from .predictor import FeaturePredictor, Prior, log_prior
+from .ood import MIN_SCORES, OODDetector
+from .predictor import NO_SCORES, FeaturePredictor, Prior, log_prior
 from .support import Label, Support
 from .tensor_file import pack, unpack
 
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
 KEY = "filmtransfer"
 NUMPY = np.empty(0, np.float32)  # the kind of arrays that prediction uses
+EARLIER_FEDERATION = (
+    f"it comes from a federation that collected too few scores of held-out images (at least {MIN_SCORES} are needed)",
+    "Run the federation again with two or more photos of each class.",
+)
 MAX_LOG_WEIGHT = 50  # of the head's weights; no training leads there, and float32 overflows at 88
 
 
@@ -100,6 +105,11 @@ class Update:
         return prior
 
     @property
+    def estimate(self) -> Estimate | None:
+        """The estimate of its accuracy, if there is one."""
+        return Estimate.read(self.results)
+
+    @property
     def film(self) -> dict[str, np.ndarray]:
         """The FiLM parameters; none if something else was trained."""
         return self.parameters if self.body().is_film else {}
@@ -146,7 +156,15 @@ class Update:
             self.temperature,
             self.ood,
             self.support,
+            self.no_ood(),
         )
+
+    def no_ood(self) -> tuple[str, str]:
+        """Return why there would be no OOD detector, and what to do."""
+        stored = self.results.get("not_assessed")  # a federation writes it
+        if isinstance(stored, dict):
+            return str(stored.get("reason", "")), str(stored.get("hint", ""))
+        return EARLIER_FEDERATION if self.settings.get("preset") == "federated" else NO_SCORES
 
     def restore_head(self, kind: Array = NUMPY) -> Head:
         """Return the configured head: of numpy arrays, or of tensors with the device and dtype of ``kind``."""
@@ -193,6 +211,10 @@ class Update:
         return trained + head.updateable(len(self.classes), facts.features), full
 
     # Reading and writing
+
+    def compact(self) -> Update:
+        """Return the update without statistics: a smaller file to send, which predicts the same and cannot be edited."""
+        return replace(self, support=None)
 
     def to_bytes(self) -> bytes:
         """Return the file's content; tensors that are not finite are refused before anything is replaced."""

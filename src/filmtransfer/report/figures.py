@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 INK, CORRECT, WRONG, PAPER, MUTED, GRID = "#1b1f24", "#1a7f5a", "#c0392b", "#ffffff", "#6b7280", "#e5e7eb"
+SHEET = "#f6f7f5"
+CELL, GAP, CAPTION, TITLE, MARGIN = 130, 14, 40, 56, 24  # pixels of a sheet of predictions
 FILM_COLOURS = ("#2f6f9f", "#b5651d")  # of γ and β
 
 
@@ -79,45 +81,56 @@ def prediction_sheet(
     predictions: Sequence[str],
     confidences: Sequence[float],
     title: str,
-    columns: int = 8,
+    columns: int = 12,
 ) -> bytes:
-    """Return a sheet of images with their predictions, correct ones in green and wrong ones in red."""
-    cell, side, top = 150, 120, 56
+    """Return a sheet of images with their predictions: a tick for correct ones, a cross and the label for wrong ones."""
     rows = -(-len(images) // columns)
-    sheet = Image.new("RGB", (columns * cell + 20, rows * (cell + 34) + top + 12), PAPER)
+    size = 2 * MARGIN + columns * CELL, MARGIN + TITLE + rows * (CELL + CAPTION)
+    sheet = Image.new("RGB", size, SHEET)
     draw = ImageDraw.Draw(sheet)
-    draw.text((16, 16), title, fill=INK, font=ImageFont.load_default(20))
+    draw.text((MARGIN + GAP // 2, MARGIN), title, fill=INK, font=ImageFont.load_default(26))
     for i, (image, label, predicted, confidence) in enumerate(
         zip(images, labels, predictions, confidences, strict=True)
     ):
-        left, up = 10 + (i % columns) * cell, top + (i // columns) * (cell + 34)
-        correct = label == predicted
-        colour = CORRECT if correct else WRONG
-        picture = (
-            Image.fromarray(np.asarray(image)).convert("RGB").resize((side, side), Image.Resampling.LANCZOS)
-        )
-        draw.rectangle((left + 12, up, left + side + 17, up + side + 5), outline=colour, width=3)
-        sheet.paste(picture, (left + 15, up + 3))
-        _draw_mark(draw, left + 14, up + side + 13, correct, colour)
-        draw.text(
-            (left + 32, up + side + 10),
-            f"{predicted} {confidence:.0%}",
-            fill=colour,
-            font=ImageFont.load_default(14),
-        )
-        if not correct:
-            draw.text(
-                (left + 32, up + side + 28), f"is: {label}", fill=MUTED, font=ImageFont.load_default(13)
-            )
+        corner = MARGIN + i % columns * CELL + GAP // 2, MARGIN + TITLE + i // columns * (CELL + CAPTION)
+        _draw_card(sheet, draw, corner, np.asarray(image), label == predicted)
+        _draw_caption(draw, (corner[0], corner[1] + CELL - GAP), label, predicted, confidence)
     buffer = io.BytesIO()
     sheet.save(buffer, format="PNG")
     return buffer.getvalue()
 
 
+def _draw_card(
+    sheet: Image.Image, draw: ImageDraw.ImageDraw, corner: tuple[int, int], image: np.ndarray, correct: bool
+) -> None:
+    """Draw an image on a white card, whose border is red if the prediction is wrong."""
+    side = CELL - GAP
+    box = (*corner, corner[0] + side, corner[1] + side)
+    draw.rounded_rectangle(box, 10, fill=PAPER, outline=GRID if correct else WRONG, width=2 if correct else 3)
+    inside = side - 12
+    picture = Image.fromarray(image).convert("RGB").resize((inside, inside), Image.Resampling.LANCZOS)
+    sheet.paste(picture, (corner[0] + 6, corner[1] + 6))
+
+
+def _draw_caption(
+    draw: ImageDraw.ImageDraw, corner: tuple[int, int], label: str, predicted: str, confidence: float
+) -> None:
+    """Write the prediction below its card and, if it is wrong, the label; colour is not the only difference."""
+    x, y = corner
+    correct = label == predicted
+    _draw_mark(draw, x + 3, y + 10, correct, CORRECT if correct else WRONG)
+    words = ImageFont.load_default(15)
+    draw.text((x + 20, y + 5), predicted, fill=INK if correct else WRONG, font=words)
+    after = x + 20 + draw.textlength(f"{predicted} ", words)
+    draw.text((after, y + 6), f"{confidence:.0%}", fill=MUTED, font=ImageFont.load_default(14))
+    if not correct:
+        draw.text((x + 20, y + 23), f"is {label}", fill=MUTED, font=ImageFont.load_default(14))
+
+
 def _draw_mark(draw: ImageDraw.ImageDraw, x: int, y: int, correct: bool, colour: str) -> None:
     """Draw a tick or a cross, so that colour is not the only difference."""
     if correct:
-        draw.line((x, y + 6, x + 4, y + 11, x + 12, y), fill=colour, width=3)
+        draw.line((x, y + 6, x + 4, y + 11, x + 12, y), fill=colour, width=3, joint="curve")
     else:
         draw.line((x, y, x + 11, y + 11), fill=colour, width=3)
         draw.line((x, y + 11, x + 11, y), fill=colour, width=3)

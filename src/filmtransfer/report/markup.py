@@ -70,6 +70,11 @@ def breakable(name: str) -> Markup:
     return Markup(re.sub(r"([_/-])(?=.)", r"\1<wbr/>", name)) if name.isidentifier() else text(name)
 
 
+def breakable_path(name: str) -> Markup:
+    """Return the name of a file that may be wrapped after its folder and its words."""
+    return Markup(re.sub(r"([_/-])(?=.)", r"\1<wbr/>", text(name)))
+
+
 def class_list(names: list[str], most: int = 3) -> Markup:
     """Return an enumeration of class names: a, b and c; or a, b, c and 2 more."""
     shown: list[Markup] = [class_name(name) for name in names[:most]]
@@ -88,15 +93,25 @@ def table(
     class_: str = "",
     row_heads: int = 1,
 ) -> Markup:
-    """Return a table; the first ``row_heads`` columns are headings too, and ``right`` columns are aligned right."""
+    """Return a table; the first ``row_heads`` columns are headings too, and ``right`` columns are aligned right.
+
+    The class "stacked" makes it a list on a narrow screen, so each cell carries the title of its column.
+    """
 
     def line(children: Sequence[Child], scopes: Sequence[str | None]) -> Markup:
-        cells = enumerate(zip(children, scopes, strict=True))
+        cells = enumerate(zip(children, scopes, heads, strict=True))
         return tag(
             "tr",
             *(
-                tag("th" if scope else "td", child, class_="right" if i in right else None, scope=scope)
-                for i, (child, scope) in cells
+                tag("th", child, class_="right" if i in right else None, scope=scope)
+                if scope
+                else tag(
+                    "td",
+                    child,
+                    class_="right" if i in right else None,
+                    data_title=head if class_ == "stacked" else None,
+                )
+                for i, (child, scope, head) in cells
             ),
         )
 

@@ -24,6 +24,8 @@ from .parts.summary import heading, summary
 from .pictures import EmbeddedPictures
 from .report_data import ReportData
 
+TRAINING_REPORT = '<main data-report="train">'  # in the page
+
 
 def write_report(path: str | Path, data: ReportData) -> int:
     """Write the report atomically and return its size in bytes."""
@@ -34,7 +36,7 @@ def write_report(path: str | Path, data: ReportData) -> int:
 
 def page(data: ReportData) -> str:
     """Return the complete HTML page."""
-    pictures = EmbeddedPictures()
+    pictures = EmbeddedPictures(photos=data.photos)
     content = sections(data, pictures)
     title = heading(data)
     contents = tag("ul", *(tag("li", link(section.anchor, section.title)) for section in content))
@@ -54,6 +56,7 @@ def page(data: ReportData) -> str:
             tag("nav", contents, aria_label="In this report"),
             *(_render(section) for section in content),
             tag("footer", footer),
+            data_report=data.kind,
         ),
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
@@ -24,9 +25,11 @@ from .markup import Markup, tag
 
 if TYPE_CHECKING:
     from ..training.adapt import Adapted
+    from .report_data import ReportPhotos
 
 SIDE = 128  # pixels, at most
 QUALITY = 72
+EMBEDDED = re.compile(r'<image [^>]*?data-photos="([0-9a-f ]+)" href="data:image/jpeg;base64,([^"]+)"/>')
 MAX_PICTURES = 400  # in a page …
 MAX_BYTES = 3_000_000  # … and their total size, which grows by a third in the page
 NARROWEST = 0.4  # aspect ratio; narrower photos are squeezed to it
@@ -84,8 +87,11 @@ def aspect_ratio(source: ImageSource) -> float:
 class EmbeddedPictures:
     """The pictures of a page, each embedded once."""
 
-    def __init__(self, most: int = MAX_PICTURES) -> None:
+    def __init__(self, most: int = MAX_PICTURES, photos: ReportPhotos | None = None) -> None:
         self.most = most
+        self.contents: dict[bytes, list[str]] = {}  # of each picture: the digests of the files that it shows
+        for picture, digest in zip(photos.thumbnails, photos.contents, strict=False) if photos else ():
+            self.contents.setdefault(picture, []).append(digest)
         self.free_bytes = MAX_BYTES
         self.numbers: dict[bytes, int] = {}
         self.sizes: list[tuple[int, int]] = []
@@ -134,5 +140,17 @@ class EmbeddedPictures:
         images = []
         for (picture, number), (width, height) in zip(self.numbers.items(), self.sizes, strict=True):
             content = f"data:image/jpeg;base64,{base64.b64encode(picture).decode()}"
-            images.append(tag("image", id=f"p{number}", width=width, height=height, href=content))
+            photos = " ".join(self.contents.get(picture, [])) or None
+            images.append(
+                tag("image", id=f"p{number}", width=width, height=height, data_photos=photos, href=content)
+            )
         return tag("svg", tag("defs", *images), class_="away", width=0, height=0, aria_hidden="true")
+
+
+def read_embedded(page: str) -> dict[str, bytes]:
+    """Return the pictures that a page contains, by the digests of the photos that they show."""
+    return {
+        digest: base64.b64decode(content)
+        for digests, content in EMBEDDED.findall(page)
+        for digest in digests.split()
+    }

@@ -9,9 +9,10 @@ from typing import Literal
 import numpy as np
 
 from ..data import SkippedImage
-from ..formatting import count
+from ..formatting import MeasuredAccuracy, count
 from ..heads import Head
 from ..model import FeaturePredictor, Update, log_posterior
+from ..model.estimate import leave_one_out_basis, was_fine_tuned
 from ..model.support import Support
 from ..training.assess.evaluation import Evaluation, evaluate
 
@@ -26,7 +27,8 @@ class ReportPhotos:
     labels: np.ndarray  # (N), indices of the classes
     features: np.ndarray  # (N, D)
     thumbnails: list[bytes]
-    digests: list[str]
+    digests: list[str]  # of their pixels
+    contents: list[str] = field(default_factory=list)  # digests of their files, if the update keeps them
 
     def __len__(self) -> int:
         return len(self.names)
@@ -110,28 +112,26 @@ class ReportData:
     seconds: float | None = None  # of fine-tuning
     file_bytes: int | None = None  # of the update file
     ood: OODPhotos | None = None
+    deleted: int = 0  # photos that have been deleted since the training, and have no thumbnail
 
     @property
     def fine_tuned(self) -> bool:
         """Whether fine-tuning changed anything that is kept."""
-        results = self.update.results
-        return bool(results.get("steps", 0)) and results.get("share", 1.0) != 0
+        return was_fine_tuned(self.update.results)
+
+    @property
+    def accuracy(self) -> MeasuredAccuracy | None:
+        """The accuracy at the top of the page: that of the test photos, or the estimate that the update stores."""
+        if self.kind == "test":
+            return None if self.headline is None else self.headline.evaluation
+        return self.update.estimate
 
     def basis(self, predictions: PhotoPredictions) -> str:
         """Return what a number was measured on, as the end of a sentence."""
-        number = len(predictions)
         if self.kind == "test":
-            return f"the {count(number, 'photo')} of the test folder"
-        each = "each was" if number > 1 else "it was"
-        photos = f"{number:,} of your photos" if number > 1 else "one of your photos"
-        method = f"by cross-validation: {each} classified by a model built without it"
-        if not self.fine_tuned:
-            return f"{photos} {method}"
-        headline = len(self.headline) if self.headline is not None and self.unseen else 0
-        if headline == number:
-            return f"{photos} that fine-tuning has not seen, {method}"
-        seen = f"{number - headline:,} of them" if headline else "them"
-        return f"{photos} {method}; fine-tuning has seen {seen}, so new photos may do a little worse"
+            return f"the {count(len(predictions), 'photo')} of the test folder"
+        unseen = len(self.headline) if self.headline is not None and self.unseen else 0
+        return leave_one_out_basis(len(predictions), unseen, self.fine_tuned)
 
     def alt_text(self, i: int) -> str:
         """Describe photo i for a screen reader."""

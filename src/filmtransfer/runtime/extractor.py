@@ -64,8 +64,10 @@ def find_extractor(
             return GraphExtractor(session, update)
     if find_spec("torch") is None:
         if runtime == "torch" or not body.is_film or not on_cpu:
+            from ..installation import install_command
+
             raise UnavailableError(
-                "This needs torch, which is not installed.", "Install it with: pip install torch"
+                "This needs torch, which is not installed.", f"Install it with: {install_command('torch')}"
             )
         raise UnavailableError(
             f"There is no graph of {update.backbone} for images of {update.pixels.size} pixels here, and torch, "

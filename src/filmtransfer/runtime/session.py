@@ -92,6 +92,8 @@ def import_extra(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
+        from ..installation import install_command
+
         raise MissingRuntimeError(
-            f"{name} is not installed.", f"Install it with: pip install {name}"
+            f"{name} is not installed.", f"Install it with: {install_command(name)}"
         ) from None

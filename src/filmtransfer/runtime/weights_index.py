@@ -7,6 +7,7 @@ weights: the version of a package, or the path, size and time of a file.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from ..backbones import record_for
@@ -21,16 +22,26 @@ FILE = "weights.json"
 
 
 def open_graph(
-    backbone: str, key: GraphKey, *, weights: str | Path | None = None, threads: int = 1
+    backbone: str,
+    key: GraphKey,
+    *,
+    weights: str | Path | None = None,
+    threads: int = 1,
+    on_phase: Callable[[str], None] | None = None,
 ) -> FeatureSession:
     """Return the graph of a backbone, made in a child process if it is not stored; torch is not imported here.
 
-    The ``digest`` of the key may be empty: that of the weights at hand is found or computed.
+    The ``digest`` of the key may be empty: that of the weights at hand is found or computed. ``on_phase`` is called
+    with a line before the graph is made, since that takes many seconds.
     """
     source = weights_source(backbone, weights)
     known = key.digest or _read_index().get(source, "")
     if known and (session := find_graph(key.with_digest(known), threads)) is not None:
         return session
+    if on_phase is not None:
+        on_phase(
+            f"preparing {backbone} for images of {key.size} pixels, which takes half a minute and is done once"
+        )
     session = prepare_in_child(
         backbone, key.size, key.film_from, weights=weights, digest=key.digest or None, threads=threads
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from fastapi import FastAPI
 
 from .. import __version__
@@ -13,7 +15,7 @@ from .engine.cache import Cache
 from .engine.multi_user import Engine
 from .limits import BodyLimitMiddleware
 from .request_log import RequestLogMiddleware
-from .routes import classes, me, photos, predictions, public, trainings, users, versions
+from .routes import classes, me, photos, predictions, projects, public, trainings, users, versions
 from .settings import ServiceSettings
 from .store import Store
 
@@ -23,10 +25,15 @@ Send `Authorization: Bearer TOKEN`. Every error has the same format and says wha
 
 
 def create_app(
-    store: Store, engine: Engine, batcher: Batcher, cache: Cache, settings: ServiceSettings | None = None
+    store: Store,
+    engine: Engine,
+    batcher: Batcher,
+    cache: Cache,
+    settings: ServiceSettings | None = None,
+    weights: Path | None = None,
 ) -> FastAPI:
-    """Return the application; the caller closes the store and the batcher."""
-    service = Service(store, engine, batcher, cache, settings or ServiceSettings())
+    """Return the application; the caller closes the store and the batcher. ``weights`` is the file of the engine's weights."""
+    service = Service(store, engine, batcher, cache, settings or ServiceSettings(), weights)
     app = FastAPI(
         title="filmtransfer",
         version=__version__,
@@ -38,7 +45,7 @@ def create_app(
     app.state.service = service
     batcher.on_batch = service.metrics.batch.observe
     errors.install_handlers(app)
-    for module in (users, me, classes, photos, trainings, predictions, versions, public):
+    for module in (users, me, projects, classes, photos, trainings, predictions, versions, public):
         app.include_router(module.router)
     # The middleware that is added last receives a request first.
     app.add_middleware(BodyLimitMiddleware, settings=service.settings)

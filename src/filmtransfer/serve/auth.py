@@ -74,4 +74,9 @@ def _bearer(header: str) -> str:
 
 
 def _unknown_token() -> ApiError:
-    return ApiError(401, "bad_token", "This token is unknown.", "Ask for a new one: fit user token ID.")
+    return ApiError(
+        401,
+        "bad_token",
+        "This token is unknown: it was replaced, or the account has been deleted.",
+        "Ask the administrator for a new token (fit user token ID) or a new account (fit user add NAME).",
+    )

@@ -1,4 +1,4 @@
-"""Dependencies of the routes: the service, its store, the authenticated user, and JSON bodies."""
+"""Dependencies of the routes: the service, its store, the authenticated user and project, and JSON bodies."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 import anyio
-from fastapi import Depends, Request, Security
+from fastapi import Depends, Query, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from .downloads import DownloadMaker
 from .engine.batcher import Batcher
 from .engine.cache import Cache
 from .engine.multi_user import Engine
 from .errors import ApiError
 from .metrics import Metrics
 from .settings import ServiceSettings
-from .store import Store, User
+from .store import ProjectId, Store, User
 
 
 @dataclass
@@ -30,6 +32,7 @@ class Service:
     batcher: Batcher
     cache: Cache
     settings: ServiceSettings
+    weights: Path | None = None  # of the backbone, unless they come with it
     metrics: Metrics = field(default_factory=Metrics)
     stopping: threading.Event = field(default_factory=threading.Event)  # when set, event streams end
     event_streams: Counter[str] = field(default_factory=Counter)  # open ones by user
@@ -38,6 +41,7 @@ class Service:
 
     def __post_init__(self) -> None:
         self.decoding = anyio.CapacityLimiter(self.settings.decoders)
+        self.downloads = DownloadMaker(self.store, self.settings, self.metrics, self.weights)
 
 
 def content_type(request: Request) -> str:
@@ -69,6 +73,16 @@ def _current_user(
     return user
 
 
+def _current_project(
+    user: Annotated[User, Depends(_current_user)],
+    store: Annotated[Store, Depends(_store)],
+    project: Annotated[
+        str | None, Query(description="One of your projects; without it, the oldest one. Any other is 404.")
+    ] = None,
+) -> ProjectId:
+    return store.projects.resolve(user.id, project)
+
+
 def _require_admin(
     request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Security(_admin_scheme)]
 ) -> None:
@@ -91,5 +105,6 @@ def _require_json(request: Request) -> None:
 ServiceDep = Annotated[Service, Depends(_service)]
 StoreDep = Annotated[Store, Depends(_store)]
 CurrentUser = Annotated[User, Depends(_current_user)]
+CurrentProject = Annotated[ProjectId, Depends(_current_project)]
 AdminOnly = Depends(_require_admin)
 JsonOnly = Depends(_require_json)

@@ -15,18 +15,22 @@ from anyio import to_thread
 from ..errors import FitError
 from .deps import Service
 from .errors import ApiError
-from .store import JsonObject, User
+from .store import JsonObject, ProjectId, User
 from .store.trainings import ENDED
 
 
-def open_event_stream(service: Service, user: User, training: str, after: int) -> AsyncIterator[bytes]:
+def open_event_stream(
+    service: Service, user: User, project: ProjectId, training: str, after: int
+) -> AsyncIterator[bytes]:
     """Return the events of a training, unless the user has too many open connections."""
     if service.event_streams[user.id] >= service.settings.max_event_streams:
         raise ApiError(429, "too_many", "Too many open event streams.", "Close one of them.", retry=5)
-    return _events(service, user, training, after)
+    return _events(service, user, project, training, after)
 
 
-async def _events(service: Service, user: User, id: str, after: int) -> AsyncIterator[bytes]:
+async def _events(
+    service: Service, user: User, project: ProjectId, id: str, after: int
+) -> AsyncIterator[bytes]:
     """Yield the events until the last one; when a client disconnects, this generator is closed."""
     trainings, settings = service.store.trainings, service.settings
     service.event_streams[user.id] += 1
@@ -35,8 +39,8 @@ async def _events(service: Service, user: User, id: str, after: int) -> AsyncIte
         yield b"retry: 2000\n\n"
         idle = 0.0
         while not service.stopping.is_set():
-            training = await to_thread.run_sync(trainings.get, user.id, id)
-            events = await to_thread.run_sync(trainings.events, user.id, id, after)
+            training = await to_thread.run_sync(trainings.get, project, id)
+            events = await to_thread.run_sync(trainings.events, project, id, after)
             for event in events:
                 after = event.number
                 yield encode_event(event.kind, event.data, event.number)

@@ -29,6 +29,9 @@ class Metrics:
         self.cache_hits = Gauge("fit_cache_hits", "Classifiers found in memory.", registry=registry)
         self.cache_misses = Gauge("fit_cache_misses", "Classifiers read from the store.", registry=registry)
         self.cache_bytes = Gauge("fit_cache_bytes", "Memory of the cached classifiers.", registry=registry)
+        self.downloads = Counter(
+            "fit_downloads", "Files made for download.", ("kind", "result"), registry=registry
+        )
         self.waiting = Gauge("fit_trainings_waiting", "Trainings that wait for a worker.", registry=registry)
         self.event_streams = Gauge("fit_event_streams", "Open event streams.", registry=registry)
 

@@ -38,7 +38,7 @@ def build_app(config: ServerConfig) -> FastAPI:
     """Return the application, in the process of a replica."""
     engine = Engine.open(config.backbone, config.weights, threads=1, runtime=config.runtime)
     store = Store.open(config.location)
-    return create_app(store, engine, Batcher(engine), Cache(config.cache_mb), config.settings)
+    return create_app(store, engine, Batcher(engine), Cache(config.cache_mb), config.settings, config.weights)
 
 
 def serve_on_ray(

@@ -9,8 +9,10 @@ from typing import Annotated, Literal
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
+from .download_types import FileKind, file_names
 from .settings import MAX_STEPS, MIN_VERSIONS
 from .store import JsonObject, Quota, Version
+from .summary import accuracy_fields, assessment_fields
 
 MAX_NUMBER = 2**31 - 1
 
@@ -120,6 +122,32 @@ class TokenPublic(BaseModel):
     token: str
 
 
+# Projects
+
+
+class ProjectCreate(RequestModel):
+    """The name of a project."""
+
+    name: Name
+
+
+class ProjectPublic(ResponseModel):
+    """A project: the numbers of its classes and photos, and that of its current version."""
+
+    id: str
+    name: str
+    created: datetime
+    classes: int
+    photos: int
+    current: int | None
+
+
+class ProjectsPublic(BaseModel):
+    """All projects of a user, the oldest first."""
+
+    projects: list[ProjectPublic]
+
+
 # Classes and photos
 
 
@@ -138,7 +166,7 @@ class ClassPublic(ResponseModel):
 
 
 class ClassesPublic(BaseModel):
-    """All classes of a user."""
+    """All classes of a project."""
 
     classes: list[ClassPublic]
 
@@ -154,7 +182,7 @@ class PhotoPublic(ResponseModel):
 
 
 class PhotosPublic(BaseModel):
-    """Photos of a user."""
+    """Photos of a project."""
 
     photos: list[PhotoPublic]
 
@@ -186,18 +214,32 @@ class TrainingPublic(ResponseModel):
 
 
 class TrainingsPublic(BaseModel):
-    """The trainings of a user."""
+    """The trainings of a project."""
 
     trainings: list[TrainingPublic]
 
 
 # Versions
 
-NO_ACCURACY: JsonObject = {"accuracy": None, "low": None, "high": None}  # unless the summary has them
+SameFigure = Annotated[float | None, Field(description="The figure of ``estimate``.")]
+
+
+class EstimatePublic(BaseModel):
+    """The estimated accuracy of a classifier: the one that its update file stores and every command shows."""
+
+    accuracy: float
+    percentage: str = Field(
+        description="The accuracy with as many digits as the photos support, such as 62%."
+    )
+    low: float = Field(description="The lower end of the 95% interval.")
+    high: float
+    images: int = Field(description="The number of photos that it was measured on, by leave-one-out.")
+    unseen: bool = Field(description="Whether fine-tuning had not seen these photos; if it had, expect less.")
+    text: str = Field(description="All of this in words.")
 
 
 class VersionPublic(BaseModel):
-    """A classifier; its accuracy is the leave-one-out estimate of its training."""
+    """A classifier; ``estimate`` is null where no class has a photo to spare for it."""
 
     number: int
     created: datetime
@@ -206,20 +248,21 @@ class VersionPublic(BaseModel):
     current: bool
     stage: str | None
     classes: dict[str, int]
-    accuracy: float | None
-    low: float | None
-    high: float | None
+    estimate: EstimatePublic | None
+    accuracy: SameFigure
+    low: SameFigure
+    high: SameFigure
+    files: dict[FileKind, str] = Field(description="The names of the files that can be downloaded.")
 
     @classmethod
     def of(cls, version: Version) -> VersionPublic:
         """Return the public part of a version's record and summary."""
-        return cls.model_validate(
-            {"stage": None, **NO_ACCURACY, "classes": {}, **version.summary, **vars(version)}
-        )
+        summary = {"stage": None, "classes": {}, **version.summary, "files": file_names(version.number)}
+        return cls.model_validate(summary | accuracy_fields(version.summary) | vars(version))
 
 
 class VersionsPublic(BaseModel):
-    """The versions of a user."""
+    """The versions of a project."""
 
     versions: list[VersionPublic]
 
@@ -240,23 +283,37 @@ class HeldOutPrediction(BaseModel):
 
 
 class VersionAssessment(BaseModel):
-    """The leave-one-out assessment of a version on its training photos."""
+    """The leave-one-out predictions of a version for its training photos, also those that fine-tuning has seen.
+
+    ``estimate`` counts only those that it has not seen, if there are enough.
+    """
 
     classes: list[str]
-    confusion: list[list[int]]
-    accuracy: float | None
-    low: float | None
-    high: float | None
+    confusion: list[list[int]] = Field(description="The number of photos by true class and predicted class.")
+    images: int = Field(description="The number of photos in the confusion matrix.")
+    unseen_images: int = Field(description="How many of them fine-tuning had not seen.")
+    text: str = Field(description="What the confusion matrix was measured on, in words.")
+    estimate: EstimatePublic | None
+    accuracy: SameFigure
+    low: SameFigure
+    high: SameFigure
     photos: list[HeldOutPrediction]
+
+    @classmethod
+    def of(cls, summary: JsonObject) -> VersionAssessment:
+        """Return the assessment in the summary of a version that was trained here."""
+        fields = accuracy_fields(summary) | assessment_fields(summary)
+        return cls.model_validate(summary | fields | {"classes": list(summary["classes"])})
 
 
 class CurrentUserPublic(BaseModel):
-    """The authenticated user."""
+    """The authenticated user, and the state of one project; ``used`` is the sum over all projects."""
 
     id: str
     name: str
     quota: QuotaPublic
     used: QuotaPublic
+    project: str
     current: VersionPublic | None
     training: TrainingPublic | None
     backbone: str
@@ -314,4 +371,5 @@ def binary(media_type: str) -> Responses:
     return {200: {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}}
 
 
+HTML: Responses = {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}
 GUARDED = (400, 401, 403, 404, 422, 503)

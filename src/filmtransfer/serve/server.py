@@ -139,8 +139,16 @@ class ServerConfig:
         }
 
 
-def serve(config: ServerConfig, report: Report, on_ready: Callable[[JsonObject], None]) -> None:
-    """Serve until Ctrl-C or SIGTERM; ``on_ready`` is called once the service responds to requests."""
+def serve(
+    config: ServerConfig,
+    report: Report,
+    on_phase: Report,
+    on_ready: Callable[[JsonObject], None],
+) -> None:
+    """Serve until Ctrl-C or SIGTERM; ``on_ready`` is called once the service responds to requests.
+
+    ``on_phase`` is called with what is being done until then, ``report`` with what happens later.
+    """
     config.listen.check()
     set_malloc_options({M_ARENA_MAX: 1})  # otherwise each of many threads keeps memory of its own
     with interruptible(), exclusive_folder(config.folder, "fit serve"), ExitStack() as stack:
@@ -149,10 +157,13 @@ def serve(config: ServerConfig, report: Report, on_ready: Callable[[JsonObject],
         store = Store.open(config.location)
         stack.callback(store.close)
         token = default_user_token(store, config.folder)
-        engine = Engine.open(config.backbone, config.weights, threads=config.threads, runtime=config.runtime)
+        on_phase(f"loading {config.backbone}")
+        engine = Engine.open(
+            config.backbone, config.weights, threads=config.threads, runtime=config.runtime, on_phase=on_phase
+        )
         batcher = Batcher(engine)
         stack.callback(batcher.close)
-        app = create_app(store, engine, batcher, Cache(config.cache_mb), settings)
+        app = create_app(store, engine, batcher, Cache(config.cache_mb), settings, config.weights)
         supervisor = WorkerSupervisor(
             config.workers, worker_arguments(config), config.folder, store, report, config.worker_idle
         )

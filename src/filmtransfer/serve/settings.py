@@ -13,6 +13,7 @@ WORKER_IDLE: float = 300  # seconds without a training after which a worker ends
 WORKER_READY = "is ready"  # in the line that a worker prints when it can claim trainings
 CACHE_MB = 256  # memory for cached classifiers
 MAX_STEPS = 1000  # of one training
+MAX_PROJECTS = 50  # of one user
 MIN_VERSIONS = 1  # of a quota: a new version replaces the oldest
 RATE_OF_ADDRESS = 5  # times the requests of a token: several people may share an address
 
@@ -31,6 +32,13 @@ class ServiceSettings:
     max_pause: float = 20.0  # seconds that a client may pause within a body
     max_body_seconds: float = 300.0  # for a complete body
     decoders: int = 2  # images decoded at the same time; one may need 300 MB
+    max_downloads: int = 1  # files made at the same time: each takes a core and, for ONNX, about 600 MB
+    max_downloads_of_user: int = 4  # being made or waiting
+    max_download_seconds: int = 180  # to make a file
+    max_download_wait: float = (
+        240.0  # seconds until a request gets its turn: longer than the file of another user takes
+    )
+    max_download_megabytes: int = 4000
     max_event_streams: int = 8  # open at the same time for one user
     poll_seconds: float = 0.5  # between two queries for the events of a training
     heartbeat_seconds: float = 15.0  # without an event until a comment shows that the connection is alive

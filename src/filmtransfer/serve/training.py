@@ -1,9 +1,8 @@
 """The training of one user: a first classifier within seconds, then the fine-tuned one, each with its assessment.
 
 The first is built from the features of the frozen backbone and can be used during fine-tuning. Before it is published, the
-graph that predictions need is made, once for each image size. Both are assessed on the user's own photos by leave-one-out.
-FiLM was trained on most of them, so the figure of the fine-tuned classifier is slightly optimistic; the summary has the
-unbiased ``estimate`` of the held-out photos as well.
+graph that predictions need is made, once for each image size. The accuracy of either is the estimate
+that its update stores; the confusion matrix counts all leave-one-out predictions, also of photos that fine-tuning has seen.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from ..training.assess.evaluation import evaluate
 from ..training.callbacks import Callbacks, OnStep
 from .settings import MAX_STEPS
 from .store import JsonObject
+from .summary import summarise_update
 
 Publish = Callable[[bytes, JsonObject], None]
 
@@ -58,7 +58,6 @@ def train_user(
             content = classifier.update_.to_bytes()
             summary = summarise(classifier) | {
                 "stage": stage,
-                "steps": classifier.history_.steps,
                 "seconds": round(time.monotonic() - start, 3),
                 "bytes": len(content),
                 "notes": [str(note.message) for note in notes],
@@ -74,10 +73,9 @@ def train_user(
 
 
 def summarise(classifier: FewShotClassifier) -> JsonObject:
-    """Return the leave-one-out accuracy with its 95% confidence interval, the confusion matrix and the predictions.
+    """Return the summary of an update with the confusion matrix and the predictions of all leave-one-out photos.
 
-    A class with a single photo has no leave-one-out prediction; if no class has one, the accuracy is None.
-    ``estimate`` is the unbiased accuracy on photos that were held out of fine-tuning, too.
+    A class with a single photo has no leave-one-out prediction.
     """
     update, assessment = classifier.update_, classifier.assessment_
     assert update.support is not None
@@ -92,16 +90,8 @@ def summarise(classifier: FewShotClassifier) -> JsonObject:
             {"index": i, "truth": names[labels[i]], "said": names[c], "p": round(p, 4)}
             for i, c, p in zip(index.tolist(), predicted.tolist(), confidences.tolist(), strict=True)
         ]
-    result = evaluate(predicted, labels[index], len(names))
-    return {
-        "classes": dict(zip(names, update.counts, strict=True)),
-        "accuracy": result.accuracy if result.images else None,
-        "low": result.low,
-        "high": result.high,
-        "confusion": result.confusion.tolist(),
-        "photos": photos,
-        "estimate": update.results.get("estimate"),
-    }
+    confusion = evaluate(predicted, labels[index], len(names)).confusion
+    return summarise_update(update) | {"confusion": confusion.tolist(), "photos": photos}
 
 
 def _prepare_predictions(model: AdaptedModel) -> None:
@@ -123,7 +113,7 @@ def _classifier(backbone: Backbone, options: JsonObject) -> FewShotClassifier:
         raise UsageError(f"seed cannot be {seed!r}.", "It is a whole number.")
     if isinstance(steps, int) and steps > MAX_STEPS:
         raise UsageError(f"{steps} steps are too many.", f"Use at most {MAX_STEPS}.")
-    return FewShotClassifier(backbone=backbone.name, strict=True, keep_statistics=True, **chosen)
+    return FewShotClassifier(backbone=backbone.name, strict=True, **chosen)
 
 
 def _display_names(labels: Sequence[str]) -> list[str]:

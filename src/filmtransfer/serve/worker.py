@@ -36,12 +36,13 @@ from .store import (
     StoreUnavailableError,
     Training,
 )
+from .summary import accuracy_fields
 from .training import train_user
 
 POLL = 0.5  # seconds between two queries of an empty queue
 EVENT_INTERVAL = 0.2  # seconds between two progress events; a page needs no more
 PROGRESS_FIELDS = ("step", "steps", "loss", "accuracy", "seconds_left")
-VERSION_FIELDS = ("stage", "accuracy", "low", "high", "bytes")
+VERSION_FIELDS = ("stage", "bytes")
 
 
 class Stopped(Exception):
@@ -112,12 +113,12 @@ class Worker:
         return True
 
     def _train(self, training: Training, lost: threading.Event) -> None:
-        user, store = training.user, self.store
-        names = {one.id: one.name for one in store.classes.all(user)}
-        photos = store.photos.all(user)
+        project, store = training.project, self.store
+        names = {one.id: one.name for one in store.classes.all(project)}
+        photos = store.photos.all(project)
         if not photos:
             raise InputError("There are no photos yet.", "Add a few to each of at least two classes.")
-        images = [store.photos.content(user, photo.id) for photo in photos]
+        images = [store.photos.content(project, photo.id) for photo in photos]
         labels = [names[photo.class_id] for photo in photos]
         last = 0.0
 
@@ -138,8 +139,9 @@ class Worker:
             check()
             for prediction in summary["photos"]:
                 prediction["id"] = photos[prediction["index"]].id
-            version = store.versions.publish(user, content, "trained", summary, training.id, self.name)
+            version = store.versions.publish(project, content, "trained", summary, training.id, self.name)
             fields = {"number": version.number} | {name: summary[name] for name in VERSION_FIELDS}
+            fields |= accuracy_fields(summary)
             store.trainings.add_event(training.id, self.name, "version", fields)
 
         train_user(

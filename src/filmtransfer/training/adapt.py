@@ -14,6 +14,7 @@ from ..heads import SingularError
 from ..model import AdaptedModel, Support
 from ..model.support import digest_of, name_of
 from ..seeding import make_generator
+from . import phases
 from .baselines.batch import train_batches
 from .callbacks import NO_CALLBACKS, Callbacks
 from .config import TrainingConfig
@@ -48,7 +49,7 @@ class Adapted:
             loaded.labels,
             to_numpy(self.unseen()),
             [name_of(source, name) for source, name in zip(loaded.sources, loaded.names, strict=True)],
-            [digest_of(source) for source in loaded.sources],
+            [loaded.digests.get(i) or digest_of(source) for i, source in enumerate(loaded.sources)],
         )
 
     def results(self) -> dict[str, object]:
@@ -77,8 +78,10 @@ def adapt(
         model.backbone_parameters() if by_batches else model.trainable_parameters()
     )
     if not trains or not (by_batches or has_query_images(labels)):
+        callbacks.phase(phases.FEATURES)
         history = History(stopped="one-shot" if trains else "done")
         return Adapted(history, _build_head(model, pixels, labels))
+    callbacks.phase(phases.ACTIVATIONS)
     callbacks.profiler.start(model.backbone.device)
     if model.has_below:
         with torch.no_grad():  # a budget that is too small is an error before training
@@ -89,7 +92,9 @@ def adapt(
     rule = config.batch_rule(len(labels), pixels.shape[-1])
     with callbacks.profiler.timed_once("activations below FiLM"):
         images = Activations(model, train_pixels, 0 if rule.augments else config.cache_mb)
+    callbacks.phase(phases.FINE_TUNING)
     history = train_batches(model, images, labels, rule, config, seed=seed, callbacks=callbacks)
+    callbacks.phase(phases.FEATURES)
     if rule.initial_head == "zero" and history.steps > 1:  # the trained head is the final one
         features = model.features(pixels)
         if model.head.is_finite() and bool(torch.isfinite(features).all()):
@@ -112,12 +117,15 @@ def _train_by_episodes(
     fit, held_out = hold_out(labels, config.hold_out, make_generator(seed, "hold out"))
     with callbacks.profiler.timed_once("activations below FiLM"):
         images = Activations(model, train_pixels[fit], config.cache_mb)
+    callbacks.phase(phases.FINE_TUNING)
     history = finetune(model, images, labels[fit], config, seed=seed, callbacks=callbacks)
     history.not_finite = fit[history.not_finite].tolist()
     if len(held_out) == 0 or history.steps == 0:
         alpha = 1.0 if config.hold_out == 0 else DEFAULT_ALPHA
+        callbacks.phase(phases.FEATURES)
         return replace(_finish(model, start, pixels, labels, history, alpha), held_out=held_out)
     end = snapshot(model)
+    callbacks.phase(phases.INTERPOLATION)
     try:
         with callbacks.profiler.timed_once("interpolation factor"):
             images = Activations(model, pixels, config.cache_mb)

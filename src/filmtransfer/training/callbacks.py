@@ -1,4 +1,4 @@
-"""What a caller can observe of a training run: each step, where the time goes, and the result."""
+"""What a caller can observe of a training run: its phases, each step, where the time goes, and the result."""
 
 from __future__ import annotations
 
@@ -25,15 +25,28 @@ class Progress:
 
 
 OnStep = Callable[[Progress], None]
+OnPhase = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Observers of a training run, all of them optional; what one of them raises ends the run."""
+    """Observers of a training run, all of them optional; what one of them raises ends the run.
+
+    on_phase : called with the name of the work that begins, as in "reading 40 photos" or "fine-tuning".
+    on_step : called with a ``Progress`` after every step of fine-tuning.
+    on_fitted : called once with the images that were read and what was made of them.
+    profiler : measures where the time goes.
+    """
 
     on_step: OnStep | None = None
     on_fitted: Callable[[LoadedImages, Adapted], None] | None = None  # with the images and their features
     profiler: Profiler = field(default=DISABLED, repr=False)
+    on_phase: OnPhase | None = None  # with the name of the work that begins, as in "reading 40 photos"
+
+    def phase(self, name: str) -> None:
+        """Report that a phase of the run begins."""
+        if self.on_phase is not None:
+            self.on_phase(name)
 
 
 NO_CALLBACKS = Callbacks()

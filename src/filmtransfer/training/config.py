@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from ..model import Body
     from .baselines.batch import Rule
 
+Split = Literal["auto", "paper", "split", "no_split", "use_all", "resplit"]
+TrainedPart = Literal["adapter", "all", "none"]
+AdapterName = Literal["film", "lora", "vpt", "adapter", "adaptformer", "convpass", "noah"]
+RuleName = Literal["cosine", "hyperrule"]
+
 T = TypeVar("T")
 SMALL_IMAGE = 32  # "unless the image size was 32×32 pixels or less" (paper)
 
@@ -55,9 +60,7 @@ class TrainingConfig:
         none="as many as the BiT-HyperRule takes for the number of images",
     )
     learning_rate: float = setting(0.0035, "Learning rate of the optimiser.", above=0)
-    split: Literal["auto", "paper", "split", "no_split", "use_all", "resplit"] = setting(
-        "auto", "How episodes divide the images into support and query (docs/presets.md)."
-    )
+    split: Split = setting("auto", "How episodes divide the images into support and query (docs/presets.md).")
     support_size: int = setting(100, "Support images of an episode.", minimum=2)
     max_query: int = setting(2000, "Query images of an episode, at most.", minimum=1)
     image_size: int = _side(384, "Side of the images in pixels, for the head and for prediction.")
@@ -82,16 +85,14 @@ class TrainingConfig:
         minimum=0,
         maximum=0.5,
     )
-    train: Literal["adapter", "all", "none"] = setting(
+    train: TrainedPart = setting(
         "adapter", "What is trained of the backbone: an adapter, all of its weights, or nothing."
     )
-    adapter: Literal["film", "lora", "vpt", "adapter", "adaptformer", "convpass", "noah"] = setting(
-        "film", "FiLM, or one of the adapters that the paper compares it with."
-    )
+    adapter: AdapterName = setting("film", "FiLM, or one of the adapters that the paper compares it with.")
     adapter_options: Mapping[str, Any] = field(
         default_factory=dict, hash=False, metadata={"help": "Sizes of the adapter, as in {rank=8}."}
     )
-    rule: Literal["cosine", "hyperrule"] = setting(
+    rule: RuleName = setting(
         "cosine", "How a linear head is trained: AdamW with cosine decay, or the BiT-HyperRule."
     )
     batch: int = setting(32, "Images of a step with the linear head.", minimum=1)

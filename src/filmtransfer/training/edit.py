@@ -17,15 +17,15 @@ from typing import Protocol
 import numpy as np
 
 from ..arrays import Array, to_numpy
-from ..data.pixels import ImageSource
+from ..data.inputs import Images, image_sources
 from ..errors import InputError, UsageError
 from ..heads import HEADS, make_head
-from ..model import Label, Support, Update, log_prior
-from ..model.classification import Classified
+from ..model import Label, Support, Update
+from ..model.classification import Classified, OnImages
 from ..model.metadata import JsonTable
 from ..model.support import digest_of, identify, name_of, no_statistics
 from ..model.update import copies
-from .assess.assessment import Assessment, assess, with_assessment
+from .assess.assessment import Assessment, assess_update, with_assessment
 
 
 @dataclass(frozen=True)
@@ -39,24 +39,32 @@ class Edited:
 class ClassifiesImages(Protocol):
     """What adding photos needs of a classifier: their features."""
 
-    def classify(self, images: Sequence[ImageSource], *, strict: bool = False) -> Classified:
+    def classify(
+        self, images: Images, *, strict: bool = False, on_images: OnImages | None = None
+    ) -> Classified:
         """Classify images; refuse any that cannot be read if ``strict``."""
         ...
 
 
 def add_images(
-    update: Update, name: Label, images: Sequence[ImageSource], classifier: ClassifiesImages
+    update: Update,
+    name: Label,
+    images: Images,
+    classifier: ClassifiesImages,
+    on_images: OnImages | None = None,
 ) -> Edited:
-    """Add photos, given as images, to a class."""
+    """Add photos, given as images, to a class; ``on_images`` is called as by ``classify``."""
     kept_support(update)  # an error before any work
-    features = classifier.classify(images, strict=True).predictions.features
-    names = [name_of(source, f"added {i}") for i, source in enumerate(images)]
-    return add_photos(update, name, features, names, [digest_of(source) for source in images])
+    sources = list(image_sources(images))
+    features = classifier.classify(sources, strict=True, on_images=on_images).predictions.features
+    names = [name_of(source, f"added {i}") for i, source in enumerate(sources)]
+    return add_photos(update, name, features, names, [digest_of(source) for source in sources])
 
 
-def forget_images(update: Update, images: Sequence[ImageSource]) -> Edited:
+def forget_images(update: Update, images: Images) -> Edited:
     """Remove photos, given as they were at training, or by name ("cup/1.jpg")."""
-    return forget_photos(update, [i for source in images for i in find_photos(update, *identify(source))])
+    sources = image_sources(images, check=False)
+    return forget_photos(update, [i for source in sources for i in find_photos(update, *identify(source))])
 
 
 def add_photos(
@@ -157,6 +165,12 @@ def rename_class(update: Update, name: Label, to: Label) -> Update:
     return replace(update, classes=classes, support=support, edits=[*update.edits, line])
 
 
+def strip_statistics(update: Update) -> Update:
+    """Remove the features, names and digests of the photos; the file still predicts the same."""
+    line = _dated({"what": "strip", "photos": len(kept_support(update, "removed"))})
+    return replace(update.compact(), edits=[*update.edits, line])
+
+
 def kept_support(update: Update, purpose: str = "changed") -> Support:
     """Return the support images, or raise what to do if the file does not have them."""
     if update.support is None:
@@ -219,8 +233,7 @@ def _rebuild(
         settings=settings,
         edits=[*update.edits, _dated(line)],
     )
-    prior = log_prior(edited.prior, counts)
-    assessment = assess(rebuilt, support.features, support.labels, support.held_out, prior, seed=update.seed)
+    assessment = assess_update(edited)
     return Edited(with_assessment(edited, assessment), assessment)
 
 

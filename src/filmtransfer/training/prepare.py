@@ -10,6 +10,7 @@ from torch import Tensor
 from ..backbones import Backbone
 from ..data import LabelledImages, LoadedImages, largest_side, load
 from ..errors import UsageError
+from ..formatting import capitalize, count
 from ..heads import Head
 from ..model import AdaptedModel, Hardware
 from ..model.tensors import resize
@@ -64,7 +65,9 @@ def remarks(loaded: LoadedImages, uniform_prior: bool) -> list[str]:
     notes = list(loaded.warnings)
     if loaded.skipped:
         first = loaded.skipped[0]
-        notes.append(f"{len(loaded.skipped)} images skipped, the first: {first.name}: {first.reason}.")
+        skipped = capitalize(count(len(loaded.skipped), "image was", "images were"))
+        which = "" if len(loaded.skipped) == 1 else ", the first"
+        notes.append(f"{skipped} skipped{which}: {first.name}: {first.reason}.")
     counts = loaded.counts()
     if max(counts) > IMBALANCE * min(counts) and uniform_prior:
         notes.append(

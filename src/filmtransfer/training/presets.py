@@ -7,7 +7,7 @@ Those of the paper come from its Training and Evaluation Details; ``fast`` is ou
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import check_choice
 from .config import TrainingConfig
@@ -26,6 +26,21 @@ _BIT = TrainingConfig(
     small_image_size=128,
     micro_batch=32,
 )
+
+PresetName = Literal[  # for type checkers
+    "fast",
+    "paper",
+    "bit",
+    "adapters",
+    "paper_v2m",
+    "orbit_b0",
+    "orbit_bit",
+    "federated_cifar100",
+    "federated_quickdraw",
+    "bound_cifar100",
+    "bound_quickdraw_lower",
+    "bound_quickdraw_upper",
+]
 
 PRESETS: dict[str, TrainingConfig] = {
     "fast": TrainingConfig(

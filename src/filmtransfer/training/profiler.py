@@ -44,6 +44,9 @@ class Profiler:
         self._last = 0.0
         self._by_operator = False
 
+    def __repr__(self) -> str:
+        return f"Profiler(enabled={self.enabled})"
+
     def start(self, device: torch.device) -> None:
         """Prepare to time work on a device."""
         if self.enabled:

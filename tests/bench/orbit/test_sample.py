@@ -27,7 +27,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert main([str(tmp_path / "v"), "--videos"]) == 3
     err = capsys.readouterr().err
     assert "usage:" in err
-    assert "filmtransfer[video]" in err
+    assert "[video]" in err
 
 
 def test_users_have_objects_of_the_same_colour(tmp_path):

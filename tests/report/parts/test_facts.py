@@ -10,7 +10,7 @@ from filmtransfer.data import SkippedImage
 from filmtransfer.report.parts import (
     facts,
 )
-from filmtransfer.training.finetune.outcome import STOPPED
+from filmtransfer.training.finetune.outcome import STOPPED, describe_stop
 from tests.report.small_report import LABELS, features, report_data
 
 
@@ -30,4 +30,4 @@ def test_facts_say_why_training_ended_as_the_command_does(stopped):
     body = facts.section(report_data(LABELS, features(LABELS), results=results)).body
     assert f">5 steps{STOPPED[stopped]}, 50% of the change kept<" in body
     body = facts.section(report_data(LABELS, features(LABELS), results={"steps": 0, "stopped": stopped})).body
-    assert f">none{STOPPED[stopped]}<" in body
+    assert f">none{describe_stop(stopped, 0)}<" in body

@@ -48,3 +48,22 @@ def test_a_hard_photo_with_neighbours_of_its_own_class_is_no_label_issue():
     logits[3] = [-9.0, 9.0, -9.0, -9.0]  # the head is sure of class 1, its neighbours are of class 0
     changed = replace(about.predictions, logits=logits)
     assert label_issues.find(replace(about, predictions=changed), changed) == []
+
+
+def test_one_label_issue_is_described_in_the_singular():
+    data = report_data(LABELS, features(LABELS))
+    assert "the label of this photo" in label_issues._intro(data, 1)
+    assert "Built without it, " in label_issues._intro(data, 1)
+    assert "the labels of these photos" in label_issues._intro(data, 2)
+
+
+def test_copies_with_two_labels_are_not_called_correct():
+    """They are shown as near-duplicates, so this section must not say that no label looks wrong."""
+    z = features(LABELS)
+    z[0] = z[8]
+    data = report_data(LABELS, z)
+    data.photos.digests[0] = data.photos.digests[8]
+    assert label_issues.find(data, data.predictions)
+    body = label_issues.section(data, EmbeddedPictures()).body
+    assert "No other label looks wrong than those of the" in body
+    assert 'href="#near-duplicates"' in body

@@ -56,3 +56,10 @@ def test_the_curve_of_a_test_ends_at_its_accuracy():
 def test_shots_are_the_first_of_each_class():
     labels = np.array([0, 1, 1, 0, 1])
     assert learning_curve.first_of_each(labels, np.array([4, 3, 2, 1, 0]), 2).tolist() == [4, 3, 2, 0]
+
+
+def test_an_accuracy_that_does_not_change_stayed():
+    flat = learning_curve.LearningCurve([1, 3, 7], [0.9, 1.0, 1.0], [0.8, 1.0, 1.0], [1.0, 1.0, 1.0], 5, 9)
+    assert "the accuracy stayed at 100%." in learning_curve._verdict(flat)
+    one = learning_curve.LearningCurve([1, 3, 7], [0.5, 0.8, 0.8], [0.5, 0.8, 0.8], [0.5, 0.8, 0.8], 5, 1)
+    assert "As far as one photo can show" in learning_curve._verdict(one)

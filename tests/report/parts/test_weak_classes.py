@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from filmtransfer.report.parts import (
@@ -29,3 +31,23 @@ def test_weak_classes_are_described():
     assert section is not None
     assert "has one photo and cannot be assessed" in section.body
     assert "Photograph more of" in section.advice[0]
+
+
+def test_one_mistake_and_one_photo_read_well():
+    data = report_data(LABELS, features(LABELS))
+
+    def sentence(**fields: int) -> str:
+        known = {"label": 0, "photos": 8, "probability": 0.5, "confused_with": 1}
+        text = weak_classes._describe(data, weak_classes.ClassResult(**(known | fields)))
+        return re.sub("<[^>]*>", "", text)
+
+    assert sentence(assessed=8, correct=7, mistakes=1).startswith("kind 0: 1 of 8 was mistaken for kind 1.")
+    assert sentence(assessed=8, correct=5, mistakes=2).startswith(
+        "kind 0: 3 of 8 were not recognised, twice mistaken for kind 1."
+    )
+    assert sentence(assessed=1, correct=0, mistakes=1).startswith(
+        "kind 0: its only photo was mistaken for kind 1."
+    )
+    assert sentence(assessed=1, correct=1, mistakes=0).startswith(
+        "kind 0: its only photo was recognised, but with low confidence (50% on average); the most similar class is kind 1."
+    )

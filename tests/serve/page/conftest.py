@@ -12,7 +12,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.chromium import chromium
 
-from .fake_service import TOKEN, Fake, Running
+from .fake_service import Running
+from .fake_state import TOKEN, Fake
 
 AXE = Path(sys.prefix) / "share" / "axe.min.js"
 
@@ -84,6 +85,9 @@ def opened(browser: Browser) -> Iterator[Opener]:
         page = context.new_page()
         monitors.append(PageMonitor(page, url, expected=expected))
         page.goto(url + (f"#token={token}" if token else ""))
+        # Keys that a test presses before the page has loaded go to no element: Playwright waits with
+        # them until the element exists, not until it is visible and can be focused.
+        expect(page.locator("#work, #sign-in, #offline").locator("visible=true").first).to_be_visible()
         return page
 
     yield open_page

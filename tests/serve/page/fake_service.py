@@ -1,154 +1,81 @@
-"""A fake service for states that are hard to reach with a real one: it stores everything in memory, sends the events of a
-training as the test tells it, and fails on request."""
+"""A fake service for states that are hard to reach with a real one: it sends the events of a training as the test tells it,
+and fails on request."""
 
 from __future__ import annotations
 
 import asyncio
 import io
-import itertools
 import json
 import threading
-import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import uvicorn
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from PIL import Image
 
+from .fake_state import TOKEN, Fake, FakeProject, Json, failure
+
 PAGE = Path(__file__).parents[3] / "src/filmtransfer/serve/page"
 CSP = "default-src 'self'; img-src 'self' blob: data:; media-src blob:"
-NOW = "2026-11-16T12:00:00+00:00"
-TOKEN = "a-token"
+QUOTA = {"classes": 100, "photos": 2000, "bytes": 2_000_000_000, "versions": 20}
 
 
-def failure(status: int, code: str, message: str, hint: str = "", **headers: str) -> JSONResponse:
-    return JSONResponse(
-        {"error": {"code": code, "message": message, "hint": hint}},
-        status,
-        headers={k.replace("_", "-"): v for k, v in headers.items()},
-    )
+class FakeError(Exception):
+    """A response that ends a request."""
+
+    def __init__(self, response: JSONResponse) -> None:
+        self.response = response
 
 
-@dataclass
-class Fake:
-    """The state of the fake service, and its next failures."""
+def fake_of(request: Request) -> Fake:
+    return request.app.state.fake
 
-    classes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    photos: dict[str, dict[str, Any]] = field(default_factory=dict)
-    content: dict[str, bytes] = field(default_factory=dict)
-    versions: list[dict[str, Any]] = field(default_factory=list)
-    checks: dict[int, dict[str, Any]] = field(default_factory=dict)
-    trainings: list[dict[str, Any]] = field(default_factory=list)
-    events: list[dict[str, Any]] = field(default_factory=list)
-    answer: dict[str, Any] | None = None
-    failures: dict[str, list[JSONResponse]] = field(
-        default_factory=dict
-    )  # "POST /api/trainings" → next responses
-    seen: list[str] = field(default_factory=list)
-    ids: Any = field(default_factory=itertools.count)
-    seconds: Any = field(default_factory=itertools.count)
 
-    def reset(self) -> None:
-        self.__dict__.update(Fake().__dict__)
+def project_of(request: Request, project: str | None = None) -> FakeProject:
+    """Return the project of the parameter; without one, the oldest."""
+    fake = fake_of(request)
+    if project is None:
+        return fake.projects[0]
+    return find_project(fake, project)
 
-    def id(self) -> str:
-        return f"{next(self.ids):016x}"
 
-    def moment(self) -> str:
-        """Return a later time at each call."""
-        return (datetime.fromisoformat(NOW) + timedelta(seconds=next(self.seconds))).isoformat()
+def find_project(fake: Fake, key: str) -> FakeProject:
+    for project in fake.projects:
+        if project.id == key:
+            return project
+    raise FakeError(failure(404, "not_found", "There is no such project.", "It may have been deleted."))
 
-    def add_class(self, name: str, pictures: list[Image.Image] = ()) -> str:  # type: ignore[assignment]
-        key = self.id()
-        self.classes[key] = {"id": key, "name": name}
-        for picture in pictures:
-            self.add_photo(key, picture)
-        return key
 
-    def add_photo(self, class_id: str, picture: Image.Image) -> str:
-        data = io.BytesIO()
-        picture.save(data, "JPEG")
-        return str(self.keep(class_id, data.getvalue())["id"])
-
-    def keep(self, class_id: str, data: bytes) -> dict[str, Any]:
-        key = self.id()
-        self.content[key] = data
-        self.photos[key] = {
-            "id": key,
-            "class_id": class_id,
-            "bytes": len(data),
-            "media_type": "image/jpeg",
-            "created": self.moment(),
-        }
-        return self.photos[key]
-
-    def counts(self) -> dict[str, int]:
-        return {
-            row["name"]: sum(p["class_id"] == key for p in self.photos.values())
-            for key, row in self.classes.items()
-        }
-
-    def publish(self, stage: str | None, accuracy: float | None, source: str = "trained") -> dict[str, Any]:
-        for version in self.versions:
-            version["current"] = False
-        number = max((v["number"] for v in self.versions), default=0) + 1
-        version = {
-            "number": number, "created": self.moment(), "bytes": 131_072 + number, "source": source, "current": True, "stage": stage,
-            "classes": self.counts() if source == "trained" else {}, "accuracy": accuracy,
-            "low": None if accuracy is None else max(0.0, accuracy - 0.1), "high": None if accuracy is None else min(1.0, accuracy + 0.06),
-        }  # fmt: skip
-        self.versions.insert(0, version)
-        return version
-
-    def assess(self, number: int, wrong: dict[str, str]) -> None:
-        """Set the assessment of a version in which the photos in ``wrong`` are misclassified as the given class."""
-        names = [row["name"] for row in self.classes.values()]
-        table = [[0] * len(names) for _ in names]
-        rows = []
-        for key, photo in self.photos.items():
-            truth = self.classes[photo["class_id"]]["name"]
-            predicted = wrong.get(key, truth)
-            table[names.index(truth)][names.index(predicted)] += 1
-            rows.append({"id": key, "truth": truth, "said": predicted, "p": 0.81})
-        version = next(v for v in self.versions if v["number"] == number)
-        self.checks[number] = {
-            "classes": names,
-            "confusion": table,
-            "photos": rows,
-            **{k: version[k] for k in ("accuracy", "low", "high")},
-        }
-
-    def add_event(self, kind: str, **data: Any) -> None:
-        """Add an event of the training; wait for the page to request one."""
-        deadline = time.monotonic() + 20
-        while not self.trainings and time.monotonic() < deadline:
-            time.sleep(0.02)
-        if kind != "end" and self.trainings:
-            self.trainings[0]["state"] = "running"
-        if kind == "end":
-            self.trainings[0]["state"] = data["state"]
-        self.events.append({"kind": kind, "data": data})
+State = Annotated[Fake, Depends(fake_of)]
+Scope = Annotated[FakeProject, Depends(project_of)]
 
 
 def application(fake: Fake) -> FastAPI:
     app = FastAPI()
+    app.state.fake = fake
 
     @app.middleware("http")
     async def guard(request: Request, proceed: Any) -> Response:
         path, key = request.url.path, f"{request.method} {request.url.path}"
         fake.seen.append(key)
+        fake.scopes.setdefault(key, set()).add(request.query_params.get("project", ""))
         if fake.failures.get(key):
             return fake.failures[key].pop(0)
-        if path.startswith("/api/") and request.headers.get("authorization") != f"Bearer {TOKEN}":
-            return failure(401, "unauthorized", "The token is not known.", "Ask for a new one.")
+        token = "" if fake.deleted else f"Bearer {TOKEN}"
+        if path.startswith("/api/") and request.headers.get("authorization") != token:
+            return failure(
+                401, "bad_token", "This token is unknown.", "Ask for a new one: fit user token ID."
+            )
         response: Response = await proceed(request)
         response.headers["Content-Security-Policy"] = CSP
         return response
+
+    @app.exception_handler(FakeError)
+    async def fail(_: Request, error: FakeError) -> JSONResponse:
+        return error.response
 
     @app.get("/")
     async def index() -> Response:
@@ -162,14 +89,19 @@ def application(fake: Fake) -> FastAPI:
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
+    for add in (add_user, add_projects, add_classes, add_photos, add_trainings, add_versions):
+        add(app)
+    return app
+
+
+def add_user(app: FastAPI) -> None:
     @app.get("/api/me")
-    async def me() -> dict[str, Any]:
-        quota = {"classes": 100, "photos": 2000, "bytes": 2_000_000_000, "versions": 20}
+    async def me(fake: State, _: Scope) -> Json:
         return {
             "id": "u",
             "name": "me",
-            "quota": quota,
-            "used": quota,
+            "quota": QUOTA,
+            "used": fake.used(),
             "current": None,
             "training": None,
             "backbone": "fake",
@@ -177,105 +109,139 @@ def application(fake: Fake) -> FastAPI:
         }
 
     @app.delete("/api/me", status_code=204)
-    async def end() -> None:
-        fake.classes.clear()
-        fake.photos.clear()
-        fake.versions.clear()
+    async def delete_account(fake: State) -> None:
+        fake.projects.clear()
+        fake.deleted = True
 
-    def row(key: str) -> dict[str, Any]:
-        return {**fake.classes[key], "photos": sum(p["class_id"] == key for p in fake.photos.values())}
+    @app.delete("/api/me/data", status_code=204)
+    async def start_over(fake: State) -> None:
+        fake.start_over()
+
+
+def add_projects(app: FastAPI) -> None:
+    @app.get("/api/projects")
+    async def projects(fake: State) -> Json:
+        return {"projects": [project.public() for project in fake.projects]}
+
+    @app.post("/api/projects", status_code=201)
+    async def add_project(fake: State, request: Request) -> Json:
+        return fake.add_project((await request.json())["name"]).public()
+
+    @app.post("/api/projects/sample", status_code=201)
+    async def add_sample(fake: State) -> Json:
+        return fake.add_sample().public()
+
+    @app.patch("/api/projects/{key}")
+    async def rename_project(fake: State, key: str, request: Request) -> Json:
+        project = find_project(fake, key)
+        project.name = (await request.json())["name"]
+        return project.public()
+
+    @app.delete("/api/projects/{key}", status_code=204)
+    async def remove_project(fake: State, key: str) -> None:
+        fake.remove_project(find_project(fake, key))
+
+
+def add_classes(app: FastAPI) -> None:
+    def row(project: FakeProject, key: str) -> Json:
+        photos = sum(p["class_id"] == key for p in project.photos.values())
+        return {**project.classes[key], "photos": photos}
+
+    def check_name(project: FakeProject, name: str) -> None:
+        if any(other["name"] == name for other in project.classes.values()):
+            raise FakeError(
+                failure(409, "conflict", f"There is a class called '{name}' already.", "Choose another name.")
+            )
 
     @app.get("/api/classes")
-    async def classes() -> dict[str, Any]:
-        return {"classes": [row(key) for key in fake.classes]}
+    async def classes(project: Scope) -> Json:
+        return {"classes": [row(project, key) for key in project.classes]}
 
     @app.post("/api/classes", status_code=201)
-    async def add_class(request: Request) -> Any:
+    async def add_class(project: Scope, request: Request) -> Json:
         name = (await request.json())["name"]
-        if any(other["name"] == name for other in fake.classes.values()):
-            return failure(
-                409, "conflict", f"There is a class called {name} already.", "Choose another name."
-            )
-        return row(fake.add_class(name))
+        check_name(project, name)
+        return row(project, project.add_class(name))
 
     @app.patch("/api/classes/{key}")
-    async def rename(key: str, request: Request) -> Any:
-        fake.classes[key]["name"] = (await request.json())["name"]
-        return row(key)
+    async def rename(project: Scope, key: str, request: Request) -> Json:
+        name = (await request.json())["name"]
+        check_name(project, name)
+        project.classes[key]["name"] = name
+        return row(project, key)
 
     @app.delete("/api/classes/{key}", status_code=204)
-    async def remove_class(key: str) -> None:
-        del fake.classes[key]
-        for photo in [p for p in fake.photos.values() if p["class_id"] == key]:
-            del fake.photos[photo["id"]]
-
-    @app.get("/api/photos")
-    async def photos() -> dict[str, Any]:
-        return {"photos": list(fake.photos.values())}
+    async def remove_class(project: Scope, key: str) -> None:
+        del project.classes[key]
+        for photo in [p for p in project.photos.values() if p["class_id"] == key]:
+            del project.photos[photo["id"]]
 
     @app.post("/api/classes/{key}/photos")
-    async def add_photo(key: str, request: Request) -> Any:
+    async def add_photo(project: Scope, key: str, request: Request) -> Any:
         data = await request.body()
-        try:
-            Image.open(io.BytesIO(data)).verify()
-        except OSError:
-            return failure(
+        check_image(data)
+        if key not in project.classes:
+            raise FakeError(failure(404, "not_found", "There is no such class."))
+        return JSONResponse(project.keep(key, data), 201)
+
+
+def check_image(data: bytes) -> None:
+    try:
+        Image.open(io.BytesIO(data)).verify()
+    except OSError:
+        raise FakeError(
+            failure(
                 400, "bad_request", "This is not an image that can be read.", "Use JPEG, PNG, WebP or HEIC."
             )
-        return JSONResponse(fake.keep(key, data), 201)
+        ) from None
+
+
+def add_photos(app: FastAPI) -> None:
+    @app.get("/api/photos")
+    async def photos(project: Scope) -> Json:
+        return {"photos": list(project.photos.values())}
 
     @app.get("/api/photos/{key}")
-    async def photo(key: str) -> Response:
-        return Response(fake.content[key], media_type="image/jpeg")
-
     @app.get("/api/photos/{key}/thumbnail")
-    async def thumbnail(key: str) -> Response:
-        return Response(fake.content[key], media_type="image/jpeg")
+    async def photo(project: Scope, key: str) -> Response:
+        if key not in project.photos:
+            raise FakeError(failure(404, "not_found", "There is no such photo."))
+        return Response(project.content[key], media_type="image/jpeg")
 
     @app.patch("/api/photos/{key}")
-    async def move(key: str, request: Request) -> dict[str, Any]:
-        fake.photos[key]["class_id"] = (await request.json())["class_id"]
-        fake.photos[key] = fake.photos.pop(key)
-        return fake.photos[key]
+    async def move(project: Scope, key: str, request: Request) -> Json:
+        project.photos[key]["class_id"] = (await request.json())["class_id"]
+        project.photos[key] = project.photos.pop(key)
+        return project.photos[key]
 
     @app.delete("/api/photos/{key}", status_code=204)
-    async def remove_photo(key: str) -> None:
-        del fake.photos[key]
+    async def remove_photo(project: Scope, key: str) -> None:
+        del project.photos[key]
 
+
+def add_trainings(app: FastAPI) -> None:
     @app.get("/api/trainings")
-    async def trainings() -> dict[str, Any]:
-        return {"trainings": fake.trainings}
+    async def trainings(project: Scope) -> Json:
+        return {"trainings": project.trainings}
 
     @app.post("/api/trainings", status_code=202)
-    async def train() -> dict[str, Any]:
-        fake.events.clear()
-        fake.trainings.insert(
-            0,
-            {
-                "id": fake.id(),
-                "state": "waiting",
-                "created": NOW,
-                "started": None,
-                "ended": None,
-                "message": "",
-            },
-        )
-        return fake.trainings[0]
+    async def train(project: Scope) -> Json:
+        return project.add_training()
 
     @app.delete("/api/trainings/{key}", status_code=202)
-    async def cancel(key: str) -> dict[str, Any]:
-        assert key == fake.trainings[0]["id"]
-        fake.add_event("end", state="cancelled", message="")
-        return fake.trainings[0]
+    async def cancel(project: Scope, key: str) -> Json:
+        assert key == project.trainings[0]["id"]
+        project.add_event("end", state="cancelled", message="")
+        return project.trainings[0]
 
     @app.get("/api/trainings/{key}/events")
-    async def events(key: str, request: Request) -> Response:
-        assert key == fake.trainings[0]["id"]
+    async def events(project: Scope, key: str, request: Request) -> Response:
+        assert key == project.trainings[0]["id"]
 
         async def stream() -> AsyncIterator[str]:
             number = int(request.headers.get("last-event-id", 0))
             while not await request.is_disconnected():
-                for event in fake.events[number:]:
+                for event in project.events[number:]:
                     number += 1
                     yield f"id: {number}\nevent: {event['kind']}\ndata: {json.dumps(event['data'])}\n\n"
                     if event["kind"] == "end":
@@ -284,49 +250,52 @@ def application(fake: Fake) -> FastAPI:
 
         return StreamingResponse(stream(), media_type="text/event-stream")
 
+
+def add_versions(app: FastAPI) -> None:
     @app.post("/api/predictions")
-    async def predict(request: Request) -> Any:
-        await request.body()
-        return fake.answer
+    async def predict(fake: State, project: Scope, version: int, request: Request) -> Any:
+        check_image(await request.body())
+        if version not in {each["number"] for each in project.versions}:
+            raise FakeError(failure(404, "not_found", f"There is no version {version}."))
+        assert fake.answer is not None
+        answer = fake.answer.get(version, fake.answer)  # one for all versions, or one for each
+        return {**answer, "version": version}
 
     @app.get("/api/versions")
-    async def versions() -> dict[str, Any]:
-        return {"versions": fake.versions}
+    async def versions(project: Scope) -> Json:
+        return {"versions": project.versions}
 
     @app.post("/api/versions", status_code=201)
-    async def upload(request: Request) -> Any:
+    async def upload(project: Scope, request: Request) -> Any:
         if not (await request.body()).startswith(b"good"):
-            return failure(
-                400,
-                "bad_request",
-                "This is not an update file.",
-                "Choose a .safetensors file that filmtransfer wrote.",
-            )
-        return fake.publish(None, None, source="uploaded")
+            hint = "Choose a .safetensors file that filmtransfer wrote."
+            return failure(400, "bad_request", "This is not an update file.", hint)
+        return project.publish(None, None, source="uploaded")
 
     @app.put("/api/versions/current")
-    async def use(request: Request) -> dict[str, Any]:
+    async def use(project: Scope, request: Request) -> Json:
         number = (await request.json())["number"]
-        for version in fake.versions:
+        for version in project.versions:
             version["current"] = version["number"] == number
-        return next(v for v in fake.versions if v["current"])
+        return next(v for v in project.versions if v["current"])
 
     @app.get("/api/versions/{number}/check")
-    async def check(number: int) -> Any:
-        if number not in fake.checks:
-            fake.assess(number, {})
-        return fake.checks[number]
+    async def check(project: Scope, number: int) -> Json:
+        if number not in project.checks:
+            project.assess(number, {})
+        return project.checks[number]
 
-    @app.get("/api/versions/{number}/file")
-    async def download(number: int) -> Response:
-        assert number in {version["number"] for version in fake.versions}
-        return Response(b"good update", media_type="application/octet-stream")
+    @app.get("/api/versions/{number}/{kind}")
+    async def download(fake: State, project: Scope, number: int, kind: str) -> Response:
+        if number not in {version["number"] for version in project.versions}:
+            raise FakeError(failure(404, "not_found", f"There is no version {number}."))
+        while kind in fake.delayed:
+            await asyncio.sleep(0.02)
+        return Response(f"good {kind}", media_type="application/octet-stream")
 
     @app.delete("/api/versions/{number}", status_code=204)
-    async def remove_version(number: int) -> None:
-        fake.versions[:] = [v for v in fake.versions if v["number"] != number]
-
-    return app
+    async def remove_version(project: Scope, number: int) -> None:
+        project.versions[:] = [v for v in project.versions if v["number"] != number]
 
 
 class Running:

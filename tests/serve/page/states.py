@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 from collections.abc import Callable
 
@@ -9,9 +10,12 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 
 from ...conftest import picture
-from .fake_service import Fake, Running, failure
+from .fake_service import Running
+from .fake_state import TOKEN, Fake, failure
 
 LONG = "an-uncommonly-long-name-without-any-space-that-must-not-push-the-page-wider-than-a-phone-is-wide-xx"
+
+LETTER = {"name": "letter.txt", "mimeType": "text/plain", "buffer": b"Dear"}  # not an image
 
 
 def jpeg(kind: int, seed: int, name: str | None = None) -> dict[str, object]:
@@ -34,17 +38,15 @@ def fill(fake: Fake) -> None:
 def train(fake: Fake) -> None:
     """Set the state after a training: two versions, a curve, three mistakes, a prediction."""
     fill(fake)
-    fake.trainings.append(
-        {"id": "t", "state": "done", "created": "", "started": "", "ended": "", "message": ""}
-    )
+    fake.add_training()
     fake.publish("first", 0.8)
-    fake.add_event("version", number=1, stage="first", accuracy=0.8, low=0.7, high=0.9, bytes=131_073)
+    fake.add_event("version", number=1, stage="first")
     for step in range(1, 6):
         fake.add_event(
             "progress", step=step, steps=5, loss=1 / step, accuracy=0.7 + 0.05 * step, seconds_left=5 - step
         )
     fake.publish("tuned", 0.9)
-    fake.add_event("version", number=2, stage="tuned", accuracy=0.9, low=0.8, high=0.96, bytes=131_074)
+    fake.add_event("version", number=2, stage="tuned")
     fake.add_event("end", state="done", message="")
     ids = list(fake.photos)
     fake.assess(2, {ids[0]: "plate", ids[2]: "plate", ids[7]: LONG})
@@ -63,6 +65,26 @@ def prediction(name: str, p: float, unknown: bool = False) -> dict[str, object]:
     }
 
 
+def announced(page: Page, text: str) -> None:
+    expect(page.locator("#polite")).to_contain_text(text)
+
+
+def transfer(page: Page, selector: str, kind: str, files: list[dict[str, object]]) -> None:
+    """Drop or paste files."""
+    packed = [[f["name"], f["mimeType"], base64.b64encode(f["buffer"]).decode()] for f in files]  # type: ignore[arg-type]
+    page.locator(selector).first.evaluate(
+        """(target, [kind, files]) => {
+          const data = new DataTransfer();
+          for (const [name, type, text] of files)
+            data.items.add(new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], name, { type }));
+          if (kind === 'paste') target.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }));
+          else for (const each of ['dragenter', 'dragover', 'drop'])
+            target.dispatchEvent(new DragEvent(each, { dataTransfer: data, bubbles: true, cancelable: true }));
+        }""",
+        [kind, packed],
+    )
+
+
 def until(page: Page, expression: str) -> None:
     """Wait for an expression to be true (playwright's own function needs eval, which the page forbids)."""
     for _ in range(400):
@@ -73,6 +95,7 @@ def until(page: Page, expression: str) -> None:
 
 
 def classify(page: Page) -> None:
+    expect(page.get_by_role("button", name="Use camera")).to_be_visible()
     page.set_input_files("#try-file", jpeg(0, 5))
     expect(page.locator(".answers")).to_be_visible()
 
@@ -87,7 +110,7 @@ def training(page: Page, service: Running) -> None:
     page.get_by_role("button", name="Train", exact=True).click()
     expect(page.get_by_text("Waiting for a worker")).to_be_visible()
     service.fake.publish("first", 0.8)
-    service.fake.add_event("version", number=1, stage="first", accuracy=0.8, low=0.7, high=0.9, bytes=131_073)
+    service.fake.add_event("version", number=1, stage="first")
     for step in range(1, 4):
         service.fake.add_event("progress", step=step, steps=50, loss=1 / step, accuracy=0.8, seconds_left=40)
     expect(page.get_by_text("Step 3 of 50, about 40 seconds left")).to_be_visible()
@@ -100,7 +123,7 @@ def unknown(page: Page, service: Running) -> None:
 
 
 def recording(page: Page, _: Running) -> None:
-    page.get_by_role("button", name="Camera for cup").click()
+    page.get_by_role("button", name="Take photos for cup").click()
     expect(page.get_by_role("button", name="Hold to record")).to_be_focused()
 
 
@@ -114,15 +137,55 @@ def viewer(page: Page, _: Running) -> None:
     expect(page.get_by_role("dialog")).to_be_visible()
 
 
-def confirming(page: Page, _: Running) -> None:
-    page.get_by_role("button", name="Delete everything").click()
+def starting_over(page: Page, _: Running) -> None:
+    page.get_by_role("button", name="Start over").click()
     expect(page.get_by_role("dialog")).to_contain_text("3 classes, 25 photos and 2 versions")
 
 
+def deleting_account(page: Page, _: Running) -> None:
+    page.get_by_role("button", name="Delete my account").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Your link will not work any more.")
+
+
 def deleted(page: Page, service: Running) -> None:
-    confirming(page, service)
-    page.get_by_role("dialog").get_by_role("button", name="Delete everything").click()
-    expect(page.get_by_role("heading", name="Everything is deleted")).to_be_focused()
+    deleting_account(page, service)
+    page.get_by_role("dialog").get_by_role("button", name="Delete my account").click()
+    expect(page.get_by_role("heading", name="Your account is deleted")).to_be_focused()
+
+
+def old_link(page: Page, service: Running) -> None:
+    service.fake.deleted = True
+    page.goto("about:blank")
+    page.goto(f"{service.url}#token={TOKEN}")
+    expect(page.locator("#sign-in-error")).to_contain_text("The account may have been deleted")
+
+
+def several(fake: Fake) -> None:
+    """Two more projects beside a trained one."""
+    train(fake)
+    fake.add_project(LONG)
+    fake.add_sample()
+
+
+def projects(page: Page, _: Running) -> None:
+    page.locator("#project").click()
+    expect(page.get_by_role("dialog")).to_contain_text("3 classes, 25 photos")
+
+
+def downloading(page: Page, _: Running) -> None:
+    page.get_by_role("button", name="Download version 2", exact=True).click()
+    expect(page.locator(".downloads li")).to_have_count(4)
+
+
+def unreadable(page: Page, _: Running) -> None:
+    classify(page)
+    page.set_input_files("#try-file", LETTER)
+    expect(page.locator("#try .notice")).to_be_visible()
+
+
+def nameless(page: Page, _: Running) -> None:
+    page.get_by_role("button", name="Add class").click()
+    expect(page.locator("#new-class .notice")).to_be_visible()
 
 
 def failed(page: Page, service: Running) -> None:
@@ -130,7 +193,7 @@ def failed(page: Page, service: Running) -> None:
         failure(503, "busy", "All workers are busy.", "Try again in a minute.")
     ]
     page.get_by_role("button", name="Train again").click()
-    expect(page.locator("#notice")).to_contain_text("Try again in a minute.")
+    expect(page.locator("#train .notice")).to_contain_text("Try again in a minute.")
 
 
 def renaming(page: Page, _: Running) -> None:
@@ -150,7 +213,16 @@ STATES: dict[str, State] = {
     "unknown": (train, unknown),
     "live": (train, live),
     "viewer": (train, viewer),
-    "confirming": (train, confirming),
+    "starting over": (train, starting_over),
+    "deleting account": (train, deleting_account),
     "deleted": (train, deleted),
+    "old link": (train, old_link),
+    "projects": (several, projects),
+    "downloading": (train, downloading),
+    "unreadable photo": (train, unreadable),
+    "nameless": (None, nameless),
     "failed": (train, failed),
 }
+
+# The browser itself reports responses with these statuses.
+EXPECTED = {"failed": ("503",), "old link": ("401",), "unreadable photo": ("400",), "deleted": ("401", "404")}

@@ -8,8 +8,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from .conftest import Opener
-from .fake_service import Fake, Running
-from .states import STATES
+from .fake_service import Running
+from .fake_state import Fake
+from .states import EXPECTED, STATES
 
 pytestmark = [pytest.mark.browser(seconds=25), pytest.mark.xdist_group("page")]
 
@@ -25,7 +26,7 @@ def test_every_state_is_accessible_and_fits_small_screens(
     prepare, act = STATES[name]
     if prepare:
         prepare(fake)
-    page = opened(service.url, expected=("503",) if name == "failed" else ())
+    page = opened(service.url, expected=EXPECTED.get(name, ()))
     expect(page.locator("#work")).to_be_visible()
     if act:
         act(page, service)
@@ -35,7 +36,7 @@ def test_every_state_is_accessible_and_fits_small_screens(
     for width in (640, 390, 360):  # 640: a desktop at 200 %
         page.set_viewport_size({"width": width, "height": 740})
         assert widest(page) <= width, width
-    if name in ("filled", "trained", "recording"):
+    if name in ("filled", "trained", "recording", "projects", "downloading", "nameless"):
         small = page.evaluate(
             """[...document.querySelectorAll('button, select, .steps a, .check')].filter((e) => e.offsetParent)
                .filter((e) => e.getBoundingClientRect().height < 43.9 || e.getBoundingClientRect().width < 43.9).map((e) => e.outerHTML.slice(0, 120))"""

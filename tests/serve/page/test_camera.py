@@ -6,7 +6,8 @@ import pytest
 from playwright.sync_api import expect
 
 from .conftest import Opener
-from .fake_service import Fake, Running
+from .fake_service import Running
+from .fake_state import Fake
 from .states import live, prediction, train, until
 
 pytestmark = [pytest.mark.browser(seconds=25), pytest.mark.xdist_group("page")]
@@ -15,7 +16,7 @@ pytestmark = [pytest.mark.browser(seconds=25), pytest.mark.xdist_group("page")]
 def test_photos_are_recorded_while_the_button_is_held(opened: Opener, service: Running, fake: Fake) -> None:
     cup = fake.add_class("cup")
     page = opened(service.url)
-    page.get_by_role("button", name="Camera for cup").click()
+    page.get_by_role("button", name="Take photos for cup").click()
     hold = page.get_by_role("button", name="Hold to record")
     expect(hold).to_be_focused()
     until(page, "document.querySelector('.recorder video').videoWidth > 0")
@@ -32,7 +33,7 @@ def test_photos_are_recorded_while_the_button_is_held(opened: Opener, service: R
     page.keyboard.press("Space")  # a short press: one photo
     expect(page.locator(".class .tile")).to_have_count(taken + 1)
     page.get_by_role("button", name="Close the camera").click()
-    expect(page.get_by_role("button", name="Camera for cup")).to_be_focused()
+    expect(page.get_by_role("button", name="Take photos for cup")).to_be_focused()
     expect(page.locator(".recorder")).to_have_count(0)
     assert len(fake.photos) == taken + 1
 
@@ -108,4 +109,4 @@ def test_a_refused_camera_shows_what_to_do(opened: Opener, service: Running, fak
         "() => { navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('no', 'NotAllowedError'); }; }"
     )
     page.get_by_role("button", name="Use camera").click()
-    expect(page.locator("#notice")).to_contain_text("Allow it for this page in the browser's address bar")
+    expect(page.locator(".notice")).to_contain_text("Allow it for this page in the browser's address bar")

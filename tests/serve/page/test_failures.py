@@ -6,7 +6,8 @@ import pytest
 from playwright.sync_api import expect
 
 from .conftest import Opener
-from .fake_service import TOKEN, Fake, Running, failure
+from .fake_service import Running
+from .fake_state import TOKEN, Fake, failure
 from .states import fill, jpeg, train
 
 pytestmark = [pytest.mark.browser(seconds=25), pytest.mark.xdist_group("page")]
@@ -41,7 +42,9 @@ def test_the_page_recovers_when_the_service_restarts(opened: Opener) -> None:
 
 def test_an_unknown_token_asks_for_another(opened: Opener, service: Running, fake: Fake) -> None:
     page = opened(service.url, token="wrong", expected=("401",))
-    expect(page.locator("#sign-in-error")).to_contain_text("The token is not known. Ask for a new one.")
+    expect(page.locator("#sign-in-error")).to_contain_text(
+        "The service does not know this link or token. The account may have been deleted, or its token replaced."
+    )
     expect(page.get_by_label("Access token")).to_be_focused()
     page.get_by_label("Access token").fill(TOKEN)
     page.get_by_role("button", name="Open", exact=True).click()
@@ -83,8 +86,8 @@ def test_uploads_wait_when_busy_and_stop_when_full(opened: Opener, service: Runn
         failure(507, "quota", "You have 2000 of 2000 photos.", "Remove some first.") for _ in range(3)
     ]
     page.locator(".class input[type=file]").set_input_files([jpeg(0, i) for i in range(2, 30)])
-    expect(page.locator("#notice")).to_contain_text("You have 2000 of 2000 photos.")
-    expect(page.locator("#notice-hint")).to_have_text("Remove some first.")
+    expect(page.locator(".notice")).to_contain_text("You have 2000 of 2000 photos.")
+    expect(page.locator(".notice-hint")).to_have_text("Remove some first.")
     expect(page.locator(".class .tile")).to_have_count(1)
 
 
@@ -98,7 +101,7 @@ def test_changes_of_another_tab_are_loaded(opened: Opener, service: Running, fak
     page.get_by_role("button", name="Photo 1 of 6, cup").focus()
     del fake.photos[first]
     page.keyboard.press("Delete")
-    expect(page.locator("#notice")).to_contain_text("It may have been removed elsewhere.")
+    expect(page.locator(".notice")).to_contain_text("It may have been removed elsewhere.")
     expect(page.get_by_role("button", name="Photo 1 of 5, cup")).to_be_visible()
 
 
@@ -108,4 +111,4 @@ def test_live_predictions_continue_after_a_busy_service(opened: Opener, service:
     page = opened(service.url, expected=("503",))
     page.get_by_role("button", name="Use camera").click()
     expect(page.locator(".answer .what")).to_have_text("cup")
-    expect(page.locator("#notice")).to_be_hidden()
+    expect(page.locator(".notice")).to_be_hidden()

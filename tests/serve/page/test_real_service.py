@@ -1,4 +1,4 @@
-"""A complete session with a real service and its worker."""
+"""Complete sessions with a real service and its worker; the tests use one account, in this order."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import numpy as np
+import onnxruntime
 import pytest
 from PIL import Image
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from filmtransfer import FewShotClassifier
 from filmtransfer.data.sample import sample_drawings
+from filmtransfer.formatting import digits_for, percent
 
 from ...conftest import picture
 from .conftest import Opener
@@ -69,6 +73,33 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log.close()
 
 
+def create_project(page: Page, name: str) -> None:
+    page.locator("#project").click()
+    page.get_by_label("Name of a new project").fill(name)
+    page.keyboard.press("Enter")
+    expect(page.locator("#project")).to_have_text(name)
+
+
+def download(page: Page, number: int, kind: str, folder: Path) -> Path:
+    """Take a version home; return the file."""
+    toggle = page.get_by_role("button", name=f"Download version {number}", exact=True)
+    if toggle.get_attribute("aria-expanded") == "false":
+        toggle.click()
+    with page.expect_download(timeout=TIMEOUT) as got:
+        page.get_by_role("button", name=f"Download the {kind} of version {number}").click()
+    suffix = Path(got.value.suggested_filename).suffix
+    file = folder / f"mine{suffix}"
+    got.value.save_as(file)
+    return file
+
+
+def figure_text(url: str, token: str) -> str:
+    """Return the sentence about the accuracy of the current version from the API."""
+    response = httpx.get(f"{url}api/versions", headers={"Authorization": f"Bearer {token}"})
+    current = next(version for version in response.json()["versions"] if version["current"])
+    return str(current["estimate"]["text"])
+
+
 def test_a_complete_session(link: str, opened: Opener, tmp_path: Path) -> None:
     url, _, token = link.partition("#token=")
     page = opened(url, token=token, expected=("401",))
@@ -87,7 +118,7 @@ def test_a_complete_session(link: str, opened: Opener, tmp_path: Path) -> None:
     expect(polite).to_contain_text("1 photo was there already.")
 
     # The third class is recorded from the camera, which always shows the same scene.
-    page.get_by_role("button", name="Camera for plain").click()
+    page.get_by_role("button", name="Take photos for plain").click()
     hold = page.get_by_role("button", name="Hold to record")
     expect(hold).to_be_focused()
     expect(page.locator(".recorder video")).to_have_js_property("paused", False)
@@ -122,15 +153,20 @@ def test_a_complete_session(link: str, opened: Opener, tmp_path: Path) -> None:
     expect(polite).to_contain_text("plain, ")
     page.get_by_role("button", name="Stop camera").click()
 
-    with page.expect_download() as got:
-        page.get_by_role("button", name="Download version 2").click()
-    file = tmp_path / "mine.safetensors"
-    got.value.save_as(file)
+    file = download(page, 2, "classifier", tmp_path)
     mine = FewShotClassifier.load(file)
     assert list(mine.classes_) == sorted(CLASSES)
     assert mine.predict([picture(1, 199)])[0] == "bars"  # the same prediction in Python
+    estimate = mine.update_.results["estimate"]
+    figure = percent(estimate["accuracy"], digits_for(estimate["images"]))
+    expect(page.locator("#train-card .score")).to_have_text(f"{figure} accuracy")  # and the same accuracy
+    expect(page.locator("#train-card .result")).to_contain_text(figure_text(url, token))
+    page.set_input_files("#try-file", jpeg(1, 198))  # type: ignore[arg-type]
+    expect(page.locator(".answer .what")).to_have_text("bars")
     page.set_input_files("#upload-file", file)
     expect(polite).to_contain_text("mine.safetensors is version 3 now, and in use.")
+    expect(page.locator("#try .which")).to_have_text("Version 3")
+    expect(page.locator(".answer .what")).to_have_text("bars")  # the uploaded version was asked
     page.get_by_role("button", name="Use version 1").click()
     expect(polite).to_contain_text("Version 1 is in use now.")
 
@@ -138,8 +174,64 @@ def test_a_complete_session(link: str, opened: Opener, tmp_path: Path) -> None:
     page.get_by_role("button", name="Stop training").click()
     expect(polite).to_contain_text("Training was stopped.", timeout=TIMEOUT)
 
-    page.get_by_role("button", name="Delete everything").click()
-    page.get_by_role("dialog").get_by_role("button", name="Delete everything").click()
-    expect(page.get_by_role("heading", name="Everything is deleted")).to_be_focused()
+    page.get_by_role("button", name="Rename bars").click()
+    page.keyboard.type("stripes")
+    page.keyboard.press("Enter")
+    page.set_input_files("#try-file", jpeg(1, 197))  # type: ignore[arg-type]
+    expect(page.locator(".answer .what")).to_have_text("stripes")
+
+
+def test_the_sample_project_is_trained_and_taken_home(link: str, opened: Opener, tmp_path: Path) -> None:
+    url, _, token = link.partition("#token=")
+    page = opened(url, token=token)
+    polite = page.locator("#polite")
+    create_project(page, "empty")
+    page.get_by_role("button", name="Try it with sample drawings").click()
+    expect(polite).to_contain_text("Project Sample drawings is open")
+    expect(page.locator(".class")).not_to_have_count(0)
+    page.get_by_label("Fine-tuning").select_option("first")
+    page.get_by_role("button", name="Train", exact=True).click()
+    expect(page.get_by_role("heading", name="Version 1")).to_be_visible(timeout=TIMEOUT)
+    expect(page.get_by_role("button", name="Train again")).to_be_visible(timeout=TIMEOUT)
+    expect(page.locator("#train-card .score")).to_contain_text("accuracy")
+
+    session = onnxruntime.InferenceSession(download(page, 1, "ONNX", tmp_path).read_bytes())
+    assert session.get_inputs()
+    names = zipfile.ZipFile(download(page, 1, "web page", tmp_path)).namelist()
+    assert "classifier/index.html" in names  # the folder of the command that the page shows
+    expect(page.locator(".downloads")).to_contain_text("--directory classifier")
+    assert "<!doctype html" in download(page, 1, "report", tmp_path).read_text().lower()
+
+    page.locator("#project").click()
+    dialog = page.get_by_role("dialog", name="Projects")
+    dialog.get_by_role("button", name="Delete Sample drawings").click()
+    page.get_by_role("button", name="Delete project", exact=True).click()
+    expect(polite).to_contain_text("Project Sample drawings deleted.")
+    dialog.get_by_role("button", name="Rename empty").click()
+    page.keyboard.type("birds")
+    page.keyboard.press("Enter")
+    expect(polite).to_contain_text("Renamed to birds.")
+    dialog.get_by_role("button", name="Close").click()
+
+
+def test_starting_over_keeps_the_link_and_deleting_the_account_does_not(link: str, opened: Opener) -> None:
+    url, _, token = link.partition("#token=")
+    page = opened(url, token=token, expected=("401",))
+    create_project(page, "more")
+    page.get_by_role("button", name="Start over").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete and start over").click()
+    expect(page.locator("#polite")).to_contain_text("Everything is deleted.")
+    page.goto("about:blank")
     page.goto(link)
-    expect(page.get_by_label("Access token")).to_be_focused()  # the token is invalid
+    page.locator("#project").click()
+    expect(page.locator(".projects li")).to_have_count(1)
+    expect(page.locator(".projects")).to_contain_text("no classes yet")
+    page.get_by_role("button", name="Close").click()
+
+    page.get_by_role("button", name="Delete my account").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete my account").click()
+    expect(page.get_by_role("heading", name="Your account is deleted")).to_be_focused()
+    page.goto("about:blank")
+    page.goto(link)
+    expect(page.locator("#sign-in-error")).to_contain_text("The account may have been deleted")
+    expect(page.get_by_label("Access token")).to_be_focused()

@@ -38,9 +38,9 @@ def pending(store: Store) -> list[str]:
 @pytest.mark.parametrize("call", ["write", "fsync"])
 def test_a_full_object_disk(tmp_path: Path, opened, monkeypatch, call):
     store: Store = opened(StoreLocation.of(tmp_path))
-    user = store.users.create("Ann")[0].id
-    only = store.classes.add(user, "cat")
-    kept, _ = store.photos.add(user, only.id, b"first", b"small", "image/png")
+    project = store.projects.resolve(store.users.create("Ann")[0].id)
+    only = store.classes.add(project, "cat")
+    kept, _ = store.photos.add(project, only.id, b"first", b"small", "image/png")
     before = files_of(tmp_path / "objects")
     real = getattr(os, call)
 
@@ -52,21 +52,21 @@ def test_a_full_object_disk(tmp_path: Path, opened, monkeypatch, call):
     with monkeypatch.context() as patch:
         patch.setattr(os, call, full)
         with pytest.raises(StoreFullError):
-            store.photos.add(user, only.id, b"second", b"small", "image/png")
+            store.photos.add(project, only.id, b"second", b"small", "image/png")
         with pytest.raises(StoreFullError):
-            store.versions.publish(user, b"update", "trained", {})
-    assert store.photos.all(user) == [kept]
-    assert store.versions.current(user) is None
+            store.versions.publish(project, b"update", "trained", {})
+    assert store.photos.all(project) == [kept]
+    assert store.versions.current(project) is None
     assert files_of(tmp_path / "objects") == before
     assert pending(store) == []
-    store.photos.add(user, only.id, b"second", b"small", "image/png")  # the disk has space again
+    store.photos.add(project, only.id, b"second", b"small", "image/png")  # the disk has space again
 
 
 def test_a_full_database(tmp_path: Path, opened):
     store: Store = opened(StoreLocation(f"sqlite:///{tmp_path}/fit.db", None))
-    user = store.users.create("Ann")[0].id
-    only = store.classes.add(user, "cat")
-    kept, _ = store.photos.add(user, only.id, b"first", b"small", "image/png")
+    project = store.projects.resolve(store.users.create("Ann")[0].id)
+    only = store.classes.add(project, "cat")
+    kept, _ = store.photos.add(project, only.id, b"first", b"small", "image/png")
     with store.database.read() as connection:
         pages = connection.execute(text("PRAGMA page_count")).scalar_one()
 
@@ -77,29 +77,30 @@ def test_a_full_database(tmp_path: Path, opened):
     allow(pages + 20)  # of the only connection in the pool
     for content in (BIG, BIG[::-1]):
         with pytest.raises(StoreFullError):
-            store.photos.add(user, only.id, content, b"small", "image/png")
+            store.photos.add(project, only.id, content, b"small", "image/png")
     with pytest.raises(StoreFullError):
-        store.versions.publish(user, BIG, "trained", {})
-    assert store.photos.all(user) == [kept]
-    assert store.photos.content(user, kept.id) == b"first"
-    assert store.versions.all(user) == []
-    store.photos.delete(user, kept.id)  # deleting works on a full disk
+        store.versions.publish(project, BIG, "trained", {})
+    assert store.photos.all(project) == [kept]
+    assert store.photos.content(project, kept.id) == b"first"
+    assert store.versions.all(project) == []
+    store.photos.delete(project, kept.id)  # deleting works on a full disk
     allow(10**6)
-    added, _ = store.photos.add(user, only.id, BIG, b"small", "image/png")
-    assert store.photos.content(user, added.id) == BIG
+    added, _ = store.photos.add(project, only.id, BIG, b"small", "image/png")
+    assert store.photos.content(project, added.id) == BIG
 
 
 def test_the_database_is_unavailable_for_a_while(cluster, tmp_path: Path, opened):
     store: Store = opened(StoreLocation(cluster.fresh(), str(tmp_path / "objects")))
     user = store.users.create("Ann")[0]
-    only = store.classes.add(user.id, "cat")
+    project = store.projects.resolve(user.id)
+    only = store.classes.add(project, "cat")
     cluster.stop()
     try:
         for call in (
             store.ping,
             store.users.all,
             lambda: store.users.create("Bob"),
-            lambda: store.photos.add(user.id, only.id, b"photo", b"small", "image/png"),
+            lambda: store.photos.add(project, only.id, b"photo", b"small", "image/png"),
             lambda: store.trainings.claim("w", LEASE),
         ):
             with pytest.raises(StoreUnavailableError) as caught:
@@ -109,33 +110,36 @@ def test_the_database_is_unavailable_for_a_while(cluster, tmp_path: Path, opened
         cluster.start()
     store.ping()
     assert store.users.all() == [user]
-    assert store.photos.all(user.id) == []
-    store.photos.add(user.id, only.id, b"photo", b"small", "image/png")
+    assert store.photos.all(project) == []
+    store.photos.add(project, only.id, b"photo", b"small", "image/png")
     assert files_of(tmp_path / "objects") != []
 
 
 def test_missing_and_damaged_objects(tmp_path: Path, opened):
     store: Store = opened(StoreLocation.of(tmp_path))
-    user = store.users.create("Ann")[0].id
-    photo, _ = store.photos.add(user, store.classes.add(user, "cat").id, b"photo", b"small", "image/png")
+    project = store.projects.resolve(store.users.create("Ann")[0].id)
+    photo, _ = store.photos.add(
+        project, store.classes.add(project, "cat").id, b"photo", b"small", "image/png"
+    )
     away = (tmp_path / "objects").rename(tmp_path / "away")
     with pytest.raises(StoreUnavailableError):
         store.ping()
     with pytest.raises(StoreDamagedError):
-        store.photos.content(user, photo.id)
+        store.photos.content(project, photo.id)
     away.rename(tmp_path / "objects")
-    assert store.photos.content(user, photo.id) == b"photo"
+    assert store.photos.content(project, photo.id) == b"photo"
     for file in files_of(tmp_path / "objects"):
         file.write_bytes(b"phot0")
     with pytest.raises(StoreDamagedError):
-        store.photos.content(user, photo.id)
+        store.photos.content(project, photo.id)
 
 
 def test_a_deletion_is_completed_when_the_object_store_is_back(tmp_path: Path, opened, monkeypatch):
     store: Store = opened(StoreLocation.of(tmp_path))
     user = store.users.create("Ann")[0].id
-    only = store.classes.add(user, "cat")
-    photos = [store.photos.add(user, only.id, b"%d" % i, b"small", "image/png")[0] for i in range(2)]
+    project = store.projects.resolve(user)
+    only = store.classes.add(project, "cat")
+    photos = [store.photos.add(project, only.id, b"%d" % i, b"small", "image/png")[0] for i in range(2)]
     folder = store.objects.folder
     assert folder is not None
 
@@ -145,7 +149,7 @@ def test_a_deletion_is_completed_when_the_object_store_is_back(tmp_path: Path, o
 
     with monkeypatch.context() as patch:
         patch.setattr(folder, "delete", away)
-        store.photos.delete(user, photos[0].id)
+        store.photos.delete(project, photos[0].id)
         assert len(files_of(tmp_path / "objects")) == 4
         with pytest.raises(StoreUnavailableError, match="rows are deleted"):
             store.users.delete(user)
@@ -157,9 +161,9 @@ def test_a_deletion_is_completed_when_the_object_store_is_back(tmp_path: Path, o
 
 def test_a_sweep_deletes_only_the_objects_of_a_killed_writer(tmp_path: Path, opened, monkeypatch):
     store: Store = opened(StoreLocation.of(tmp_path))
-    user = store.users.create("Ann")[0].id
-    only = store.classes.add(user, "cat")
-    store.photos.add(user, only.id, b"kept", b"small", "image/png")
+    project = store.projects.resolve(store.users.create("Ann")[0].id)
+    only = store.classes.add(project, "cat")
+    store.photos.add(project, only.id, b"kept", b"small", "image/png")
 
     class Killed(BaseException):
         pass
@@ -172,7 +176,7 @@ def test_a_sweep_deletes_only_the_objects_of_a_killed_writer(tmp_path: Path, ope
         patch.setattr(store.objects, "keep", die)
         patch.setattr(store.objects, "_discard", lambda names: None)
         with pytest.raises(Killed):
-            store.photos.add(user, only.id, b"lost", b"small", "image/png")
+            store.photos.add(project, only.id, b"lost", b"small", "image/png")
     assert len(files_of(tmp_path / "objects")) == 4
     opened(StoreLocation.of(tmp_path))  # the writer might still be active
     assert len(files_of(tmp_path / "objects")) == 4
@@ -187,7 +191,7 @@ def test_a_sweep_deletes_only_the_objects_of_a_killed_writer(tmp_path: Path, ope
 
 def test_a_slow_writer_cannot_keep_swept_objects(tmp_path: Path, opened, monkeypatch):
     store: Store = opened(StoreLocation.of(tmp_path))
-    user = store.users.create("Ann")[0].id
+    project = store.projects.resolve(store.users.create("Ann")[0].id)
 
     def swept(connection: Connection, staged: Staged) -> None:
         connection.execute(update(tables.pending).values(doomed=True))
@@ -196,16 +200,16 @@ def test_a_slow_writer_cannot_keep_swept_objects(tmp_path: Path, opened, monkeyp
     real = store.objects.keep
     monkeypatch.setattr(store.objects, "keep", swept)
     with pytest.raises(ConflictError, match="took too long"):
-        store.versions.publish(user, b"slow", "trained", {})
-    assert store.versions.all(user) == []
+        store.versions.publish(project, b"slow", "trained", {})
+    assert store.versions.all(project) == []
     assert files_of(tmp_path / "objects") == []
 
 
 def test_damaged_foreign_and_newer_databases(tmp_path: Path, opened):
     url = f"sqlite:///{tmp_path}/fit.db"
     store: Store = opened(StoreLocation(url, None))
-    user = store.users.create("Ann")[0].id
-    store.versions.publish(user, BIG, "trained", {})
+    project = store.projects.resolve(store.users.create("Ann")[0].id)
+    store.versions.publish(project, BIG, "trained", {})
     with sqlite3.connect(tmp_path / "fit.db") as raw:
         raw.execute("UPDATE fit_revision SET version_num = '9999'")
     raw.close()
@@ -248,9 +252,12 @@ def test_a_lock_that_is_not_released(tmp_path: Path, opened, monkeypatch):
 def test_an_object_store_in_memory(tmp_path: Path, opened):
     store: Store = opened(StoreLocation(f"sqlite:///{tmp_path}/fit.db", f"memory://fit{tmp_path.name}"))
     user = store.users.create("Ann")[0].id
-    photo, _ = store.photos.add(user, store.classes.add(user, "cat").id, b"photo", b"small", "image/png")
+    project = store.projects.resolve(user)
+    photo, _ = store.photos.add(
+        project, store.classes.add(project, "cat").id, b"photo", b"small", "image/png"
+    )
     store.ping()
-    assert store.photos.content(user, photo.id) == b"photo"
+    assert store.photos.content(project, photo.id) == b"photo"
     folder = store.objects.folder
     assert folder is not None
     assert len(folder.system.find(folder.root)) == 2

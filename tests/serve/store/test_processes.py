@@ -56,19 +56,19 @@ class Process:
 @pytest.mark.parametrize("location", ["rows", "folder"], indirect=True)
 def test_acknowledged_photos_survive_a_kill(location: StoreLocation, opened, tmp_path: Path):
     store: Store = opened(location)
-    user = store.users.create("Ann")[0].id
-    only = store.classes.add(user, "cat")
+    project = store.projects.resolve(store.users.create("Ann")[0].id)
+    only = store.classes.add(project, "cat")
     acknowledged: dict[str, int] = {}
     for count in (1, 4, 9):
-        acknowledged |= dict(Process(writer.add_photos, location, user).killed_after(count))
+        acknowledged |= dict(Process(writer.add_photos, location, project).killed_after(count))
         again: Store = opened(location)
-        there = {photo.id for photo in again.photos.all(user, only.id)}
+        there = {photo.id for photo in again.photos.all(project, only.id)}
         assert there >= set(acknowledged)
         assert len(there) <= len(acknowledged) + 3  # at most one without a message per round
         for id in there:
-            content = again.photos.content(user, id)
+            content = again.photos.content(project, id)
             assert content == writer.bytes_of(acknowledged.get(id, int(content[:8])))
-            assert again.photos.thumbnail(user, id) == b"small"
+            assert again.photos.thumbnail(project, id) == b"small"
     if location.objects:  # incomplete objects are pending, and deleted by a later sweep
         orphans = len(files_of(tmp_path / "objects")) - 2 * len(there)
         assert orphans >= 0
@@ -77,18 +77,18 @@ def test_acknowledged_photos_survive_a_kill(location: StoreLocation, opened, tmp
 @pytest.mark.parametrize("location", ["rows", "postgres"], indirect=True)
 def test_acknowledged_versions_survive_a_kill(location: StoreLocation, opened):
     store: Store = opened(location)
-    user = store.users.create("Ann", Quota(versions=1000))[0].id
+    project = store.projects.resolve(store.users.create("Ann", Quota(versions=1000))[0].id)
     acknowledged: dict[int, int] = {}
     for count in (2, 7):
-        messages = Process(writer.publish, location, user).killed_after(count)
+        messages = Process(writer.publish, location, project).killed_after(count)
         acknowledged |= {number: i for number, i in messages if i is not None}
         again: Store = opened(location)
-        there = {version.number: version for version in again.versions.all(user)}
+        there = {version.number: version for version in again.versions.all(project)}
         assert set(there) >= set(acknowledged)
         assert sorted(there) == list(range(1, max(there) + 1))
         for number, i in acknowledged.items():
-            assert again.versions.content(user, number) == writer.bytes_of(i)
-        current = again.versions.current(user)
+            assert again.versions.content(project, number) == writer.bytes_of(i)
+        current = again.versions.current(project)
         assert current is not None
         last = messages[-1][0]
         assert current.number in (last, last - 1, last + 1)  # the last message, or one step further
@@ -98,7 +98,10 @@ def test_acknowledged_versions_survive_a_kill(location: StoreLocation, opened):
 @pytest.mark.parametrize("location", ["rows", "postgres"], indirect=True)
 def test_two_workers_never_claim_the_same_training(location: StoreLocation, opened):
     store: Store = opened(location)
-    asked = [store.trainings.request(store.users.create("x")[0].id, {}).id for _ in range(30)]
+    asked = [
+        store.trainings.request(store.projects.resolve(store.users.create("x")[0].id), {}).id
+        for _ in range(30)
+    ]
     processes = [Process(writer.take, location, name) for name in ("a", "b")]
     taken = [process.rest() for process in processes]
     assert [process.process.exitcode for process in processes] == [0, 0]

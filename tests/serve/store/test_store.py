@@ -10,8 +10,6 @@ from datetime import UTC
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
 
 from filmtransfer.errors import InputError
 from filmtransfer.serve.settings import LEASE
@@ -19,13 +17,12 @@ from filmtransfer.serve.store import (
     ConflictError,
     ImageClass,
     NotFoundError,
+    ProjectId,
     Quota,
     QuotaError,
     Store,
     Usage,
 )
-from filmtransfer.serve.store.migrate import TABLE
-from filmtransfer.serve.store.tables import metadata
 
 from .conftest import files_of
 
@@ -35,8 +32,13 @@ def ann(store: Store) -> str:
     return store.users.create("Ann")[0].id
 
 
-def add(store: Store, user: str, class_id: str, content: bytes = b"photo"):
-    return store.photos.add(user, class_id, content, b"small " + content, "image/jpeg")[0]
+@pytest.fixture
+def project(store: Store, ann: str) -> ProjectId:
+    return store.projects.resolve(ann)
+
+
+def add(store: Store, project: ProjectId, class_id: str, content: bytes = b"photo"):
+    return store.photos.add(project, class_id, content, b"small " + content, "image/jpeg")[0]
 
 
 def test_users_and_tokens(store: Store):
@@ -62,105 +64,109 @@ def test_users_and_tokens(store: Store):
     store.ping()
 
 
-def test_classes(store: Store, ann: str):
-    cat, dog = store.classes.add(ann, "cat"), store.classes.add(ann, " dog ")
-    assert store.classes.all(ann) == [cat, dog]
+def test_classes(store: Store, project: ProjectId):
+    cat, dog = store.classes.add(project, "cat"), store.classes.add(project, " dog ")
+    assert store.classes.all(project) == [cat, dog]
     assert dog.name == "dog"
     with pytest.raises(ConflictError):
-        store.classes.add(ann, "cat")
+        store.classes.add(project, "cat")
     with pytest.raises(ConflictError):
-        store.classes.rename(ann, dog.id, "cat")
-    add(store, ann, dog.id)
-    assert store.classes.rename(ann, dog.id, "wolf") == ImageClass(dog.id, "wolf", 1)
-    store.classes.delete(ann, dog.id)
-    assert store.classes.all(ann) == [cat]
-    assert store.photos.all(ann) == []
+        store.classes.rename(project, dog.id, "cat")
+    add(store, project, dog.id)
+    assert store.classes.rename(project, dog.id, "wolf") == ImageClass(dog.id, "wolf", 1)
+    store.classes.delete(project, dog.id)
+    assert store.classes.all(project) == [cat]
+    assert store.photos.all(project) == []
 
 
-def test_photos(store: Store, ann: str, tmp_path: Path):
-    cat, dog = store.classes.add(ann, "cat"), store.classes.add(ann, "dog")
-    first, second = add(store, ann, cat.id, b"one"), add(store, ann, cat.id, b"two")
-    assert add(store, ann, cat.id, b"one") == first
-    assert store.photos.all(ann) == store.photos.all(ann, cat.id) == [first, second]
-    assert store.photos.all(ann, dog.id) == []
+def test_photos(store: Store, ann: str, project: ProjectId, tmp_path: Path):
+    cat, dog = store.classes.add(project, "cat"), store.classes.add(project, "dog")
+    first, second = add(store, project, cat.id, b"one"), add(store, project, cat.id, b"two")
+    assert add(store, project, cat.id, b"one") == first
+    assert store.photos.all(project) == store.photos.all(project, cat.id) == [first, second]
+    assert store.photos.all(project, dog.id) == []
     assert first.digest == hashlib.sha256(b"one").hexdigest()
     assert (first.bytes, first.media_type) == (3, "image/jpeg")
-    assert store.photos.content(ann, second.id) == b"two"
-    assert store.photos.thumbnail(ann, second.id) == b"small two"
-    moved = store.photos.move(ann, first.id, dog.id)
+    assert store.photos.content(project, second.id) == b"two"
+    assert store.photos.thumbnail(project, second.id) == b"small two"
+    moved = store.photos.move(project, first.id, dog.id)
     assert (moved.id, moved.class_id) == (first.id, dog.id)
-    again = add(store, ann, cat.id, b"one")
+    again = add(store, project, cat.id, b"one")
     with pytest.raises(ConflictError):
-        store.photos.move(ann, again.id, dog.id)
+        store.photos.move(project, again.id, dog.id)
     assert store.users.usage(ann) == Usage(2, 3, 9, 0)
-    for photo in store.photos.all(ann):
-        store.photos.delete(ann, photo.id)
+    for photo in store.photos.all(project):
+        store.photos.delete(project, photo.id)
     assert store.users.usage(ann) == Usage(2, 0, 0, 0)
     assert files_of(tmp_path / "objects") == []
 
 
-def test_versions_publish_and_roll_back(store: Store, ann: str, tmp_path: Path):
-    assert store.versions.current(ann) is None
+def test_versions_publish_and_roll_back(store: Store, ann: str, project: ProjectId, tmp_path: Path):
+    assert store.versions.current(project) is None
     store.users.set_quota(ann, Quota(versions=3))
     for i in (1, 2, 3):
-        made = store.versions.publish(ann, b"update %d" % i, "trained", {"stage": "first", "i": i})
+        made = store.versions.publish(project, b"update %d" % i, "trained", {"stage": "first", "i": i})
         assert (made.number, made.current) == (i, True)
-    assert store.versions.current(ann) == made
-    assert store.versions.make_current(ann, 1) == store.versions.get(ann, 1) == store.versions.current(ann)
-    assert [v.current for v in store.versions.all(ann)] == [False, False, True]
-    with pytest.raises(ConflictError):
-        store.versions.delete(ann, 1)
-    store.versions.delete(ann, 3)
+    assert store.versions.current(project) == made
     assert (
-        store.versions.publish(ann, b"update 4", "uploaded", {}).number == 4
+        store.versions.make_current(project, 1)
+        == store.versions.get(project, 1)
+        == store.versions.current(project)
+    )
+    assert [v.current for v in store.versions.all(project)] == [False, False, True]
+    with pytest.raises(ConflictError):
+        store.versions.delete(project, 1)
+    store.versions.delete(project, 3)
+    assert (
+        store.versions.publish(project, b"update 4", "uploaded", {}).number == 4
     )  # a number is never used twice
-    store.versions.make_current(ann, 2)
-    store.versions.publish(ann, b"update 5", "trained", {})
-    assert [v.number for v in store.versions.all(ann)] == [
+    store.versions.make_current(project, 2)
+    store.versions.publish(project, b"update 5", "trained", {})
+    assert [v.number for v in store.versions.all(project)] == [
         5,
         4,
         2,
     ]  # 1 was deleted: the oldest that was not current
-    assert store.versions.content(ann, 2) == b"update 2"
-    assert store.versions.get(ann, 2).summary == {"stage": "first", "i": 2}
+    assert store.versions.content(project, 2) == b"update 2"
+    assert store.versions.get(project, 2).summary == {"stage": "first", "i": 2}
     for deleted in (1, 3, 0, -1, 2**40):
         with pytest.raises(NotFoundError):
-            store.versions.content(ann, deleted)
+            store.versions.content(project, deleted)
     if (tmp_path / "objects").exists():
         assert len(files_of(tmp_path / "objects")) == 3
     store.users.set_quota(ann, Quota(versions=1))
-    assert store.versions.publish(ann, b"update 6", "trained", {}).number == 6
-    assert [v.number for v in store.versions.all(ann)] == [6]
+    assert store.versions.publish(project, b"update 6", "trained", {}).number == 6
+    assert [v.number for v in store.versions.all(project)] == [6]
     with pytest.raises(InputError):
-        store.versions.publish(ann, b"x", "trained", {"accuracy": float("nan")})
+        store.versions.publish(project, b"x", "trained", {"accuracy": float("nan")})
 
 
-def test_quotas_refuse_without_a_trace(store: Store, ann: str, tmp_path: Path):
+def test_quotas_refuse_without_a_trace(store: Store, ann: str, project: ProjectId, tmp_path: Path):
     store.users.set_quota(ann, Quota(classes=1, photos=2, bytes=10, versions=2))
-    cat = store.classes.add(ann, "cat")
-    with pytest.raises(QuotaError):
-        store.classes.add(ann, "dog")
-    add(store, ann, cat.id, b"1234")
+    cat = store.classes.add(project, "cat")
+    with pytest.raises(QuotaError, match=r"The number of classes would be 2; the quota is 1\."):
+        store.classes.add(project, "dog")
+    add(store, project, cat.id, b"1234")
     with pytest.raises(QuotaError, match="bytes"):
-        add(store, ann, cat.id, b"1234567")
-    add(store, ann, cat.id, b"5")
+        add(store, project, cat.id, b"1234567")
+    add(store, project, cat.id, b"5")
     with pytest.raises(QuotaError, match="photos"):
-        add(store, ann, cat.id, b"6")
+        add(store, project, cat.id, b"6")
     with pytest.raises(QuotaError):
-        store.versions.publish(ann, b"123456", "trained", {})
+        store.versions.publish(project, b"123456", "trained", {})
     assert store.users.usage(ann) == Usage(1, 2, 5, 0)
     assert len(files_of(tmp_path / "objects")) in (0, 4)
 
 
-def test_quotas_hold_for_concurrent_writers(store: Store, ann: str, tmp_path: Path):
+def test_quotas_hold_for_concurrent_writers(store: Store, ann: str, project: ProjectId, tmp_path: Path):
     store.users.set_quota(ann, Quota(photos=5))
-    cat = store.classes.add(ann, "cat")
+    cat = store.classes.add(project, "cat")
     start = threading.Barrier(8)
 
     def one(i: int) -> bool:
         start.wait()
         try:
-            add(store, ann, cat.id, b"%d" % i)
+            add(store, project, cat.id, b"%d" % i)
         except QuotaError:
             return False
         return True
@@ -171,67 +177,72 @@ def test_quotas_hold_for_concurrent_writers(store: Store, ann: str, tmp_path: Pa
     assert len(files_of(tmp_path / "objects")) in (0, 10)
 
 
-def test_the_same_photo_of_many_threads_is_stored_once(store: Store, ann: str, tmp_path: Path):
-    cat = store.classes.add(ann, "cat")
+def test_the_same_photo_of_many_threads_is_stored_once(store: Store, project: ProjectId, tmp_path: Path):
+    cat = store.classes.add(project, "cat")
     with ThreadPoolExecutor(6) as pool:
-        made = set(pool.map(lambda _: add(store, ann, cat.id, b"same").id, range(6)))
-    assert made == {photo.id for photo in store.photos.all(ann)}
+        made = set(pool.map(lambda _: add(store, project, cat.id, b"same").id, range(6)))
+    assert made == {photo.id for photo in store.photos.all(project)}
     assert len(made) == 1
     assert len(files_of(tmp_path / "objects")) in (0, 2)
 
 
-def test_versions_published_concurrently_have_different_numbers(store: Store, ann: str):
+def test_versions_published_concurrently_have_different_numbers(store: Store, project: ProjectId):
     with ThreadPoolExecutor(6) as pool:
         made = list(
-            pool.map(lambda i: store.versions.publish(ann, b"%d" % i, "trained", {"i": i}), range(12))
+            pool.map(lambda i: store.versions.publish(project, b"%d" % i, "trained", {"i": i}), range(12))
         )
     assert sorted(v.number for v in made) == list(range(1, 13))
-    assert [v.number for v in store.versions.all(ann) if v.current] == [12]
+    assert [v.number for v in store.versions.all(project) if v.current] == [12]
     for version in made:
-        assert store.versions.content(ann, version.number) == b"%d" % version.summary["i"]
+        assert store.versions.content(project, version.number) == b"%d" % version.summary["i"]
 
 
-def test_records_of_another_user_do_not_exist(store: Store, ann: str):
+@pytest.mark.parametrize("whose", ["another user's", "another of the same user"])
+def test_records_of_another_project_do_not_exist(store: Store, ann: str, whose: str, project: ProjectId):
     bob = store.users.create("Bob")[0].id
-    cat = store.classes.add(ann, "cat")
-    photo = add(store, ann, cat.id)
-    store.versions.publish(ann, b"update", "trained", {})
-    training = store.trainings.request(ann, {})
+    other = (
+        store.projects.resolve(bob) if whose == "another user's" else store.projects.create(ann, "more").id
+    )
+    cat = store.classes.add(project, "cat")
+    photo = add(store, project, cat.id)
+    store.versions.publish(project, b"update", "trained", {})
+    training = store.trainings.request(project, {})
     tries = (
-        lambda user, x: store.classes.rename(user, cat.id + x, "dog"),
-        lambda user, x: store.classes.delete(user, cat.id + x),
-        lambda user, x: add(store, user, cat.id + x),
-        lambda user, x: store.photos.all(user, cat.id + x),
-        lambda user, x: store.photos.get(user, photo.id + x),
-        lambda user, x: store.photos.content(user, photo.id + x),
-        lambda user, x: store.photos.thumbnail(user, photo.id + x),
-        lambda user, x: store.photos.move(user, photo.id + x, cat.id),
-        lambda user, x: store.photos.delete(user, photo.id + x),
-        lambda user, x: store.versions.get(user, 1 + len(x)),
-        lambda user, x: store.versions.content(user, 1 + len(x)),
-        lambda user, x: store.versions.make_current(user, 1 + len(x)),
-        lambda user, x: store.versions.delete(user, 1 + len(x)),
-        lambda user, x: store.trainings.get(user, training.id + x),
-        lambda user, x: store.trainings.events(user, training.id + x),
-        lambda user, x: store.trainings.cancel(user, training.id + x),
+        lambda project, x: store.classes.rename(project, cat.id + x, "dog"),
+        lambda project, x: store.classes.delete(project, cat.id + x),
+        lambda project, x: add(store, project, cat.id + x),
+        lambda project, x: store.photos.all(project, cat.id + x),
+        lambda project, x: store.photos.get(project, photo.id + x),
+        lambda project, x: store.photos.content(project, photo.id + x),
+        lambda project, x: store.photos.thumbnail(project, photo.id + x),
+        lambda project, x: store.photos.move(project, photo.id + x, cat.id),
+        lambda project, x: store.photos.delete(project, photo.id + x),
+        lambda project, x: store.versions.get(project, 1 + len(x)),
+        lambda project, x: store.versions.content(project, 1 + len(x)),
+        lambda project, x: store.versions.make_current(project, 1 + len(x)),
+        lambda project, x: store.versions.delete(project, 1 + len(x)),
+        lambda project, x: store.trainings.get(project, training.id + x),
+        lambda project, x: store.trainings.events(project, training.id + x),
+        lambda project, x: store.trainings.cancel(project, training.id + x),
     )
     for attempt in tries:
-        for user, ending in (
-            (bob, ""),
+        for one, ending in (
+            (other, ""),
             ("0" * 16, ""),
             ("\0", ""),
             ("' OR 1=1", ""),
-            (ann, "\0"),
-            (ann, "é"),
+            (project, "\0"),
+            (project, "é"),
         ):
             with pytest.raises(NotFoundError):
-                attempt(user, ending)
+                attempt(one, ending)
     with pytest.raises(NotFoundError):
-        store.photos.move(bob, photo.id, store.classes.add(bob, "x").id)
+        store.photos.move(other, photo.id, store.classes.add(other, "x").id)
     with pytest.raises(NotFoundError):
-        store.versions.publish(bob, b"update", "trained", {}, training.id) if store.trainings.claim(
-            "w", LEASE
-        ) else None
+        store.photos.move(project, photo.id, store.classes.add(other, "y").id)
+    assert store.trainings.claim("w", LEASE)
+    with pytest.raises(NotFoundError):
+        store.versions.publish(other, b"update", "trained", {}, training.id)
     for ask in (
         store.users.get,
         store.users.usage,
@@ -242,16 +253,16 @@ def test_records_of_another_user_do_not_exist(store: Store, ann: str):
     ):
         with pytest.raises(NotFoundError):
             ask("0" * 16)
-    assert store.photos.content(ann, photo.id) == b"photo"
+    assert store.photos.content(project, photo.id) == b"photo"
 
 
-def test_a_training_from_request_to_end(store: Store, ann: str):
-    bob = store.users.create("Bob")[0].id
-    asked = store.trainings.request(ann, {"steps": 5})
-    assert (asked.state, asked.options, asked.user) == ("waiting", {"steps": 5}, ann)
+def test_a_training_from_request_to_end(store: Store, project: ProjectId):
+    bobs = store.projects.resolve(store.users.create("Bob")[0].id)
+    asked = store.trainings.request(project, {"steps": 5})
+    assert (asked.state, asked.options, asked.project) == ("waiting", {"steps": 5}, project)
     with pytest.raises(ConflictError):
-        store.trainings.request(ann, {})
-    second = store.trainings.request(bob, {})
+        store.trainings.request(project, {})
+    second = store.trainings.request(bobs, {})
     assert store.trainings.count_waiting() == 2
     assert store.trainings.has_claimable()
     taken = store.trainings.claim("w1", LEASE)
@@ -267,47 +278,47 @@ def test_a_training_from_request_to_end(store: Store, ann: str):
     assert store.trainings.add_event(asked.id, "w1", "progress", {"step": 1}).number == 1
     with pytest.raises(ConflictError):
         store.trainings.add_event(asked.id, "w2", "progress", {})
-    assert store.versions.publish(ann, b"update", "trained", {}, asked.id).number == 1
+    assert store.versions.publish(project, b"update", "trained", {}, asked.id).number == 1
     store.trainings.end(asked.id, "w1", "done", "fine \0\udc80")
-    kinds = [(e.number, e.kind) for e in store.trainings.events(ann, asked.id)]
+    kinds = [(e.number, e.kind) for e in store.trainings.events(project, asked.id)]
     assert kinds == [(1, "progress"), (2, "end")]
-    assert [e.data for e in store.trainings.events(ann, asked.id, after=1)] == [
+    assert [e.data for e in store.trainings.events(project, asked.id, after=1)] == [
         {"state": "done", "message": "fine ?"}
     ]
-    ended = store.trainings.get(ann, asked.id)
+    ended = store.trainings.get(project, asked.id)
     assert (ended.state, ended.message) == ("done", "fine ?")
     assert ended.ended is not None
-    assert store.trainings.cancel(ann, asked.id) == ended
+    assert store.trainings.cancel(project, asked.id) == ended
     for late in (
         lambda: store.trainings.add_event(asked.id, "w1", "progress", {}),
         lambda: store.trainings.end(asked.id, "w1", "done"),
-        lambda: store.versions.publish(ann, b"late", "trained", {}, asked.id),
+        lambda: store.versions.publish(project, b"late", "trained", {}, asked.id),
     ):
         with pytest.raises(ConflictError):
             late()
-    again = store.trainings.request(ann, {})
-    assert [t.id for t in store.trainings.all(ann)] == [again.id, asked.id]
+    again = store.trainings.request(project, {})
+    assert [t.id for t in store.trainings.all(project)] == [again.id, asked.id]
 
 
-def test_cancelled_trainings_stop(store: Store, ann: str):
-    waits = store.trainings.request(ann, {})
-    assert store.trainings.cancel(ann, waits.id).state == "cancelled"
+def test_cancelled_trainings_stop(store: Store, project: ProjectId):
+    waits = store.trainings.request(project, {})
+    assert store.trainings.cancel(project, waits.id).state == "cancelled"
     assert store.trainings.claim("w", LEASE) is None
-    runs = store.trainings.request(ann, {})
+    runs = store.trainings.request(project, {})
     store.trainings.claim("w", LEASE)
-    assert store.trainings.cancel(ann, runs.id).state == "cancelled"
+    assert store.trainings.cancel(project, runs.id).state == "cancelled"
     assert not store.trainings.renew(runs.id, "w", LEASE)
     with pytest.raises(ConflictError):
-        store.versions.publish(ann, b"late", "trained", {}, runs.id)
+        store.versions.publish(project, b"late", "trained", {}, runs.id)
     for training in (waits, runs):
-        assert [(e.kind, e.data["state"]) for e in store.trainings.events(ann, training.id)] == [
+        assert [(e.kind, e.data["state"]) for e in store.trainings.events(project, training.id)] == [
             ("end", "cancelled")
         ]
-    assert store.versions.all(ann) == []
+    assert store.versions.all(project) == []
 
 
-def test_the_training_of_a_dead_worker_is_claimed_by_another(store: Store, ann: str):
-    asked = store.trainings.request(ann, {})
+def test_the_training_of_a_dead_worker_is_claimed_by_another(store: Store, project: ProjectId):
+    asked = store.trainings.request(project, {})
     store.trainings.claim("lost", lease=0.01)
     store.trainings.add_event(asked.id, "lost", "progress", {"step": 1})
     time.sleep(0.03)
@@ -318,53 +329,53 @@ def test_the_training_of_a_dead_worker_is_claimed_by_another(store: Store, ann: 
     assert store.trainings.claim("third", LEASE) is None
     assert not store.trainings.renew(asked.id, "lost", LEASE)
     with pytest.raises(ConflictError):
-        store.versions.publish(ann, b"late", "trained", {}, asked.id, worker="lost")
+        store.versions.publish(project, b"late", "trained", {}, asked.id, worker="lost")
     with pytest.raises(ConflictError):
         store.trainings.add_event(asked.id, "lost", "progress", {})
-    assert store.versions.publish(ann, b"good", "trained", {}, asked.id, worker="next").number == 1
+    assert store.versions.publish(project, b"good", "trained", {}, asked.id, worker="next").number == 1
     assert store.trainings.add_event(asked.id, "next", "progress", {}).number == 2
 
 
-def test_a_training_fails_after_three_dead_workers(store: Store, ann: str):
-    asked = store.trainings.request(ann, {})
+def test_a_training_fails_after_three_dead_workers(store: Store, project: ProjectId):
+    asked = store.trainings.request(project, {})
     for i in range(3):
         assert store.trainings.claim(f"w{i}", lease=0) is not None
         time.sleep(0.002)
     assert store.trainings.claim("w3", LEASE) is None
-    assert store.trainings.get(ann, asked.id).state == "failed"
-    assert store.trainings.events(ann, asked.id)[-1].kind == "end"
+    assert store.trainings.get(project, asked.id).state == "failed"
+    assert store.trainings.events(project, asked.id)[-1].kind == "end"
 
 
-def test_a_released_training_waits_again(store: Store, ann: str):
-    asked = store.trainings.request(ann, {})
+def test_a_released_training_waits_again(store: Store, project: ProjectId):
+    asked = store.trainings.request(project, {})
     for i in range(5):  # a worker that stops is not counted as dead
         assert store.trainings.claim(f"w{i}", LEASE).id == asked.id
         assert store.trainings.release(asked.id, f"w{i}")
         assert not store.trainings.renew(asked.id, f"w{i}", LEASE)
-        assert store.trainings.get(ann, asked.id).state == "waiting"
+        assert store.trainings.get(project, asked.id).state == "waiting"
 
 
-def test_old_trainings_are_deleted(store: Store, ann: str):
-    bob = store.users.create("Bob")[0].id
-    kept = store.trainings.request(bob, {})
+def test_old_trainings_are_deleted(store: Store, project: ProjectId):
+    bobs = store.projects.resolve(store.users.create("Bob")[0].id)
+    kept = store.trainings.request(bobs, {})
     asked = []
     for _ in range(22):
-        asked.append(store.trainings.request(ann, {}).id)
-        store.trainings.cancel(ann, asked[-1])
-    assert [t.id for t in store.trainings.all(ann)] == asked[:1:-1]
-    assert [t.id for t in store.trainings.all(bob)] == [kept.id]
+        asked.append(store.trainings.request(project, {}).id)
+        store.trainings.cancel(project, asked[-1])
+    assert [t.id for t in store.trainings.all(project)] == asked[:1:-1]
+    assert [t.id for t in store.trainings.all(bobs)] == [kept.id]
     with pytest.raises(NotFoundError):
-        store.trainings.events(ann, asked[0])
+        store.trainings.events(project, asked[0])
 
 
 def test_deleting_a_user_does_not_affect_others(store: Store, ann: str, tmp_path: Path):
     bob, token = store.users.create("Bob")
     kept = {}
     for user in (ann, bob.id):
-        cat = store.classes.add(user, "cat")
-        kept[user] = add(store, user, cat.id, b"photo of " + user.encode())
-        store.versions.publish(user, b"update of " + user.encode(), "trained", {})
-        store.trainings.request(user, {})
+        project = store.projects.resolve(user)
+        kept[user] = add(store, project, store.classes.add(project, "cat").id, b"photo of " + user.encode())
+        store.versions.publish(project, b"update of " + user.encode(), "trained", {})
+        store.trainings.request(project, {})
     store.users.delete(ann)
     with pytest.raises(NotFoundError):
         store.users.get(ann)
@@ -372,23 +383,17 @@ def test_deleting_a_user_does_not_affect_others(store: Store, ann: str, tmp_path
         store.users.delete(ann)
     assert store.users.all() == [bob]
     assert store.users.by_token(token) == bob
-    assert store.photos.content(bob.id, kept[bob.id].id) == b"photo of " + bob.id.encode()
-    assert store.versions.content(bob.id, 1) == b"update of " + bob.id.encode()
+    assert store.photos.content(project, kept[bob.id].id) == b"photo of " + bob.id.encode()
+    assert store.versions.content(project, 1) == b"update of " + bob.id.encode()
     assert store.trainings.count_waiting() == 1
     assert len(files_of(tmp_path / "objects")) in (0, 3)
     assert not any(ann in str(path) for path in tmp_path.rglob("*"))
 
 
-def test_the_migrations_create_the_declared_tables(store: Store):
-    with store.database.read() as connection:
-        context = MigrationContext.configure(connection, opts={"version_table": TABLE, "compare_type": True})
-        assert compare_metadata(context, metadata) == []
-
-
-def test_a_store_that_is_opened_again_has_all_records(store: Store, ann: str, location, opened):
-    photo = add(store, ann, store.classes.add(ann, "cat").id)
-    store.versions.publish(ann, b"update", "trained", {"classes": {"cat": 1}})
+def test_a_store_that_is_opened_again_has_all_records(store: Store, project: ProjectId, location, opened):
+    photo = add(store, project, store.classes.add(project, "cat").id)
+    store.versions.publish(project, b"update", "trained", {"classes": {"cat": 1}})
     store.close()
     again = opened(location)
-    assert again.photos.content(ann, photo.id) == b"photo"
-    assert again.versions.current(ann).summary == {"classes": {"cat": 1}}
+    assert again.photos.content(project, photo.id) == b"photo"
+    assert again.versions.current(project).summary == {"classes": {"cat": 1}}

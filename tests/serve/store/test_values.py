@@ -44,12 +44,14 @@ def test_unusual_names_are_stored_unchanged(store: Store, tmp_path: Path):
     for name in VALID:
         user = store.users.create(name)[0]
         assert store.users.get(user.id).name == name
+    project = store.projects.resolve(user.id)
     for name in VALID:
-        store.classes.add(user.id, name)
-    assert tuple(row.name for row in store.classes.all(user.id)) == VALID
-    for row in store.classes.all(user.id):
-        photo, _ = store.photos.add(user.id, row.id, b"same", b"small", "image/png")
-        assert store.photos.content(user.id, photo.id) == b"same"
+        assert store.projects.rename(user.id, project, name).name == name
+        store.classes.add(project, name)
+    assert tuple(row.name for row in store.classes.all(project)) == VALID
+    for row in store.classes.all(project):
+        photo, _ = store.photos.add(project, row.id, b"same", b"small", "image/png")
+        assert store.photos.content(project, photo.id) == b"same"
     for path in files_of(tmp_path / "objects"):
         shard, owner, name = path.relative_to(tmp_path / "objects").parts
         assert (shard, owner) == (user.id[:2], user.id)
@@ -58,21 +60,24 @@ def test_unusual_names_are_stored_unchanged(store: Store, tmp_path: Path):
 
 def test_names_that_cannot_be_displayed_are_refused(store: Store):
     user = store.users.create("Ann")[0].id
-    row = store.classes.add(user, "cat")
+    project = store.projects.resolve(user)
+    row = store.classes.add(project, "cat")
     for name in INVALID:
         with pytest.raises(InputError) as caught:
             store.users.create(name)
         assert caught.value.message.isprintable()
         with pytest.raises(InputError):
-            store.classes.add(user, name)
+            store.projects.create(user, name)
         with pytest.raises(InputError):
-            store.classes.rename(user, row.id, name)
+            store.classes.add(project, name)
+        with pytest.raises(InputError):
+            store.classes.rename(project, row.id, name)
     with pytest.raises(InputError):
-        store.photos.add(user, row.id, b"x", b"y", "image/png\r\nSet-Cookie: a=b")
+        store.photos.add(project, row.id, b"x", b"y", "image/png\r\nSet-Cookie: a=b")
 
 
 def test_names_are_compared_in_normal_form(store: Store):
-    user = store.users.create("Ann")[0].id
-    assert store.classes.add(user, "cafe\u0301").name == "café"
+    project = store.projects.resolve(store.users.create("Ann")[0].id)
+    assert store.classes.add(project, "cafe\u0301").name == "café"
     with pytest.raises(ConflictError):
-        store.classes.add(user, " caf\u00e9 ")
+        store.classes.add(project, " caf\u00e9 ")

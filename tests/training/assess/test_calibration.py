@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from filmtransfer.model import log_posterior
-from filmtransfer.training.assess.calibration import SPREAD, calibration_error, fit_temperature, log_loss
+from filmtransfer.training.assess.calibration import (
+    CURVE,
+    SPREAD,
+    calibration_error,
+    fit_temperature,
+    log_loss,
+    loss_at,
+    loss_curve,
+    lowest_temperature,
+)
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
@@ -47,3 +56,22 @@ def test_calibration_error_by_hand():
     labels = np.array([0, 1, 0, 1])
     # Two answers at 0.9, one right: gap 0.4. Two at 0.6, both right: gap 0.4.
     assert calibration_error(probabilities, labels) == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 30.0, 2000.0])
+def test_summed_loss_curves_give_the_temperature_of_all_logits(scale):
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, 4, 60)
+    logits = scale * (rng.normal(0, 1, (60, 4)) + 2 * np.eye(4)[labels])
+    parts = np.split(np.arange(60), [7, 30])
+    total = sum(loss_curve(logits[part], labels[part]) for part in parts)
+    assert lowest_temperature(total) == pytest.approx(fit_temperature(logits, labels), rel=1e-3)
+    for temperature in (1.0, fit_temperature(logits, labels)):
+        expected = 60 * log_loss(log_posterior(logits, temperature=temperature), labels)
+        assert loss_at(total, temperature) == pytest.approx(expected, rel=1e-3)
+
+
+def test_a_client_without_images_adds_nothing_to_the_curve():
+    curve = loss_curve(np.empty((0, 3)), np.empty(0, int))
+    assert curve.shape == (CURVE,)
+    assert not curve.any()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from filmtransfer.heads import HEADS, make_head
-from filmtransfer.training.assess.leave_one_out import FOLDS, leave_one_out
+from filmtransfer.heads import HEADS, Statistics, make_head
+from filmtransfer.training.assess.leave_one_out import FOLDS, leave_one_out, leave_one_out_of_sums
 from tests.training.assess.support import random_support
 
 
@@ -74,3 +74,42 @@ def test_the_head_itself_is_not_touched():
     before = [t.copy() for t in head.configured()]
     leave_one_out(head, features, labels)
     assert all(np.array_equal(a, b) for a, b in zip(before, head.configured(), strict=True))
+
+
+SUMMED = [name for name, head in HEADS.items() if head.scatter in ("none", "task")]
+
+
+@pytest.mark.parametrize("name", SUMMED)
+def test_the_sums_of_the_images_alone_give_the_same_logits(name):
+    features, labels = random_support()
+    head = make_head(name)
+    total = Statistics.of(features, labels, scatter=head.scatter)
+    expected = leave_one_out(head, features, labels, seed=3)
+    result = leave_one_out_of_sums(head, total, features, labels, seed=3)
+    assert result.index.tolist() == expected.index.tolist()
+    np.testing.assert_allclose(result.logits, expected.logits, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(result.cosines, expected.cosines, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", SUMMED)
+def test_an_image_is_subtracted_from_the_sums_of_all_clients(name):
+    """One image each of two classes here, more elsewhere: the head is the one of all images but these two."""
+    features, labels = random_support()
+    own = np.array([0, 5])
+    head = make_head(name)
+    total = Statistics.of(features, labels, scatter=head.scatter)
+    result = leave_one_out_of_sums(head, total, features[own], labels[own])
+    rest = np.setdiff1d(np.arange(12), own)
+    expected = make_head(name).configure(features[rest], labels[rest]).logits(features[own])
+    np.testing.assert_allclose(result.logits, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_the_only_image_of_a_class_in_all_stays_in_the_sums():
+    features, labels = random_support((1, 3, 3))
+    total = Statistics.of(features, labels, scatter="none")
+    assert leave_one_out_of_sums(make_head("protonets"), total, features, labels).index.tolist() == [
+        1, 2, 3, 4, 5, 6,
+    ]  # fmt: skip
+    alone = leave_one_out_of_sums(make_head("protonets"), total, features[:1], labels[:1])
+    assert len(alone) == 0
+    assert alone.logits.shape == (0, 3)

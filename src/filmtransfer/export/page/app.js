@@ -77,8 +77,13 @@ async function decode(blob) {
 async function classify(blob) {
   const { size } = model.pixels;
   const pixels = new runtime.Tensor("uint8", toSquare(await decode(blob), model.pixels), [1, 3, size, size]);
-  const { probabilities } = await session.run({ pixels }, ["probabilities"]);
-  return Array.from(probabilities.data);
+  const wanted = model.rejection ? ["probabilities", "ood_score", "rejected"] : ["probabilities"];
+  const outputs = await session.run({ pixels }, wanted);
+  return {
+    probabilities: Array.from(outputs.probabilities.data),
+    score: outputs.ood_score?.data[0],
+    rejected: Boolean(outputs.rejected?.data[0]), // none of the classes
+  };
 }
 
 function add(blobs) {
@@ -90,9 +95,9 @@ async function classifyAndShow(blob) {
   setStatus(`Classifying ${name} …`);
   try {
     const started = performance.now();
-    const probabilities = await classify(blob);
-    addResult(blob, name, probabilities);
-    setStatus(`${name}: ${ranking(probabilities)[0].name} (${Math.round(performance.now() - started)} ms).`);
+    const prediction = await classify(blob);
+    addResult(blob, name, prediction);
+    setStatus(`${name}: ${answer(prediction)} (${Math.round(performance.now() - started)} ms).`);
   } catch (error) {
     const unreadable = error.name === "InvalidStateError" || error.name === "EncodingError";
     setStatus(unreadable ? `${name}: this browser cannot read it as an image.` : `${name}: ${error.message}`, true);
@@ -103,6 +108,11 @@ function ranking(probabilities) {
   return model.classes.map((name, i) => ({ name, p: probabilities[i] })).sort((a, b) => b.p - a.p);
 }
 
+function answer({ probabilities, rejected }) {
+  const nearest = ranking(probabilities)[0].name;
+  return rejected ? `none of these, nearest to ${nearest}` : nearest;
+}
+
 function createElement(tag, className, text) {
   const element = document.createElement(tag);
   if (className) element.className = className;
@@ -110,17 +120,19 @@ function createElement(tag, className, text) {
   return element;
 }
 
-function addResult(blob, name, probabilities) {
+function addResult(blob, name, { probabilities, score, rejected }) {
   const ranked = ranking(probabilities);
-  const card = createElement("li", "card");
+  const card = createElement("li", rejected ? "card rejected" : "card");
   card.dataset.class = ranked[0].name;
   card.dataset.probabilities = JSON.stringify(probabilities);
+  if (score !== undefined) card.dataset.oodScore = score;
   const picture = createElement("img");
   picture.alt = `The photo ${name}`;
   picture.src = URL.createObjectURL(blob);
   picture.onload = () => URL.revokeObjectURL(picture.src);
   const text = createElement("div");
-  text.append(createElement("h3", "", ranked[0].name), createElement("p", "name", name));
+  text.append(createElement("h3", "", rejected ? "None of these" : ranked[0].name), createElement("p", "name", name));
+  if (rejected) text.append(createElement("p", "nearest", `Nearest class: ${ranked[0].name}`));
   const bars = createElement("ul", "bars");
   for (const { name: label, p } of ranked.slice(0, MAX_CLASSES)) {
     const row = createElement("div", "row");

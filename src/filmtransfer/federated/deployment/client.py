@@ -16,6 +16,7 @@ import tomli_w
 from ... import __version__
 from ...data import LabelledImages
 from ...errors import InputError, UnavailableError, UsageError
+from ...formatting import count
 from ...processes import (
     LOOPBACK,
     ChildProcess,
@@ -33,14 +34,24 @@ from .environment import NODE_VARIABLE, UNKNOWN_APP, flower_environment, make_se
 from .probe import parse_address, probe_server
 
 POLL_SECONDS = 0.5
-FINISHED_SECONDS = 30.0  # after which a server that stopped after the last round is considered finished
+FINISHED_SECONDS = (
+    5.0  # without an answer, after which a server that announced the end is considered finished
+)
 REFUSED = "[code: 2004]"  # Flower's code for a node that is not registered, or is already online
 ACTIVITIES = {
     messages.DESCRIBE: "Reporting the classes and their numbers of images.",
     messages.TRAIN: "Training.",
     messages.EVALUATE: "Evaluating the personalized classifier.",
     messages.STATISTICS: "Summing statistics.",
+    messages.SCORES: "Summing the scores of held-out images.",
     messages.FINISH: "Saving the personalized classifier.",
+}
+
+SECURE_STAGES = {
+    "keys": "sending keys",
+    "shares": "sending shares of secrets",
+    "masked": "computing and sending masked values",
+    "unmask": "helping to remove the masks of the sum",
 }
 
 
@@ -96,7 +107,10 @@ def run_client(
     folder = Path(state).resolve()
     host, port = parse_address(identity.server)
     with interruptible(), exclusive_folder(folder, "client"):
-        log(f"{identity.name}: {len(images.sources)} images of {len(images.classes)} classes.")
+        log(
+            f"{identity.name}: {count(len(images.sources), 'image')} of "
+            f"{count(len(images.classes), 'class', 'classes')}."
+        )
         config = {"data": str(Path(data).resolve()), "name": identity.name, "state": str(folder)}
         for option, path in (("test", test), ("weights", weights)):
             config |= {option: str(Path(path).resolve())} if path else {}
@@ -125,6 +139,14 @@ def _no_server(identity: ClientIdentity, reason: str) -> UnavailableError:
     return UnavailableError(
         f"There is no server at {identity.server} ({reason}).", "Start it first, or wait longer with --wait."
     )
+
+
+def describe_request(message_type: str) -> str:
+    """Return in words what a request of the server asks for."""
+    if message_type.startswith(messages.SECURE):
+        stage = message_type.removeprefix(messages.SECURE)
+        return f"Secure aggregation: {SECURE_STAGES.get(stage, stage)}."
+    return ACTIVITIES.get(message_type, f"Working on {message_type}.")
 
 
 @dataclass(eq=False)
@@ -182,6 +204,8 @@ class SuperNodeRunner:
             if self.connected and self.executor is None:
                 from .executor import run_executor  # slow to import, and not needed by a refused client
 
+                self.log("Loading torch and waiting for the first request.")
+
                 self.executor = ForkedProcess(
                     run_executor,
                     ("client", address, secret, None),
@@ -218,18 +242,20 @@ class SuperNodeRunner:
             self.log(f"Connected to {self.identity.server} as {self.identity.name}.")
         elif "Connection attempt failed" in line and self.disconnected_since is None:
             self.disconnected_since = time.monotonic()
-            self.log("The server does not answer; waiting for it.")
+            if not self.finished:
+                self.log("The server does not answer; waiting for it.")
         elif "Connection successful" in line:
             self._report_connection()
         elif match := re.search(r"Receiving: (\S+) message", line):
             self._report_connection()
             self.finished = match[1] == messages.FINISH
-            self.log(ACTIVITIES.get(match[1], f"Working on {match[1]}."))
+            self.log(describe_request(match[1]))
 
     def _report_connection(self) -> None:
         if self.disconnected_since is not None:
             self.disconnected_since = None
-            self.log("The server answers again.")
+            if not self.finished:
+                self.log("The server answers again.")
 
     def _check_executor(self, executor: ForkedProcess) -> None:
         if not executor.alive():

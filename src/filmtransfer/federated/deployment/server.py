@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import httpx
 
 from ...errors import FitError, InputError, UnavailableError, UpdateFileError, UsageError
+from ...formatting import list_names, percent
 from ...processes import (
     LOOPBACK,
     ChildProcess,
@@ -27,14 +28,14 @@ from ...processes import (
     is_loopback,
     wait_for_port,
 )
-from ..app import LOG_FILE, RESULT_FILE, DeploymentResult
 from ..checkpoint import ROUNDS_FILE, Checkpoint
 from ..keys import check_server_keys, public_keys
 from ..plan import Plan
-from ..records import Log, OnRound, RoundRecord
-from .control import ControlClient
+from ..records import LOG_FILE, RESULT_FILE, SEPARATOR, DeploymentResult, Observer, RoundRecord
 from .environment import flower_environment, make_secret
-from .executor import run_executor
+
+if TYPE_CHECKING:
+    from .control import ControlClient
 
 START_SECONDS = 120.0
 POLL_SECONDS = 1.0  # between two checks of clients and run
@@ -107,8 +108,7 @@ def run_server(
     test: str | Path | None = None,
     weights: str | Path | None = None,
     poll: float = 3.0,
-    log: Log = lambda _: None,
-    on_round: OnRound = lambda _: None,
+    observer: Observer | None = None,
 ) -> DeploymentResult:
     """Run the federation to its end; return the result of the server app with all rounds."""
     path = Path(folder).resolve()
@@ -121,7 +121,7 @@ def run_server(
     with interruptible(), exclusive_folder(path, "server"):
         wait_for_port(endpoint.host, endpoint.port)
         (path / RESULT_FILE).unlink(missing_ok=True)
-        runner = SuperLinkRunner(endpoint, path, log, on_round)
+        runner = SuperLinkRunner(endpoint, path, observer or Observer())
         try:
             runner.run(config, flower_environment(path / "flower", endpoint.local_host, poll))
         finally:
@@ -136,15 +136,14 @@ def run_server(
 class SuperLinkRunner:
     """Runs a SuperLink and the server app, and reports what happens."""
 
-    def __init__(self, endpoint: Endpoint, folder: Path, log: Log, on_round: OnRound) -> None:
-        self.endpoint, self.folder, self.log = endpoint, folder, log
+    def __init__(self, endpoint: Endpoint, folder: Path, observer: Observer) -> None:
+        self.endpoint, self.folder, self.log = endpoint, folder, observer.log
+        self.observer = observer
         self.children: list[ChildProcess | ForkedProcess] = []
         self.keys: dict[str, bytes] = {}  # of the registered clients
-        self.followed: dict[Path, Callable[[JsonObject], None]] = {
-            folder / LOG_FILE: lambda line: log(str(line["message"])),
-            folder / ROUNDS_FILE: lambda line: on_round(cast(RoundRecord, line)),
-        }
-        self.lines = {path: len(read_json_lines(path)) for path in self.followed}  # reported
+        self.online: set[str] = set()
+        self.phase, self.accuracy = "Starting the run", ""
+        self.lines = len(read_json_lines(folder / LOG_FILE))  # reported
 
     def run(self, config: Mapping[str, str], environment: Mapping[str, str]) -> None:
         """Start the processes and follow the run until it is finished."""
@@ -152,10 +151,16 @@ class SuperLinkRunner:
         os.environ["NO_PROXY"] = os.environ["no_proxy"] = environment["NO_PROXY"]
         endpoint, folder = self.endpoint, self.folder
         secret = make_secret(folder / "secret")
+        self.log(f"Starting Flower's SuperLink on {endpoint.host}:{endpoint.port}.")
         superlink = ChildProcess(
             f"{__package__}.superlink", self._superlink_arguments(), folder / "superlink.log", environment
         )
         self.children.append(superlink)
+        self.log("Importing Flower and torch.")  # while SuperLink starts
+        from .. import app  # noqa: F401  # for the executor, which is a fork of this process
+        from .control import ControlClient
+        from .executor import run_executor
+
         with closing(ControlClient(endpoint.address, secret, endpoint.authority)) as control:
             self._wait_until_ready(control, superlink)
             self._register_clients(control)
@@ -215,9 +220,8 @@ class SuperLinkRunner:
 
     def _follow(self, control: ControlClient, run: int) -> None:
         """Report what happens until the run is finished."""
-        online: set[str] = set()
         while True:
-            self._read_files()
+            self._read_messages()
             for child in self.children:
                 if not child.alive():
                     raise FederationStoppedError(
@@ -230,15 +234,9 @@ class SuperLinkRunner:
             except httpx.TransportError:  # SuperLink is busy or has ended, which the next check shows
                 time.sleep(POLL_SECONDS)
                 continue
-            connected = {node.name or f"client {node.node_id}" for node in nodes}
-            expected = f" of {len(self.keys)}" if self.keys else ""
-            for name in sorted(connected - online):
-                self.log(f"{name} is connected ({len(connected)}{expected}).")
-            for name in sorted(online - connected):
-                self.log(f"{name} is disconnected.")
-            online = connected
+            self._report_clients({node.name or f"client {node.node_id}" for node in nodes})
             if state.finished:
-                self._read_files()
+                self._read_messages()
                 if not state.completed or not (self.folder / RESULT_FILE).exists():
                     reason = state.details.removeprefix("ServerApp failed with exception: ")
                     raise FederationStoppedError(
@@ -248,13 +246,46 @@ class SuperLinkRunner:
                 return
             time.sleep(POLL_SECONDS)
 
-    def _read_files(self) -> None:
-        """Report the lines that were appended to the files."""
-        for path, on_line in self.followed.items():
-            new = read_json_lines(path)[self.lines[path] :]
-            for line in new:
-                on_line(line)
-            self.lines[path] += len(new)
+    def _report_clients(self, connected: set[str]) -> None:
+        """Report who has connected and who has disconnected, one after the other."""
+        expected = f" of {len(self.keys)}" if self.keys else ""
+        for name in sorted(self.online - connected):
+            self.online.remove(name)
+            self.log(f"{name} is disconnected ({len(self.online)}{expected} connected).")
+        for name in sorted(connected - self.online):
+            self.online.add(name)
+            self.log(f"{name} is connected ({len(self.online)}{expected}).")
+        self._report_status()
+
+    def _report_status(self) -> None:
+        """Report in one line what is being done, who is connected, and the last accuracy."""
+        connected = f"connected: {list_names(self.online, 5)}" if self.online else "no client is connected"
+        self.observer.on_status(SEPARATOR.join(filter(None, (self.phase, connected, self.accuracy))))
+
+    def _read_message(self, line: JsonObject) -> None:
+        """Report a line of the server app: a complete round, a message, or what it is doing."""
+        if "round" in line:
+            self._read_round(cast(RoundRecord, line["round"]))
+        elif "status" in line:
+            self.phase = str(line["status"])
+            self._report_status()
+        else:
+            self.log(str(line["message"]))
+
+    def _read_round(self, record: RoundRecord) -> None:
+        """Report a complete round."""
+        measured = [
+            f"{name} {percent(record[name])}" for name in ("accuracy", "personalized") if name in record
+        ]
+        self.accuracy = ", ".join(measured) or self.accuracy
+        self.observer.on_round(record)
+
+    def _read_messages(self) -> None:
+        """Report the lines that the server app has appended to its messages."""
+        new = read_json_lines(self.folder / LOG_FILE)[self.lines :]
+        for line in new:
+            self._read_message(line)
+        self.lines += len(new)
 
 
 def read_json_lines(path: Path) -> list[JsonObject]:

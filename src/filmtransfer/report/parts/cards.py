@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...formatting import capitalize, count, percent
-from ..markup import Markup, class_name, join, tag
+from ..markup import Markup, breakable_path, class_name, join, tag
 from ..pictures import EmbeddedPictures
 from ..report_data import PhotoPredictions, ReportData
 
@@ -28,7 +28,7 @@ def photo(data: ReportData, pictures: EmbeddedPictures, i: int, class_: str = "t
 
 def file_name(name: str) -> Markup:
     """Return the name of a photo's file."""
-    return tag("span", tag("bdi", name), class_="file")
+    return tag("span", tag("bdi", breakable_path(name)), class_="file")
 
 
 def prediction_lines(data: ReportData, predictions: PhotoPredictions, row: int) -> Markup:

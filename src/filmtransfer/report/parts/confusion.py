@@ -16,6 +16,7 @@ from . import Section
 from .cards import hidden_count, photo
 
 MAX_CLASSES = 14  # in the table
+FEW_CLASSES = 6  # for which there is room for wide columns
 MAX_PAIRS = 6
 MAX_PHOTOS = 4  # of a pair
 SHADES = 4
@@ -98,9 +99,11 @@ def _table(data: ReportData, pictures: EmbeddedPictures, confusion: np.ndarray, 
         return tag("span", breakable(data.classes[c]), class_="short", title=data.classes[c])
 
     others = len(shown) < len(data.classes)
-    heads = [tag("th", thumb(c), name(c), scope="col") for c in shown]
+    heads = [tag("th", tag("span", thumb(c), name(c), class_="head"), scope="col") for c in shown]
     if others:
-        heads.append(tag("th", tag("span", "others", class_="short"), scope="col"))
+        heads.append(
+            tag("th", tag("span", tag("span", "others", class_="short"), class_="head"), scope="col")
+        )
     rows = []
     for c in shown:
         total = int(confusion[c].sum())
@@ -108,8 +111,9 @@ def _table(data: ReportData, pictures: EmbeddedPictures, confusion: np.ndarray, 
         if others:
             cells.append(_cell(total - int(confusion[c, shown].sum()), total, False))
         rows.append(tag("tr", tag("th", tag("span", thumb(c), name(c), class_="who"), scope="row"), *cells))
-    corner = tag("td", tag("span", "true ↓  predicted →", class_="quiet"))
-    table = tag("table", tag("thead", tag("tr", corner, *heads)), tag("tbody", *rows), class_="matrix")
+    corner = tag("td", "true ↓", tag("br"), "predicted →", class_="together")
+    size = "matrix few" if len(heads) <= FEW_CLASSES else "matrix"
+    table = tag("table", tag("thead", tag("tr", corner, *heads)), tag("tbody", *rows), class_=size)
     return scrollable("Confusion matrix", table)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...formatting import capitalize, count, file_size
 from ...heads import HEADS
-from ...training.finetune.outcome import STOPPED
+from ...training.finetune.outcome import describe_stop
 from ..markup import Markup, join, paragraph, table, tag
 from ..report_data import ReportData
 from . import Section
@@ -60,12 +60,13 @@ def _range(counts: list[int]) -> str:
 
 def _fine_tuning(data: ReportData) -> str:
     results = data.update.results
-    steps, stopped = results.get("steps", 0), STOPPED.get(results.get("stopped", ""), "")
+    steps = results.get("steps", 0)
+    stopped = describe_stop(results.get("stopped", ""), steps)
     if not steps:
         return f"none{stopped}"
     duration = "" if data.seconds is None else f" in {data.seconds:.0f} s"
     kept = f", {100 * results['share']:.0f}% of the change kept" if "share" in results else ""
-    return f"{steps} steps{duration}{stopped}{kept}"
+    return f"{count(steps, 'step')}{duration}{stopped}{kept}"
 
 
 def _text(value: object) -> str:

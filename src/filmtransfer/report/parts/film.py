@@ -12,6 +12,7 @@ from ..report_data import ReportData
 from . import Section
 
 HEIGHT, TALL = 190, 130
+FEW_LAYERS = 20  # that fit on a phone without scrolling
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -66,7 +67,8 @@ def _without_film(data: ReportData) -> str:
 def draw(title: str, values: dict[str, np.ndarray], colour: str) -> Markup:
     """Draw a box plot of each layer's values."""
     boxes = [np.quantile(layer.astype(np.float64), QUANTILES).tolist() for layer in values.values()]
-    width = max(640, 70 + 14 * len(boxes))
+    few = len(boxes) <= FEW_LAYERS
+    width = 480 if few else max(640, 70 + 14 * len(boxes))
     top, ticks = axis_ticks(max(map(max, boxes)))
     y = Scale(0, top, 30 + TALL, 30)
     step = (width - 78) / len(boxes)
@@ -83,6 +85,5 @@ def draw(title: str, values: dict[str, np.ndarray], colour: str) -> Markup:
         if len(boxes) <= 24 or i % 5 == 4:
             pieces.append(svg_text(x, 30 + TALL + 18, str(i + 1), anchor="middle", class_="tick small"))
     medians = ", ".join(f"{box[2]:.3f}" for box in boxes)
-    return figure(
-        width, HEIGHT, f"{title} by layer; the medians are {medians}", *pieces, class_="figure long"
-    )
+    size = "figure" if few else "figure long"
+    return figure(width, HEIGHT, f"{title} by layer; the medians are {medians}", *pieces, class_=size)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...arrays import unit_rows
 from ...formatting import capitalize, count, percent
-from ..markup import Markup, class_list, class_name, join, paragraph, tag
+from ..markup import Markup, class_list, class_name, join, link, paragraph, tag
 from ..pictures import EmbeddedPictures
 from ..report_data import PhotoPredictions, ReportData
 from . import Section
@@ -97,16 +97,13 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
     if predictions is None:
         return None
     anchor, title, basis = "label-issues", "Labels to check", data.basis(predictions)
-    issues = [i for i in find(data, predictions) if not _has_copy_with_other_label(data, i.photo)]
+    every = find(data, predictions)
+    issues = [issue for issue in every if not _has_copy_with_other_label(data, issue.photo)]
     if not issues:
-        body = paragraph("No label looks wrong: where the classifier disagreed, it was not confident.")
-        return Section(anchor, title, body, basis)
-    subject = "Built without them, the classifier" if data.kind == "train" else "The classifier"
-    intro = paragraph(
-        f"{subject} gives the labels of these photos almost no probability, and predicts another class about as "
-        "confidently as for that class’s own photos. Some of the labels will be wrong, some of the photos are only hard. "
-        "Look at each, and move the file to another folder if its label is wrong."
-    )
+        copies = link("near-duplicates", "photos that have two labels")
+        body = paragraph("No other label looks wrong than those of the ", copies, ".")
+        return Section(anchor, title, body if every else paragraph("No label looks wrong."), basis)
+    intro = paragraph(_intro(data, len(issues)))
     body = join(
         intro,
         card_list([_card(data, pictures, predictions, issue) for issue in issues[:MAX_SHOWN]]),
@@ -118,6 +115,22 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
     total = capitalize(count(len(issues), "label"))
     advice = join(f"{total} may be wrong (", names, f"). Check {'it' if len(issues) == 1 else 'them'}.")
     return Section(anchor, title, body, basis, [advice])
+
+
+def _intro(data: ReportData, issues: int) -> str:
+    them, labels = (
+        ("it", "the label of this photo") if issues == 1 else ("them", "the labels of these photos")
+    )
+    subject = f"Built without {them}, the classifier" if data.kind == "train" else "The classifier"
+    wrong = (
+        "The label may be wrong, or the photo is only hard. Look at it"
+        if issues == 1
+        else "Some of the labels will be wrong, some of the photos are only hard. Look at each"
+    )
+    return (
+        f"{subject} gives {labels} almost no probability, and predicts another class about as confidently as for that "
+        f"class’s own photos. {wrong}, and move the file to another folder if its label is wrong."
+    )
 
 
 def _card(

@@ -143,8 +143,8 @@ def section(data: ReportData) -> Section | None:
     anchor, term, title = "learning-curve", "learning curve", "Would more photos help?"
     if data.support is None:
         body = paragraph(
-            "This needs the features of the training photos, which the update file does not contain. Train with ",
-            tag("code", "--keep-statistics"),
+            "This needs the features of the training photos, which the update file does not contain. Train without ",
+            tag("code", "--compact"),
             " to see it here.",
         )
         return Section(anchor, title, body, term=term)
@@ -179,7 +179,7 @@ def _verdict(curve: LearningCurve) -> str:
     last, end = curve.shots[-1], curve.mean[-1]
     half = max((i for i, k in enumerate(curve.shots) if k <= last / 2), default=0)
     rise = end - curve.mean[half]
-    change = f"From {count(curve.shots[half], 'photo')} of each class to {last}, the accuracy went from {percent(curve.mean[half], 0)} to {percent(end, 0)}."
+    change = f"From {count(curve.shots[half], 'photo')} of each class to {last}, the accuracy {_went(curve.mean[half], end)}."
     clear = max(CLEAR_RISE, 1 / curve.images)
     if end >= 0.995:
         return f"{change} There is nothing left to gain by this measure; harder photos would show more."
@@ -189,7 +189,12 @@ def _verdict(curve: LearningCurve) -> str:
         return (
             f"{change} More photos did not help: look for wrong labels, or photos that show something else."
         )
-    return f"{change} As far as {curve.images} photos can show, the curve is flat by now: more photos of the same kind would help little, photos of another kind may help."
+    return f"{change} As far as {count(curve.images, 'photo')} can show, the curve is flat by now: more photos of the same kind would help little, photos of another kind may help."
+
+
+def _went(before: float, after: float) -> str:
+    first, last = percent(before, 0), percent(after, 0)
+    return f"stayed at {last}" if first == last else f"went from {first} to {last}"
 
 
 def draw(curve: LearningCurve) -> Markup:

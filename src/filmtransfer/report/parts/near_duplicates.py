@@ -98,7 +98,7 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section:
     ]
     pieces = [piece for part in parts if part for piece in part[0]]
     advice = [text(part[1]) for part in parts if part]
-    basis = f"all {len(photos):,} photos, compared by their features"
+    basis = f"{'all ' if len(photos) > 1 else ''}{count(len(photos), 'photo')}, compared by their features"
     if len(photos) > MAX_COMPARED:
         basis = f"the features of the first {MAX_COMPARED:,} of {len(photos):,} photos, and the pixels of all"
     body = join(*pieces) if pieces else paragraph("There are no near-duplicates.")

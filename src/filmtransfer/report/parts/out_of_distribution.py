@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...formatting import capitalize, count, percent
+from ...formatting import capitalize, count, percent, percent_interval
 from ...training.assess.evaluation import wilson
 from ..drawing import Scale, figure, horizontal_axis, line, svg_text
 from ..markup import Markup, class_name, join, paragraph, tag, text
@@ -15,7 +15,7 @@ from .cards import card, card_list, file_name, hidden_count
 
 BINS = 24
 MAX_SHOWN = 8
-WIDTH, HEIGHT = 480, 300
+WIDTH, HEIGHT, EDGE = 480, 300, 30
 
 
 def rejected(ood: OODPhotos) -> int:
@@ -41,11 +41,11 @@ def section(data: ReportData, pictures: EmbeddedPictures) -> Section | None:
         return None
     total, known = len(ood.scores), len(ood.known_scores)
     hits, alarms = rejected(ood), false_alarms(ood)
-    low, high = wilson(hits, total)
+    low, high = percent_interval(*wilson(hits, total))
     intro = paragraph(
         tag("strong", f"{hits} of {count(total, 'photo')} of something else"),
         f" {'was' if hits == 1 else 'were'} rejected as none of the classes; with so many photos, the true share may be "
-        f"anywhere from {percent(low, 0)} to {percent(high, 0)}. The cost: {alarms} of {count(known, 'test photo')} of "
+        f"anywhere from {low} to {high}. The cost: {alarms} of {count(known, 'test photo')} of "
         f"known classes {'was' if alarms == 1 else 'were'} rejected too, {percent(alarms / max(known, 1), 0)}. "
         f"The threshold was set in training for {percent(ood.false_alarm, 0)}.",
     )
@@ -84,11 +84,11 @@ def draw(ood: OODPhotos) -> Markup:
     low, high = float(both.min()), float(both.max())
     upper, lower = histogram(ood.known_scores, low, high), histogram(ood.scores, low, high)
     middle, tall = 140.0, 92.0
-    x = Scale(low, high, 16, WIDTH - 16)
-    width = (WIDTH - 32) / BINS
+    x = Scale(low, high, EDGE, WIDTH - EDGE)
+    width = (WIDTH - 2 * EDGE) / BINS
     bars = []
     for i in range(BINS):
-        left = 16 + i * width + 1
+        left = EDGE + i * width + 1
         for bins, above, colour in ((upper, 1, "k0"), (lower, 0, "k1")):
             height = tall * int(bins[i]) / max(1, int(bins.max()))
             if height:
@@ -96,19 +96,19 @@ def draw(ood: OODPhotos) -> Markup:
                 bars.append(tag("rect", x=left, y=y, width=width - 2, height=height, class_=f"box {colour}"))
     threshold = x(ood.threshold)
     label_x = min(max(threshold, 80), WIDTH - 80)
-    ticks = [(low, f"{low:.2f}"), (high, f"{high:.2f}")]
+    ticks = [(end, f"{end:.1f}".replace("-", "−")) for end in (low, high)]
     return figure(
         WIDTH,
         HEIGHT,
         f"Scores of photos of known classes and of something else; {rejected(ood)} of {len(ood.scores)} photos of "
         "something else are below the threshold.",
         *bars,
-        line(16, middle, WIDTH - 16, middle, "axis"),
+        line(EDGE, middle, WIDTH - EDGE, middle, "axis"),
         line(threshold, 30, threshold, 244, "threshold"),
         svg_text(label_x, 24, "← rejected | accepted →", anchor="middle", class_="tick"),
-        svg_text(18, 60, f"known classes ({len(ood.known_scores):,})", class_="title k0 ink"),
+        svg_text(EDGE, 60, f"known classes ({len(ood.known_scores):,})", class_="title k0 ink"),
         svg_text(
-            WIDTH - 18, 226, f"something else ({len(ood.scores):,})", anchor="end", class_="title k1 ink"
+            WIDTH - EDGE, 226, f"something else ({len(ood.scores):,})", anchor="end", class_="title k1 ink"
         ),
         horizontal_axis(x, 244, ticks, "similarity to the known classes (score)"),
     )

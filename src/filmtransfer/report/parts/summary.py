@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from ...formatting import capitalize, count, digits_for, file_size, percent, spell_out
-from ...training.assess.evaluation import Evaluation
+from ...formatting import (
+    MANY_IMAGES,
+    MeasuredAccuracy,
+    accuracy_figures,
+    capitalize,
+    count,
+    file_size,
+    percent,
+    spell_out,
+)
 from ..drawing import Scale, figure, line, svg_text
 from ..markup import Markup, join, link, paragraph, tag
 from ..report_data import ReportData
@@ -15,7 +23,7 @@ FEW_PHOTOS = 50  # for an estimate
 
 def summary(data: ReportData, sections: list[Section]) -> Markup:
     """Return the opening paragraph, the main figures and the advice of all sections."""
-    return join(_opening(data), _tiles(data), _advice(data, sections))
+    return join(_opening(data), _deleted(data), _tiles(data), _advice(data, sections))
 
 
 def heading(data: ReportData) -> str:
@@ -28,34 +36,31 @@ def heading(data: ReportData) -> str:
 
 
 def _opening(data: ReportData) -> Markup:
-    classes = len(data.classes)
-    trained = f"A classifier was trained on your {count(len(data.photos), 'photo')} of {spell_out(classes)} classes. "
-    if data.headline is None:
+    result = data.accuracy
+    chance = f"Guessing would get {percent(1 / len(data.classes), 0)}."
+    if result is None:
         return paragraph(
-            f"{trained}Its accuracy is unknown: no class has a second photo to test it on. Add at least one more photo of "
-            "each class, or test it on other photos with ",
+            f"{_made(data)} Its accuracy is unknown: no class has a second photo to test it on. Add at least one more photo "
+            "of each class, or test it on other photos with ",
             tag("code", "fit evaluate"),
             ".",
             class_="lead",
         )
-    result = data.headline.evaluation
-    _, low, high = _percentages(result)
-    guessing = f"Guessing would get {percent(1 / classes, 0)}."
+    _, low, high = accuracy_figures(result)
     if data.kind == "test":
-        correct = round(result.accuracy * result.images)
         return paragraph(
             "It classified ",
-            tag("strong", f"{correct:,} of {count(result.images, 'test photo')} correctly"),
-            f". On other photos like these its accuracy may be anywhere from {low} to {high}. {guessing}",
+            tag("strong", _outcome(result, "test photo")),
+            f". On other photos like these its accuracy may be anywhere from {low} to {high}. {chance}",
             class_="lead",
         )
-    few = "only " if result.images < FEW_PHOTOS else ""
+    few = "With so few photos, its" if result.images < FEW_PHOTOS else "Its"
+    bias = "" if data.unseen else " Fine-tuning had seen these photos, so expect less on new ones."
     return join(
         paragraph(
-            f"{trained}It should classify ",
-            tag("strong", f"about {_in_a_hundred(result.accuracy)} of 100 new photos correctly"),
-            f". That estimate comes from {few}{count(result.images, 'photo')}, so the true accuracy may be anywhere "
-            f"from {low} to {high}. {guessing}",
+            f"{_made(data)} It classified ",
+            tag("strong", _outcome(result, "photo", " that it was tested on")),
+            f". {few} accuracy on new photos may be anywhere from {low} to {high}.{bias} {chance}",
             class_="lead",
         ),
         paragraph(
@@ -68,15 +73,42 @@ def _opening(data: ReportData) -> Markup:
     )
 
 
-def _percentages(result: Evaluation) -> tuple[str, str, str]:
-    """Return accuracy and the ends of its interval with as many digits as the images support."""
-    digits = digits_for(result.images)
-    return percent(result.accuracy, digits), percent(result.low, digits), percent(result.high, digits)
+def _made(data: ReportData) -> str:
+    """Return the sentence about the photos behind the classifier; edits have changed those of training."""
+    photos = f"your {count(len(data.photos), 'photo')} of {spell_out(len(data.classes))} classes"
+    if data.update.edits:
+        return f"This classifier was edited after training and is now made of {photos}."
+    return f"A classifier was trained on {photos}."
 
 
-def _in_a_hundred(accuracy: float) -> int:
-    """Return a whole number of photos out of 100; all or none only if the accuracy is exactly that."""
-    return round(100 * accuracy) if accuracy in (0, 1) else min(99, max(1, round(100 * accuracy)))
+def _deleted(data: ReportData) -> Markup:
+    """Say what the report is based on if photos have been deleted since the training."""
+    if not data.deleted:
+        return Markup("")
+    photos = len(data.photos)
+    if data.deleted == photos:
+        which = "The photos that it was trained on are not stored any more"
+    else:
+        which = capitalize(
+            count(data.deleted, "of the training photos has", "of the training photos have")
+            + " been deleted since"
+        )
+    return paragraph(
+        f"{which}. This report is based on the features that the classifier keeps of all {count(photos, 'photo')}; "
+        "a photo that was deleted is a blank square.",
+        class_="quiet",
+    )
+
+
+def _outcome(result: MeasuredAccuracy, noun: str, which: str = "") -> str:
+    """Return how many photos were classified correctly, as the end of "It classified …"."""
+    total, correct = result.images, round(result.accuracy * result.images)
+    if total == 1:
+        return f"the only {noun}{which} {'correctly' if correct else 'wrongly'}"
+    if correct == total:
+        return f"all {total:,} {noun}s{which} correctly"
+    share = "none" if not correct else f"{correct:,}" if total < MANY_IMAGES else accuracy_figures(result)[0]
+    return f"{share} of the {total:,} {noun}s{which} correctly"
 
 
 def _tiles(data: ReportData) -> Markup:
@@ -88,12 +120,12 @@ def _tiles(data: ReportData) -> Markup:
             f"{'update file' if stored else 'trained parameters'}, for the backbone {data.update.backbone}",
         ),
     ]
-    if data.headline is not None:
-        result = data.headline.evaluation
+    result = data.accuracy
+    if data.headline is not None and result is not None:
         basis = tag("span", "Measured on ", data.basis(data.headline), ".", class_="basis")
         caption = "accuracy; the bar is the 95% confidence interval"
         bar = interval(result, 1 / len(data.classes))
-        tiles.insert(0, _tile(_percentages(result)[0], caption, bar, basis, class_="tile main"))
+        tiles.insert(0, _tile(accuracy_figures(result)[0], caption, bar, basis, class_="tile main"))
     return tag("div", *tiles, class_="tiles")
 
 
@@ -102,13 +134,13 @@ def _tile(number: str, caption: str, *more: Markup, class_: str = "tile") -> Mar
     return tag("div", *lines, *more, class_=class_)
 
 
-def interval(result: Evaluation, chance: float) -> Markup:
+def interval(result: MeasuredAccuracy, chance: float) -> Markup:
     """Draw the accuracy and its interval on a line from 0 to 100%, with the accuracy of guessing."""
     x = Scale(0, 1, 12, WIDTH - 12)
     low, high = x(result.low), x(result.high)
     narrow = high - low < 60  # the labels would overlap if they were centred
     high_anchor = "start" if narrow and high < WIDTH - 60 else "end" if high > WIDTH - 40 else "middle"
-    accuracy_text, low_text, high_text = _percentages(result)
+    accuracy_text, low_text, high_text = accuracy_figures(result)
     return figure(
         WIDTH,
         HEIGHT,

@@ -119,37 +119,45 @@ def _describe(data: ReportData, result: ClassResult) -> Markup:
     """Describe one class in a sentence or two."""
     missed = result.assessed - result.correct
     name = tag("strong", class_name(data.classes[result.label]))
+    total, were = result.assessed, "was" if missed == 1 else "were"
+    share = f"{missed} of {total} {were}" if total > 1 else "its only photo was"
     if missed == 0:
-        outcome = f": all {result.assessed} were recognised, but with low confidence ({percent(result.probability, 0)} on average)"
+        subject = f"all {total} were" if total > 1 else "its only photo was"
+        outcome = (
+            f": {subject} recognised, but with low confidence ({percent(result.probability, 0)} on average)"
+        )
     else:
-        outcome = f": {missed} of {result.assessed} {'was' if missed == 1 else 'were'} not recognised"
+        outcome = f": {share} not recognised"
     if result.confused_with is None:
         return join(name, outcome, ".")
     other = class_name(data.classes[result.confused_with])
-    confusion = (
-        join(f", {times(result.mistakes)} mistaken for ", other)
-        if result.mistakes
-        else join("; the most similar class is ", other)
-    )
-    return join(name, outcome, confusion, ". Photograph both where they look most alike.")
+    if not result.mistakes:
+        confusion = join(outcome, "; the most similar class is ", other)
+    elif result.mistakes == missed:
+        confusion = join(f": {share} mistaken for ", other)
+    else:
+        confusion = join(outcome, f", {times(result.mistakes)} mistaken for ", other)
+    return join(name, confusion, ". Photograph both where they look most alike.")
 
 
 def _table(data: ReportData, results: list[ClassResult]) -> Markup:
     def row(result: ClassResult) -> list[str | int | None]:
         name = class_name(data.classes[result.label])
         if result.assessed == 0:
-            return [name, result.photos, "–", "–", ""]
-        confusion = ""
+            return [name, result.photos, "–", "–", None]
+        confusion = None
         if result.mistakes and result.confused_with is not None:
             confusion = join(class_name(data.classes[result.confused_with]), f" ({result.mistakes})")
         return [name, result.photos, f"{result.correct} of {result.assessed}", _bar(result), confusion]
 
     photos = "photos" if data.kind == "train" else "training photos"
     heads: list[str | int | None] = ["class", photos, "recognised", "mean probability", "mistaken for"]
-    first = table(heads, [row(r) for r in results[:MAX_ROWS]], "Classes, the weakest first", (1, 2))
+    first = table(
+        heads, [row(r) for r in results[:MAX_ROWS]], "Classes, the weakest first", (1, 2), "stacked"
+    )
     if len(results) <= MAX_ROWS:
         return first
-    rest = table(heads, [row(r) for r in results[MAX_ROWS:]], "The other classes", (1, 2))
+    rest = table(heads, [row(r) for r in results[MAX_ROWS:]], "The other classes", (1, 2), "stacked")
     summary = f"The other {count(len(results) - MAX_ROWS, 'class', 'classes')}"
     return join(first, tag("details", tag("summary", summary), rest))
 

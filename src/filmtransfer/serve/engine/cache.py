@@ -11,11 +11,11 @@ from ...errors import UsageError
 from .multi_user import Member
 
 MB = 2**20
-Key = tuple[str, int]  # user, version
+Key = tuple[str, str, int]  # user, project, version
 
 
 class Cache:
-    """At most ``megabytes`` of members by (user, version); the least recently used is removed first. Thread-safe."""
+    """At most ``megabytes`` of members by (user, project, version); the least recently used is removed first. Thread-safe."""
 
     def __init__(self, megabytes: float) -> None:
         if not megabytes >= 0:
@@ -58,12 +58,16 @@ class Cache:
         future.set_result(member)
         return member
 
-    def drop(self, user: str) -> None:
-        """Remove all versions of a user, including those that are being loaded."""
+    def drop(self, user: str, project: str | None = None) -> None:
+        """Remove all versions of a user, or of one project, including those that are being loaded."""
+
+        def belongs(key: Key) -> bool:
+            return key[0] == user and project in (None, key[1])
+
         with self._lock:
-            for key in [key for key in self._members if key[0] == user]:
+            for key in list(filter(belongs, self._members)):
                 self.nbytes -= self._members.pop(key)[1]
-            for key in [key for key in self._loading if key[0] == user]:
+            for key in list(filter(belongs, self._loading)):
                 del self._loading[key]
 
     def _finish_loading(self, key: Key, future: Future[Member]) -> bool:

@@ -8,7 +8,7 @@ needs it is loaded.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -51,9 +51,10 @@ class GraphFeatures:
         image_size: int | None = None,
         threads: int | None = None,
         digest: str = "",
+        on_phase: Callable[[str], None] | None = None,
     ) -> None:
-        """``digest`` is that of the weights, if it is known: else it is looked up or computed."""
-        facts, self._weights = backbone_facts(backbone), weights
+        """``digest`` is that of the weights, if it is known; ``on_phase`` is called before a graph is made."""
+        facts, self._weights, self._on_phase = backbone_facts(backbone), weights, on_phase
         # A pass of several images gains nothing: the activations of one stay in the cache (benchmarks/results/runtime.md).
         self.plan = BatchPlan(1, threads or default_threads(), wait=0.0)
         self.spec = replace(facts.pixels, size=facts.fit_size(image_size or facts.pixels.size))
@@ -114,6 +115,8 @@ class GraphFeatures:
                             "This service has classifiers of too many different image sizes.",
                             f"Train it with images of {self.spec.size} pixels.",
                         )
-                    session = open_graph(key.backbone, key, weights=self._weights, threads=1)
+                    session = open_graph(
+                        key.backbone, key, weights=self._weights, threads=1, on_phase=self._on_phase
+                    )
                     self._sessions[session.facts.key] = session
         return session

@@ -127,12 +127,16 @@ class Engine:
         image_size: int | None = None,
         threads: int | None = None,
         runtime: Literal["onnx", "torch"] = "onnx",
+        on_phase: Callable[[str], None] | None = None,
     ) -> Engine:
-        """Return the engine of a backbone; "onnx" imports no torch, and makes the graph in a child process if needed."""
+        """Return the engine of a backbone; "onnx" imports no torch, and makes the graph in a child process if needed.
+
+        ``on_phase`` is called with what is being done before it takes many seconds.
+        """
         if runtime == "onnx":
             from .graph_features import GraphFeatures
 
-            return cls(GraphFeatures(backbone, weights, image_size, threads))
+            return cls(GraphFeatures(backbone, weights, image_size, threads, on_phase=on_phase))
         from ...backbones import load_backbone
         from ...training.torch_settings import configure_process
         from .torch_features import TorchFeatures

@@ -3,18 +3,30 @@
 import { byId } from "./dom.js";
 
 const PAUSE = 80; // ms between clearing and setting, so that the same text is read again
+const HOLD = 1000; // ms that a polite announcement stays before the next one: a screen reader must notice both
 const GAP = 2000; // minimum ms between two announcements of the live prediction
 const waiting = { polite: [], assertive: [] };
+const shownAt = { polite: -HOLD, assertive: -HOLD };
 
-function queue(kind, text) {
+/** Adds a text to those that are announced next; it takes the place of one with the same topic. */
+function queue(kind, text, topic = null) {
   const region = byId(kind);
-  waiting[kind].push(text);
-  if (waiting[kind].length > 1) return;
-  region.textContent = "";
-  setTimeout(() => {
-    region.textContent = waiting[kind].join(" ");
-    waiting[kind] = [];
-  }, PAUSE);
+  const first = waiting[kind].length === 0;
+  waiting[kind] = waiting[kind].filter((other) => topic === null || other.topic !== topic);
+  waiting[kind].push({ text, topic });
+  if (!first) return;
+  const hold = kind === "polite" ? shownAt.polite + HOLD - performance.now() : 0;
+  setTimeout(
+    () => {
+      region.textContent = "";
+      setTimeout(() => {
+        region.textContent = waiting[kind].map((one) => one.text).join(" ");
+        waiting[kind] = [];
+        shownAt[kind] = performance.now();
+      }, PAUSE);
+    },
+    Math.max(0, hold),
+  );
 }
 
 export const announce = (text) => queue("polite", text);
@@ -34,7 +46,7 @@ function speak(text) {
 
 /** Announces and, if enabled, speaks a prediction. */
 export function announcePrediction(text) {
-  announce(text);
+  queue("polite", text, "prediction");
   speak(text);
 }
 

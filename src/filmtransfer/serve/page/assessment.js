@@ -4,6 +4,7 @@
 import * as api from "./api.js";
 import { byId, focusOn, h, show } from "./dom.js";
 import { count, percent } from "./format.js";
+import { nameNow } from "./names.js";
 import { notifyError } from "./notice.js";
 import { changed, className, current, on, state } from "./state.js";
 import { thumbnail } from "./thumbnails.js";
@@ -13,13 +14,19 @@ const MAX_CLASSES = 8; // above that the table would be too wide
 const MAX_PHOTOS = 6; // in one cell
 const narrow = matchMedia("(max-width: 34rem)"); // where a table would not fit
 let loaded = null; // the number of the version whose assessment is loaded
+let loading = false;
 
 /** The misclassified photos that still exist and are in the same class as then. */
 function mistakes() {
   const rows = state.assessment?.photos ?? [];
   return rows
     .filter((row) => row.truth !== row.said)
-    .map((row) => ({ ...row, photo: state.photos.find((photo) => photo.id === row.id) }))
+    .map((row) => ({
+      ...row,
+      truth: nameNow(row.truth),
+      said: nameNow(row.said),
+      photo: state.photos.find((photo) => photo.id === row.id),
+    }))
     .filter((row) => row.photo && className(row.photo.class_id) === row.truth);
 }
 
@@ -76,8 +83,9 @@ function cell(truth, predicted, number, wrong) {
   return h("td", { class: "wrong" }, h("b", {}, String(number)), tiles(wrong));
 }
 
-/** The matrix with its classes in the order of the page; deleted classes come last. */
-function inOrder({ classes, confusion }) {
+/** The matrix with the present names of its classes in the order of the page; deleted classes come last. */
+function inOrder({ classes: names, confusion }) {
+  const classes = names.map(nameNow);
   const position = (name) => state.classes.findIndex((row) => row.name === name) + 1 || Infinity;
   const order = classes
     .map((_, i) => i)
@@ -142,58 +150,71 @@ function groups(wrong) {
   );
 }
 
+function summary() {
+  const { confusion, images, text } = state.assessment;
+  if (images === 0) return text;
+  const errors = images - confusion.reduce((sum, row, i) => sum + row[i], 0);
+  const all = count(images, "photo");
+  const photos = errors ? `${errors} of ${all}` : `${images > 1 ? "All " : ""}${all}`;
+  const are = (errors || images) === 1 ? "is" : "are";
+  if (!errors) return `${photos} ${are} classified correctly. ${text}`;
+  const advice = "If one is in the wrong class, open it and move it; more photos of its kind help, too.";
+  return `${photos} ${are} misclassified. ${text} ${advice}`;
+}
+
+function explanation() {
+  if (loading) return "Loading…";
+  const version = current();
+  return version?.source === "uploaded"
+    ? `Version ${version.number} was uploaded, so it has not been assessed on your photos. Train to see its mistakes.`
+    : "After training, the misclassified photos are shown here, so that you can move those that are in the wrong class.";
+}
+
 function draw() {
   const body = byId("assessment-body");
-  const version = current();
-  show(byId("assessment"), Boolean(version));
+  show(byId("assessment"), Boolean(current()));
   const focused = document.activeElement?.closest?.("#assessment-body [data-mistake]")?.dataset.mistake;
   if (!state.assessment) {
-    const explanation =
-      version?.source === "uploaded"
-        ? "The version in use was uploaded, so it has not been assessed on your photos. Train to see its mistakes."
-        : "After training, the misclassified photos are shown here, so that you can move those that are in the wrong class.";
-    body.replaceChildren(h("p", { class: "soft" }, explanation));
+    body.replaceChildren(h("p", { class: "soft" }, explanation()));
     return;
   }
   const wrong = mistakes();
-  const total = state.assessment.confusion.flat().reduce((sum, n) => sum + n, 0);
-  const errors = total - state.assessment.confusion.reduce((sum, row, i) => sum + row[i], 0);
-  const summary =
-    errors === 0
-      ? `All ${count(total, "photo")} are classified correctly when each is held out (leave-one-out).`
-      : `${errors} of ${count(total, "photo")} ${errors === 1 ? "is" : "are"} misclassified. If one is in the wrong class, open it and move it; more photos of its kind help, too.`;
-  body.replaceChildren(
-    h("p", { class: "soft" }, summary),
-    ...(state.assessment.classes.length <= MAX_CLASSES && !narrow.matches
-      ? [table(wrong)]
-      : wrong.length
-        ? [groups(wrong)]
-        : []),
-  );
+  const fits = state.assessment.classes.length <= MAX_CLASSES && !narrow.matches;
+  body.replaceChildren(h("p", { class: "soft" }, summary()));
+  if (fits) body.append(table(wrong));
+  else if (wrong.length) body.append(groups(wrong));
   if (focused) focusOn(document.querySelector(`[data-mistake="${focused}"]`));
 }
 
-/** Loads the assessment of the current version if that has changed. */
+/** Loads the assessment of the current version if that has changed; the one before disappears at once. */
 async function refresh() {
   const version = current();
   const number = version?.source === "trained" ? version.number : null;
   if (number === loaded) return;
   loaded = number;
+  loading = number !== null;
+  state.assessment = null;
+  changed("assessment");
+  if (!loading) return;
   try {
-    const assessment = number === null ? null : await api.assessment(number);
+    const assessment = await api.assessment(number);
     if (loaded === number) state.assessment = assessment;
   } catch (error) {
-    if (loaded === number) state.assessment = null;
+    if (loaded !== number) return;
     if (error.status !== 404) {
       loaded = undefined; // try again next time
-      notifyError(error);
+      notifyError(error, { after: byId("assessment-title") });
     }
   }
+  loading = false;
   changed("assessment");
 }
 
 export function setUpAssessment() {
   narrow.addEventListener("change", draw);
+  on("project", () => {
+    loaded = null;
+  });
   on("versions", refresh);
   on("assessment photos classes versions", draw);
 }

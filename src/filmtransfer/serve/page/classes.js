@@ -4,12 +4,15 @@ import { announce } from "./announce.js";
 import * as api from "./api.js";
 import { confirmed } from "./dialog.js";
 import { byId, focusOn, h, keyed, setText, show } from "./dom.js";
-import { dropTarget, picker, unpack } from "./files.js";
+import { dropTarget, picker, unpack, unpackFolder } from "./files.js";
 import { count } from "./format.js";
 import { icon } from "./icons.js";
-import { attempt, notify } from "./notice.js";
+import { attempt, endNotice, notify } from "./notice.js";
 import { PHOTO_TYPE, movePhoto, showPhotos } from "./photos.js";
+import { onPointer, touch } from "./pointer.js";
 import { recorder } from "./recorder.js";
+import { renameInPlace } from "./rename.js";
+import { projectId } from "./scope.js";
 import { changed, on, photosOf, state } from "./state.js";
 import { addPhotos, uploads } from "./upload.js";
 
@@ -17,12 +20,10 @@ const FEW = 15; // photos shown before "Show all"
 const ENOUGH = 5; // photos of a class that are enough to start with
 const cards = new WeakMap(); // the elements of each card
 
-async function addClass(name) {
-  const row = await api.addClass(name);
-  state.classes.push(row);
+function showClass(row) {
+  if (!state.classes.some((other) => other.id === row.id)) state.classes.push(row);
   state.activeClass = row.id;
   changed("classes");
-  return row;
 }
 
 async function removeClass(row) {
@@ -43,45 +44,14 @@ async function removeClass(row) {
   });
 }
 
-/** Replaces the heading by a text field until the name is saved or unchanged. */
-function rename(parts, row) {
-  const id = `rename-${row.id}`;
-  const field = h("input", { id, value: row.name, maxlength: "100", autocomplete: "off" });
-  const form = h(
-    "form",
-    { class: "row rename" },
-    h("label", { for: id, class: "visually-hidden" }, `New name for ${row.name}`),
-    field,
-    h("button", { class: "primary" }, "Save"),
+async function renameClass(row, name) {
+  const renamed = await api.renameClass(row.id, name);
+  state.renamed.push({ from: row.name, id: row.id });
+  state.classes = state.classes.map((other) =>
+    other.id === row.id ? { ...other, name: renamed.name } : other,
   );
-  let finished = false;
-  function finish(focus) {
-    if (finished) return;
-    finished = true;
-    form.remove();
-    show(parts.head, true);
-    if (focus) parts.edit.focus();
-  }
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const name = field.value.trim();
-    if (!name || name === row.name) return finish(true);
-    return attempt(async () => {
-      Object.assign(row, { name: (await api.renameClass(row.id, name)).name });
-      changed("classes", "photos");
-      announce(`Renamed to ${row.name}.`);
-      finish(true);
-    });
-  });
-  form.addEventListener("keydown", (event) => event.key === "Escape" && finish(true));
-  form.addEventListener(
-    "focusout",
-    (event) => !form.contains(event.relatedTarget) && field.value.trim() === row.name && finish(false),
-  );
-  show(parts.head, false);
-  parts.head.before(form);
-  field.focus();
-  field.select();
+  changed("classes", "photos");
+  announce(`Renamed to ${renamed.name}.`);
 }
 
 function card(row) {
@@ -91,15 +61,15 @@ function card(row) {
   const bin = h("button", { type: "button", class: "quiet square" }, icon("bin"));
   const head = h("div", { class: "class-head" }, h("div", { class: "grow" }, title, total), edit, bin);
   const [pick, input] = picker({
-    label: [icon("photos"), "Add photos"],
+    label: [icon("photos"), "Choose photos"],
     className: "add-photos",
-    chosen: (files) => addPhotos(row.id, files),
+    chosen: (files) => addPhotos(now(), files),
   });
   const record = h(
     "button",
     { type: "button", class: "record", "aria-expanded": "false" },
     icon("camera"),
-    "Camera",
+    "Take photos",
   );
   const progress = h("progress", { hidden: true });
   const hint = h("p", { class: "hint" });
@@ -110,7 +80,7 @@ function card(row) {
     "section",
     { class: "card class", "aria-labelledby": title.id, tabindex: "-1" },
     head,
-    h("div", { class: "row" }, pick, input, record),
+    h("div", { class: "row", id: `add-to-${row.id}` }, pick, input, record),
     progress,
     list,
     all,
@@ -118,16 +88,25 @@ function card(row) {
   );
   cards.set(box, parts);
 
-  edit.addEventListener("click", () => rename(parts, row));
-  bin.addEventListener("click", () => removeClass(row));
+  const now = () => state.classes.find((other) => other.id === row.id);
+  edit.addEventListener("click", () =>
+    renameInPlace({
+      id: `rename-${row.id}`,
+      name: now().name,
+      shown: head,
+      save: (name) => renameClass(now(), name),
+      button: () => edit,
+    }),
+  );
+  bin.addEventListener("click", () => removeClass(now()));
   all.addEventListener("click", () => {
     parts.limit = parts.limit === FEW ? Infinity : FEW;
-    update(box, row);
+    update(box, now());
   });
   record.addEventListener("click", () => {
     if (parts.panel) return parts.panel.close();
     document.querySelectorAll(".recorder").forEach((other) => other.close());
-    parts.panel = recorder(row.id, row.name, () => {
+    parts.panel = recorder(now(), () => {
       parts.panel = null;
       record.setAttribute("aria-expanded", "false");
       if (box.isConnected) record.focus();
@@ -140,8 +119,9 @@ function card(row) {
     state.activeClass = row.id;
   });
   dropTarget(box, async (transfer) => {
-    const { files, folders } = await unpack(transfer);
-    await addPhotos(row.id, [...files, ...folders.flatMap((folder) => folder.files)]);
+    const [project, target] = [projectId(), now()];
+    const { files, classes } = await unpack(transfer);
+    await addPhotos(target, [...files, ...classes.flatMap((folder) => folder.files)], { project });
   });
   acceptPhotos(box, row);
   return box;
@@ -178,16 +158,19 @@ function update(box, row) {
   parts.progress.setAttribute("aria-label", `Adding photos to ${row.name}`);
   parts.edit.setAttribute("aria-label", `Rename ${row.name}`);
   parts.bin.setAttribute("aria-label", `Delete ${row.name}`);
-  parts.pick.setAttribute("aria-label", `Add photos to ${row.name}`);
-  parts.record.setAttribute("aria-label", `Camera for ${row.name}`);
+  parts.pick.setAttribute("aria-label", `Choose photos for ${row.name}`);
+  parts.record.setAttribute("aria-label", `Take photos for ${row.name}`);
   showPhotos(parts.list, row.id, row.name, parts.limit);
   show(parts.list, photos > 0);
   setText(parts.all, parts.limit === FEW ? `Show all ${photos}` : "Show fewer");
   parts.all.setAttribute("aria-label", `${parts.all.textContent} of ${row.name}`);
   show(parts.all, photos > FEW);
+  const how = touch.matches
+    ? "Choose photos, or take them with the camera."
+    : "Drop photos here, paste them, or use the camera.";
   const text =
     photos === 0
-      ? "Drop photos here, paste them, or use the camera."
+      ? how
       : `${count(ENOUGH - photos, "more photo")} would be a good start.`;
   setText(parts.hint, text);
   parts.hint.classList.toggle("empty", photos === 0);
@@ -197,49 +180,102 @@ function update(box, row) {
 function draw() {
   keyed(byId("classes"), state.classes, card, update);
   show(byId("photos-empty"), state.classes.length < 2);
+  show(byId("sample"), state.classes.length === 0);
 }
 
-/** Adds each folder to the class of its name, which is created if needed; single files need a class. */
-async function dropped(transfer) {
-  const { files, folders } = await unpack(transfer);
-  for (const folder of folders) {
-    await attempt(async () => {
-      const row =
-        state.classes.find((other) => other.name === folder.name.trim()) ?? (await addClass(folder.name));
-      await addPhotos(row.id, folder.files);
-    });
-  }
-  if (!files.length) return;
-  if (state.classes.length) notify("These photos need a class.", "Drop them on a class.");
-  else
-    notify(
-      "These photos need a class.",
-      "Create one first, then drop the photos on it. Or drop a folder, which becomes a class.",
+/**
+ * Adds each folder to the class of its name in a project, which is created if needed. That goes on when another
+ * project is shown.
+ */
+async function addFolders({ classes, outside }, project) {
+  const where = () => ({ after: project === projectId() ? byId("new-class") : null });
+  for (const folder of classes) {
+    const added = await attempt(
+      async () => {
+        const row = await api.findOrAddClass(project, folder.name.trim());
+        if (project === projectId()) showClass(row);
+        await addPhotos(row, folder.files, { project });
+      },
+      { ...where(), about: `The folder “${folder.name}” could not be added` },
     );
+    if (!added) return;
+  }
+  if (outside)
+    notify(
+      `${count(outside, "photo beside the subfolders was", "photos beside the subfolders were")} left out.`,
+      "Each subfolder is a class. Put every photo into one of them.",
+      where(),
+    );
+  if (!classes.length)
+    notify(
+      "There are no photos in this folder.",
+      "Choose a folder that has a subfolder of photos for each class.",
+      where(),
+    );
+}
+
+const needClass = (hint) =>
+  notify("These photos need a class.", hint, {
+    after: byId("new-class"),
+    ends: () => state.classes.length > 0,
+  });
+
+/** Adds dropped folders; single files need a class. */
+async function dropped(transfer) {
+  const project = projectId();
+  const { files, folders, ...inFolders } = await unpack(transfer);
+  if (folders) await addFolders(inFolders, project);
+  if (!files.length || project !== projectId()) return;
+  if (state.classes.length)
+    notify("These photos need a class.", "Drop them on a class.", { after: byId("new-class") });
+  else needClass("Create one first, then drop the photos on it. Or drop a folder, which becomes a class.");
 }
 
 /** Adds photos of the clipboard to the class that was used last. */
 export function addPasted(files) {
   const target = state.classes.find((row) => row.id === state.activeClass) ?? state.classes[0];
-  if (target) return addPhotos(target.id, files);
-  return notify("The pasted photo needs a class.", "Create one first, then paste again.");
+  if (target) return addPhotos(target, files);
+  return needClass("Create one first, then paste again.");
+}
+
+function setUpNewClass() {
+  const form = byId("new-class");
+  const field = byId("new-name");
+  const where = { after: form.querySelector(".row"), field };
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const name = field.value.trim();
+    if (!name) notify("A class needs a name.", "Type a name, such as “my cup”.", where);
+    else
+      await attempt(async () => {
+        showClass(await api.addClass(name));
+        field.value = "";
+        endNotice(form);
+        announce(`Class ${name} added. Add photos of it.`);
+      }, where);
+    field.focus();
+  });
+}
+
+function setUpFolders() {
+  const [button, input] = picker({
+    label: [icon("folder"), "Choose a folder"],
+    folder: true,
+    chosen: (files) => addFolders(unpackFolder(files), projectId()),
+  });
+  input.id = "folder-files";
+  button.setAttribute("aria-describedby", "folder-help");
+  const help = h("p", { class: "soft", id: "folder-help" }, "Each subfolder becomes a class.");
+  const box = h("div", { class: "folder" }, button, input, help);
+  byId("new-class").append(box);
+  onPointer(() => show(box, !touch.matches && "webkitdirectory" in input));
 }
 
 export function setUpClasses() {
-  byId("new-class").addEventListener("submit", (event) => {
-    event.preventDefault();
-    const field = byId("new-name");
-    const name = field.value.trim();
-    if (!name) {
-      notify("A class needs a name.", "Type a name, such as “my cup”.");
-      return field.focus();
-    }
-    return attempt(async () => {
-      await addClass(name);
-      field.value = "";
-      announce(`Class ${name} added. Add photos of it.`);
-    });
-  });
+  setUpNewClass();
+  setUpFolders();
   dropTarget(byId("photos"), dropped);
   on("classes photos uploads", draw);
+  on("project", () => document.querySelectorAll(".recorder").forEach((panel) => panel.close()));
+  touch.addEventListener("change", draw);
 }

@@ -1,4 +1,4 @@
-// Accuracy and loss by step as an SVG, which is redrawn during the training.
+// The accuracy by step as an SVG, which is redrawn during the training.
 
 import { h, svg } from "./dom.js";
 import { percent } from "./format.js";
@@ -12,38 +12,30 @@ const line = (points) =>
 
 function description(progress, published) {
   const last = progress.at(-1);
-  const estimates = published
-    .filter((version) => finite(version.accuracy))
-    .map(
-      ({ stage, accuracy }) =>
-        `${stage === "first" ? "first classifier" : "fine-tuned"} ${percent(accuracy)}`,
-    );
+  const estimates = published.map(
+    ({ stage, estimate }) => `${stage === "first" ? "first classifier" : "fine-tuned"} ${estimate.percentage}`,
+  );
   const first = last
     ? [
         `step ${last.step} of ${last.steps}`,
         finite(last.accuracy) && `training accuracy ${percent(last.accuracy)}`,
-        finite(last.loss) && `loss ${last.loss.toFixed(2)}`,
       ]
     : [];
   return ["Accuracy by step", ...first, ...estimates].filter(Boolean).join(", ");
 }
 
-/** The figure of a training: its progress and the leave-one-out estimates of its versions. */
+/** The figure of a training: its progress, and the estimates of the versions that have one. */
 export function curve(progress, published) {
   const steps = Math.max(
     1,
     ...progress.map((point) => point.steps || point.step),
     ...published.map((version) => version.step),
   );
-  const maxLoss = Math.max(1e-9, ...progress.map((point) => (finite(point.loss) ? point.loss : 0)));
   const x = (step) => PAD.left + ((W - PAD.left - PAD.right) * step) / steps;
   const y = (share) => PAD.top + (H - PAD.top - PAD.bottom) * (1 - share);
   const accuracy = progress
     .filter((point) => finite(point.accuracy))
     .map((point) => [x(point.step), y(point.accuracy)]);
-  const loss = progress
-    .filter((point) => finite(point.loss))
-    .map((point) => [x(point.step), y(Math.max(0, point.loss) / maxLoss)]);
   const grid = [0, 0.5, 1].flatMap((share) => [
     svg("line", { class: "grid", x1: PAD.left, x2: W - PAD.right, y1: y(share), y2: y(share) }),
     svg("text", { x: PAD.left - 8, y: y(share) + 4, "text-anchor": "end" }, percent(share)),
@@ -56,15 +48,14 @@ export function curve(progress, published) {
       `${steps} ${steps === 1 ? "step" : "steps"}`,
     ),
   ];
-  const estimates = published
-    .filter((version) => finite(version.accuracy))
-    .map(({ step, accuracy }) => svg("circle", { class: "estimate", cx: x(step), cy: y(accuracy), r: 5.5 }));
+  const estimates = published.map(({ step, estimate }) =>
+    svg("circle", { class: "estimate", cx: x(step), cy: y(estimate.accuracy), r: 5.5 }),
+  );
   const drawing = svg(
     "svg",
     { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": description(progress, published) },
     ...grid,
     ...axis,
-    svg("path", { class: "loss", d: line(loss) }),
     svg("path", { class: "accuracy", d: line(accuracy) }),
     ...estimates,
   );
@@ -77,8 +68,7 @@ export function curve(progress, published) {
       "figcaption",
       {},
       accuracy.length ? key("accuracy", "training accuracy") : null,
-      loss.length ? key("loss", "loss") : null,
-      estimates.length ? key("estimate", "leave-one-out accuracy") : null,
+      estimates.length ? key("estimate", "estimated accuracy") : null,
     ),
   );
 }

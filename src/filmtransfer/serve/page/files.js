@@ -1,16 +1,24 @@
-// Files that are dropped, chosen or pasted.
+// Files and folders that are dropped, chosen or pasted.
 
 import { h } from "./dom.js";
 
-export const looksLikeImage = (file) =>
+const looksLikeImage = (file) =>
   file.type.startsWith("image/") || /\.(heic|heif|avif|jpe?g|png|webp|gif|bmp|tiff?)$/i.test(file.name);
 
 /** A button that opens the file picker, and the hidden input behind it. */
-export function picker({ label, accept = "image/*,.heic,.heif", multiple = true, className = "", chosen }) {
+export function picker({
+  label,
+  accept = "image/*,.heic,.heif",
+  multiple = true,
+  folder = false,
+  className = "",
+  chosen,
+}) {
   const input = h("input", {
     type: "file",
-    accept,
+    accept: folder ? null : accept,
     multiple,
+    webkitdirectory: folder,
     hidden: true,
     tabindex: "-1",
     "aria-hidden": "true",
@@ -63,19 +71,55 @@ function entries(folder) {
 
 const fileOf = (entry) => new Promise((resolve, reject) => entry.file(resolve, reject));
 
-async function imagesIn(folder) {
+/** The images in a dropped folder with their paths in it: {path: ["more", "9.png"], file}. */
+async function imagesIn(folder, above = []) {
   const images = [];
   for (const entry of await entries(folder)) {
-    if (entry.isDirectory) images.push(...(await imagesIn(entry)));
-    else {
-      const file = await fileOf(entry);
-      if (looksLikeImage(file)) images.push(file);
-    }
+    const path = [...above, entry.name];
+    if (entry.isDirectory) images.push(...(await imagesIn(entry, path)));
+    else images.push({ path, file: await fileOf(entry) });
   }
-  return images;
+  return images.filter(({ file }) => looksLikeImage(file));
 }
 
-/** The dropped files, and the dropped folders with the images in them. */
+/**
+ * The classes in a folder: its subfolders, or the folder itself if its photos are not in several subfolders.
+ * `outside` is the number of photos beside the subfolders, which belong to none of them.
+ */
+function classesIn(name, everything) {
+  const inOrder = new Intl.Collator("en", { numeric: true }).compare; // browsers list folders in any order
+  const images = everything
+    .filter(({ path }) => !path.some((part) => part.startsWith("."))) // not hidden
+    .sort((a, b) => inOrder(a.path.join("/"), b.path.join("/")));
+  const beside = images.filter(({ path }) => path.length === 1);
+  const inside = Map.groupBy(
+    images.filter(({ path }) => path.length > 1),
+    ({ path }) => path[0],
+  );
+  const files = (rows) => rows.map(({ file }) => file);
+  if (inside.size > 1 || (inside.size === 1 && !beside.length))
+    return {
+      classes: [...inside].map(([folder, rows]) => ({ name: folder, files: files(rows) })),
+      outside: beside.length,
+    };
+  return { classes: images.length ? [{ name, files: files(images) }] : [], outside: 0 };
+}
+
+const joined = (folders) => ({
+  classes: folders.flatMap(({ classes }) => classes),
+  outside: folders.reduce((sum, { outside }) => sum + outside, 0),
+});
+
+/** The classes in a folder that was chosen, from the files in it. */
+export function unpackFolder(files) {
+  const images = files.filter(looksLikeImage).map((file) => {
+    const [root, ...path] = file.webkitRelativePath.split("/");
+    return { root, path, file };
+  });
+  return joined([...Map.groupBy(images, ({ root }) => root)].map(([root, rows]) => classesIn(root, rows)));
+}
+
+/** The dropped files, and the classes in the dropped folders. */
 export async function unpack(transfer) {
   const all = [...transfer.items]
     .filter((item) => item.kind === "file")
@@ -83,7 +127,7 @@ export async function unpack(transfer) {
   const files = all.filter(([entry]) => !entry?.isDirectory).map(([, file]) => file);
   const folders = [];
   for (const [entry] of all) {
-    if (entry?.isDirectory) folders.push({ name: entry.name, files: await imagesIn(entry) });
+    if (entry?.isDirectory) folders.push(classesIn(entry.name, await imagesIn(entry)));
   }
-  return { files, folders };
+  return { files, folders: folders.length, ...joined(folders) };
 }

@@ -1,7 +1,7 @@
 // Numbers, sizes, durations and dates as text.
 
 export const percent = (share) => `${Math.round(100 * share)}%`;
-export const percentWords = (share) => `${Math.round(100 * share)} percent`;
+export const inWords = (percentage) => percentage.replace("%", " percent");
 export const count = (n, one, many = `${one}s`) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 
 export function size(bytes) {

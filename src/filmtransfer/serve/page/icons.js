@@ -6,6 +6,8 @@ const PATHS = {
   add: "M12 5v14M5 12h14",
   camera: "M4 8h3l2-3h6l2 3h3v11H4zM12 16.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7z",
   photos: "M4 5h16v14H4zM4 16l5-5 4 4 2-2 5 5M15.5 9.5h.01",
+  folder: "M4 6h6l2 2.500h8V19H4z",
+  down: "M7 10l5 5 5-5",
   edit: "M5 19l1-4L16 5l3 3L9 18zM14 7l3 3",
   bin: "M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13M10.5 11v5M13.5 11v5",
   close: "M6 6l12 12M18 6L6 18",

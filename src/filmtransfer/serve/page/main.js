@@ -5,29 +5,35 @@ import * as api from "./api.js";
 import { setUpAssessment } from "./assessment.js";
 import { addPasted, setUpClasses } from "./classes.js";
 import { onConnection } from "./connection.js";
-import { byId, focusOn, setText, show } from "./dom.js";
-import { attempt, clearNotice, setUpNotice } from "./notice.js";
+import { byId, focusOn, h, setText, show } from "./dom.js";
+import { attempt, clearNotices, setUpNotices } from "./notice.js";
 import { classify, setUpPredict } from "./predict.js";
+import { setUpProjects } from "./projects.js";
 import { load, state } from "./state.js";
 import { setUpTheme } from "./theme.js";
 import { forgetToken, keepToken, readTokenFromAddress, token } from "./token.js";
-import { resumeTraining, setUpTrain } from "./train.js";
+import { setUpTrain } from "./train.js";
 import { setUpUsage } from "./usage.js";
 import { setUpVersions } from "./versions.js";
 
 const SCREENS = ["sign-in", "loading", "work", "deleted"];
-const screen = (name) => SCREENS.forEach((other) => show(byId(other), other === name));
 
-function askForToken(message = "") {
+function screen(name) {
+  SCREENS.forEach((other) => show(byId(other), other === name));
+  show(byId("skips"), name === "work"); // elsewhere there is nothing to skip
+  if (name !== "work") setText(byId("who"), "");
+}
+
+function askForToken(message = "", hint = "") {
   if (!byId("deleted").hidden) return; // the account was just deleted
   document.querySelectorAll("dialog").forEach((box) => box.close());
   document
     .querySelectorAll("video")
     .forEach((video) => video.srcObject?.getTracks().forEach((track) => track.stop()));
   forgetToken();
-  clearNotice();
+  clearNotices();
   screen("sign-in");
-  setText(byId("sign-in-error"), message);
+  byId("sign-in-error").replaceChildren(...(message ? [h("b", {}, message), " ", hint] : []));
   byId("token").value = "";
   byId("token").focus();
 }
@@ -40,12 +46,11 @@ async function enter() {
     if (error.status === 401) return; // onUnknownToken shows the sign-in form
     if (error.status === 0) return; // onConnection enters again
     if (error.status === 403)
-      return askForToken("This is the administrator's token. Use the token of a user.");
-    return askForToken(`${error.message} ${error.hint}`);
+      return askForToken("This is the administrator's token.", "Use the token of a user.");
+    return askForToken(error.message, error.hint);
   }
-  setText(byId("who"), `Signed in as ${state.me.name}`);
   screen("work");
-  await attempt(resumeTraining);
+  setText(byId("who"), `Signed in as ${state.me.name}`);
 }
 
 function setUpSignIn() {
@@ -57,7 +62,7 @@ function setUpSignIn() {
     keepToken(text.includes("#token=") ? text.split("#token=")[1] : text);
     return enter().then(() => !byId("work").hidden && focusOn(byId("main")));
   });
-  api.onUnknownToken((error) => askForToken(`${error.message} ${error.hint}`));
+  api.onUnknownToken((error) => askForToken(error.message, error.hint));
 }
 
 function setUpConnection() {
@@ -96,11 +101,12 @@ function setUpStrayDrops() {
 
 readTokenFromAddress();
 setUpTheme();
-setUpNotice();
+setUpNotices();
 setUpConnection();
 setUpSignIn();
 setUpPaste();
 setUpStrayDrops();
+setUpProjects();
 setUpClasses();
 setUpTrain();
 setUpPredict();

@@ -1,14 +1,14 @@
 // A prediction: the class, its probability, and the other classes as bars.
 
 import { h, keyed, setText, show } from "./dom.js";
-import { percent, percentWords } from "./format.js";
+import { inWords, percent } from "./format.js";
 
 const MAX_BARS = 8; // the probabilities of further classes are close to zero
 
 /** The prediction as it is announced. */
 export function announcement({ unknown, probabilities }) {
   const best = probabilities[0];
-  return unknown ? "None of these." : `${best.class}, ${percentWords(best.p)}.`;
+  return unknown ? "None of these." : `${best.class}, ${inWords(percent(best.p))}.`;
 }
 
 function bar({ name }) {

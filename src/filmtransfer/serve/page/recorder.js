@@ -6,13 +6,15 @@ import { h, setText } from "./dom.js";
 import { count } from "./format.js";
 import { icon } from "./icons.js";
 import { attempt } from "./notice.js";
+import { projectId } from "./scope.js";
 import { addPhotos } from "./upload.js";
 
 const INTERVAL = 200; // ms between two photos: five a second
 const PHOTO_SIZE = 480; // pixels: more than the image size of the backbones
 
-/** The panel of one class; `closed` is called when it is closed. */
-export function recorder(classId, name, closed) {
+/** The panel of one class of the shown project; `closed` is called when it is closed. */
+export function recorder(row, closed) {
+  const project = projectId();
   const video = h("video", {
     muted: true,
     playsinline: true,
@@ -29,9 +31,9 @@ export function recorder(classId, name, closed) {
   );
   const panel = h(
     "div",
-    { class: "recorder", role: "group", "aria-label": `Camera for ${name}` },
+    { class: "recorder", role: "group", "aria-label": `Camera for ${row.name}` },
     video,
-    h("div", { class: "stack" }, hold, status, camera.chooser(`camera-${classId}`, video), done),
+    h("div", { class: "stack" }, hold, status, camera.chooser(`camera-${row.id}`, video), done),
   );
   let timer = null;
   let taken = 0;
@@ -43,7 +45,7 @@ export function recorder(classId, name, closed) {
     taken += 1;
     setText(status, `${count(taken, "photo")} recorded.`);
     const file = new File([blob], `camera ${taken}.jpg`, { type: blob.type });
-    sent = Promise.all([sent, addPhotos(classId, [file], { quiet: true })]);
+    sent = Promise.all([sent, addPhotos(row, [file], { quiet: true, project })]);
   }
   function begin() {
     if (timer !== null) return;
@@ -58,7 +60,7 @@ export function recorder(classId, name, closed) {
     timer = null;
     hold.classList.remove("recording");
     await sent;
-    if (taken) announce(`${count(taken, "photo")} recorded for ${name}.`);
+    if (taken) announce(`${count(taken, "photo")} recorded for ${row.name}.`);
   }
   function close() {
     end();

@@ -1,18 +1,28 @@
 // The state of the page. Code that changes it calls `changed`; code that displays it registers with `on`.
 
 import * as api from "./api.js";
+import { projectId, setProject } from "./scope.js";
 
-export const state = {
-  me: null, // name, quota, backbone
+/** What belongs to the project that is shown, before it is loaded. */
+const emptyProject = () => ({
   classes: [], // {id, name}
   photos: [], // {id, class_id, bytes, …}, oldest first
   versions: [], // newest first; `classes` has the number of photos of each class: {cup: 12}
-  training: null, // the newest: {id, state, message}
+  trainings: [], // newest first
+  training: null, // the one that is displayed: {id, state, message}
   progress: [], // of the training: {step, steps, loss, accuracy, seconds_left}
-  published: [], // versions of the training: {step, number, stage, accuracy}
+  published: [], // versions of the training: {step, number, stage}
   assessment: null, // leave-one-out predictions of the current version
+  renamed: [], // classes that were renamed here: {from, id}
   moved: false, // whether a photo was moved to another class after the last training had started
   activeClass: null, // the class that was used last, which gets pasted photos
+});
+
+export const state = {
+  me: null, // name, quota, backbone
+  projects: [], // {id, name, classes, photos, current}, oldest first
+  elsewhere: null, // what the other projects use of the quota
+  ...emptyProject(),
 };
 
 const listeners = new Map();
@@ -35,30 +45,53 @@ export const photosOf = (classId) => state.photos.filter((photo) => photo.class_
 export const className = (classId) => state.classes.find((row) => row.id === classId)?.name ?? "";
 export const current = () => state.versions.find((version) => version.current) ?? null;
 export const isTraining = () => state.training?.state === "waiting" || state.training?.state === "running";
+export const shownProject = () => state.projects.find((project) => project.id === projectId()) ?? null;
 
-/** Whether the photos have changed since the current version was trained. */
-export function isStale() {
-  const version = current();
-  if (!version || version.source !== "trained") return false;
-  const now = state.classes.map((row) => [row.name, photosOf(row.id).length]).filter(([, n]) => n > 0);
-  return (
-    state.moved ||
-    now.length !== Object.keys(version.classes).length ||
-    now.some(([name, n]) => version.classes[name] !== n) ||
-    state.photos.some((photo) => Date.parse(photo.created) > Date.parse(version.created))
-  );
+const USED = ["classes", "photos", "versions", "bytes"];
+
+/** What the shown project uses of the quota. */
+export function usedHere() {
+  const bytes = [...state.photos, ...state.versions].reduce((sum, item) => sum + item.bytes, 0);
+  return {
+    classes: state.classes.length,
+    photos: state.photos.length,
+    versions: state.versions.length,
+    bytes,
+  };
 }
 
-/** Loads everything from the service. */
+function usedElsewhere() {
+  const here = usedHere();
+  return Object.fromEntries(USED.map((unit) => [unit, Math.max(0, state.me.used[unit] - here[unit])]));
+}
+
+/** Forgets everything about the project that was shown; `load` fetches another one. */
+export function clearProject(id = null) {
+  setProject(id);
+  Object.assign(state, emptyProject());
+  changed("project", "classes", "photos", "versions", "trainings", "training", "assessment");
+}
+
+/** Shows another project. */
+export async function openProject(id) {
+  clearProject(id);
+  await load();
+}
+
+/** Loads everything from the service. If the shown project does not exist any more, shows the oldest one. */
 export async function load() {
-  const [me, classes, photos, versions] = await Promise.all([
+  state.projects = await api.projects();
+  if (!shownProject()) clearProject(state.projects[0].id);
+  const [me, classes, photos, versions, trainings] = await Promise.all([
     api.me(),
     api.classes(),
     api.photos(),
     api.versions(),
+    api.trainings(),
   ]);
-  Object.assign(state, { me, classes, photos, versions });
-  changed("me", "classes", "photos", "versions");
+  Object.assign(state, { me, classes, photos, versions, trainings });
+  state.elsewhere = usedElsewhere();
+  changed("me", "projects", "classes", "photos", "versions", "trainings");
 }
 
 export async function loadVersions() {

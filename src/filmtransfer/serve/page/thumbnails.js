@@ -3,6 +3,7 @@
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
+import { on } from "./state.js";
 
 const AT_ONCE = 6;
 const urls = new Map(); // photo id → promise of a blob URL
@@ -77,3 +78,8 @@ export function release(id) {
   urls.get(id)?.then((source) => source && setTimeout(() => URL.revokeObjectURL(source), 1000)); // it may be loading
   urls.delete(id);
 }
+
+on("project", () => {
+  queue.splice(0).forEach(({ resolve }) => resolve(null));
+  [...urls.keys()].forEach(release);
+});

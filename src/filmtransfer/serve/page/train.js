@@ -1,18 +1,20 @@
 // Step 2: train. A first classifier is ready in seconds; then it is fine-tuned.
 
-import { announce } from "./announce.js";
+import { alert, announce } from "./announce.js";
 import * as api from "./api.js";
 import { curve } from "./curve.js";
 import { byId, h, setText, show } from "./dom.js";
 import { follow } from "./events.js";
-import { count, duration, percent, percentWords } from "./format.js";
+import { count, duration, inWords } from "./format.js";
 import { icon } from "./icons.js";
+import { isStale } from "./names.js";
 import { attempt, notify, notifyError } from "./notice.js";
-import { changed, current, isStale, isTraining, loadVersions, on, photosOf, state } from "./state.js";
+import { changed, current, isTraining, loadVersions, on, photosOf, state } from "./state.js";
 
 const STEPS = { auto: {}, first: { steps: 0 }, long: { steps: 400 } };
 const parts = {};
 let following = new AbortController();
+let followed = null; // the id of the training whose events are received
 
 const usable = () => state.classes.filter((row) => photosOf(row.id).length > 0);
 const total = () => usable().reduce((sum, row) => sum + photosOf(row.id).length, 0);
@@ -28,39 +30,47 @@ function obstacle() {
 
 async function start() {
   const reason = obstacle();
-  if (reason) return notify("Training is not possible yet.", reason);
+  const where = { after: parts.status };
+  if (reason)
+    return notify("Training is not possible yet.", reason, { ...where, ends: () => obstacle() !== reason });
   return attempt(async () => {
     const training = await api.train(STEPS[parts.steps.value]);
     announce("Training has started.");
     followTraining(training);
     if ([parts.start, document.body].includes(document.activeElement)) parts.stop.focus();
-  });
+  }, where);
 }
 
 async function stop() {
-  await attempt(async () => {
-    setText(parts.status, "Stopping…");
-    await api.cancel(state.training.id);
-  });
+  await attempt(
+    async () => {
+      setText(parts.status, "Stopping…");
+      await api.cancel(state.training.id);
+    },
+    { after: parts.status },
+  );
 }
 
 /** Follows a training to its end. One that had ended before is drawn, but not announced. */
 async function followTraining(training) {
   following.abort();
   following = new AbortController();
+  followed = training.id;
+  const { signal } = following;
   const active = training.state === "waiting" || training.state === "running";
   Object.assign(state, { training, progress: [], published: [], moved: state.moved && !active });
   changed("training");
   try {
-    await follow(training.id, (event) => onEvent(event, active), following.signal);
+    await follow(training.id, (event) => onEvent(event, active), signal);
   } catch (error) {
-    notifyError(error);
+    if (!signal.aborted) followed = null; // it can be followed again
+    notifyError(error, { after: parts.status });
   }
 }
 
 async function onEvent({ kind, data }, active) {
+  if (kind !== "end" && isTraining()) state.training.state = "running"; // it waits no longer
   if (kind === "progress") {
-    if (isTraining()) state.training.state = "running";
     state.progress.push(data);
   } else if (kind === "version") {
     state.published.push({ ...data, step: state.progress.at(-1)?.step ?? 0 });
@@ -72,22 +82,24 @@ async function onEvent({ kind, data }, active) {
   changed("training");
 }
 
-async function onVersion({ stage, accuracy }) {
+async function onVersion({ number, stage }) {
   await loadVersions().catch(notifyError);
-  const estimate =
-    typeof accuracy === "number" ? ` Its estimated accuracy is ${percentWords(accuracy)}.` : "";
+  const estimate = estimateOf(number);
+  const accuracy = estimate ? ` Its estimated accuracy is ${inWords(estimate.percentage)}.` : "";
   if (stage === "first")
-    announce(`A first classifier is ready.${estimate} You can try it now, while fine-tuning continues.`);
-  else announce(`The fine-tuned classifier is ready.${estimate}`);
+    announce(`A first classifier is ready.${accuracy} You can try it now, while fine-tuning continues.`);
+  else announce(`The fine-tuned classifier is ready.${accuracy}`);
 }
 
 async function onEnd({ state: outcome, message }) {
   const focused = document.activeElement === parts.stop;
   await loadVersions().catch(notifyError);
-  if (outcome === "failed") notify("The training failed.", message || "Try again.");
+  if (outcome === "failed") alert(`The training failed. ${message || "Try again."}`);
   else announce(outcome === "done" ? "Training has finished." : "Training was stopped.");
   if (focused) requestAnimationFrame(() => parts.start.focus());
 }
+
+const estimateOf = (number) => state.versions.find((version) => version.number === number)?.estimate ?? null;
 
 /** The status line of a training that is waiting or running. */
 function progressText() {
@@ -101,60 +113,72 @@ function progressText() {
   return `Step ${last.step} of ${last.steps}${left}`;
 }
 
+/** The estimate of the version in use, and nothing else: its figures are those of the command. */
 function result() {
   const version = current();
-  const newest = state.published.at(-1);
-  const first = state.published.find((version) => version.stage === "first");
-  const accuracy = isTraining() ? newest?.accuracy : (version?.accuracy ?? newest?.accuracy);
-  if (typeof accuracy !== "number") return [];
-  const shown = isTraining() ? newest : version;
-  const interval =
-    typeof shown.low === "number"
-      ? `, 95% confidence interval ${percent(shown.low)} to ${percent(shown.high)}`
-      : "";
-  const bias =
-    shown.stage === "tuned" ? " Fine-tuning has used most of them, so it is slightly optimistic." : "";
-  const gain =
-    first && newest !== first && Math.round(100 * first.accuracy) !== Math.round(100 * accuracy)
-      ? ` The first classifier had ${percent(first.accuracy)}.`
-      : "";
+  if (!version) return [];
+  if (!version.estimate)
+    return [h("p", { class: "soft" }, `The accuracy of version ${version.number} has not been estimated.`)];
   return [
-    h("p", { class: "score" }, h("strong", {}, percent(accuracy)), " accuracy"),
-    h("p", { class: "soft" }, `Leave-one-out estimate on your own photos${interval}.${bias}${gain}`),
+    h("p", { class: "soft" }, `Version ${version.number}`),
+    h("p", { class: "score" }, h("strong", {}, version.estimate.percentage), " accuracy"),
+    h("p", { class: "soft" }, version.estimate.text),
   ];
+}
+
+/** Whether the version in use is one that the displayed training made. */
+const isOfTraining = () => state.published.some(({ number }) => number === current()?.number);
+
+/** The status line between trainings. */
+function statusText(reason) {
+  const version = current();
+  const photos = `${count(total(), "photo")} in ${count(usable().length, "class", "classes")}`;
+  if (version?.source === "uploaded")
+    return `Version ${version.number} was uploaded. ${reason || `Train to make one of your ${photos}.`}`;
+  if (reason) return reason;
+  if (isStale()) return "Your photos have changed. Train again to use them.";
+  if (state.training?.state === "cancelled")
+    return version ? `Stopped. Version ${version.number} is in use.` : `Stopped. ${photos}, ready.`;
+  if (version) return `Trained on ${photos}.`;
+  return `${photos}, ready. A first classifier will be ready in seconds.`;
+}
+
+/** The reason of a failed training, until another version is in use. */
+function failure() {
+  const version = current();
+  if (state.training?.state !== "failed") return "";
+  if (version && !isOfTraining() && Date.parse(version.created) > Date.parse(state.training.created)) return "";
+  return `The last training failed. ${state.training.message || ""}`;
+}
+
+function drawProgress(busy) {
+  const last = state.progress.at(-1);
+  show(parts.bar, busy);
+  if (last && state.training?.state === "running")
+    Object.assign(parts.bar, { max: last.steps || 1, value: last.step });
+  else parts.bar.removeAttribute("value");
+  const published = state.published
+    .map((version) => ({ ...version, estimate: estimateOf(version.number) }))
+    .filter(({ estimate }) => estimate !== null);
+  const drawn = (state.progress.length > 1 || published.length > 0) && (busy || isOfTraining());
+  parts.figure.replaceChildren(...(drawn ? [curve(state.progress, published)] : []));
+  show(parts.hint, !drawn && !busy && !current());
 }
 
 function draw() {
   const busy = isTraining();
   const reason = obstacle();
-  const state_ = state.training?.state;
   show(parts.start, !busy);
   show(parts.options, !busy && !reason);
   show(parts.stop, busy);
   parts.start.setAttribute("aria-disabled", reason ? "true" : "false");
-  setText(parts.label, current() || state_ ? "Train again" : "Train");
-  let text = reason || `${count(total(), "photo")} in ${count(usable().length, "class", "classes")}, ready.`;
-  if (!reason && !current()) text += " A first classifier will be ready in seconds.";
-  if (!reason && isStale()) text = "Your photos have changed. Train again to use them.";
-  else if (!reason && state_ === "done")
-    text = `Trained on ${count(total(), "photo")} in ${count(usable().length, "class", "classes")}.`;
-  if (state_ === "cancelled" && !busy && !isStale())
-    text = `Stopped. ${current() ? `Version ${current().number} is in use.` : text}`;
-  setText(parts.status, busy ? progressText() : text);
+  setText(parts.label, current() || state.training ? "Train again" : "Train");
+  setText(parts.status, busy ? progressText() : statusText(reason));
   parts.card.classList.toggle("asks", !busy && !reason && (isStale() || !current()));
-  show(parts.bar, busy);
-  const last = state.progress.at(-1);
-  if (last && state_ === "running") Object.assign(parts.bar, { max: last.steps || 1, value: last.step });
-  else parts.bar.removeAttribute("value");
-  show(parts.failed, state_ === "failed");
-  setText(
-    parts.failed,
-    state_ === "failed" ? `The last training failed. ${state.training.message || ""}` : "",
-  );
+  setText(parts.failed, failure());
+  show(parts.failed, Boolean(failure()));
   parts.result.replaceChildren(...result());
-  const drawn = state.progress.length > 1 || state.published.length > 0;
-  parts.figure.replaceChildren(...(drawn ? [curve(state.progress, state.published)] : []));
-  show(parts.hint, !drawn && !busy && !current());
+  drawProgress(busy);
 }
 
 export function setUpTrain() {
@@ -200,12 +224,17 @@ export function setUpTrain() {
     parts.options,
     parts.hint,
   );
-  on("training classes photos versions", draw);
+  on("training classes photos versions assessment", draw);
+  on("trainings", followNewest);
+  on("project", () => {
+    following.abort();
+    followed = null;
+  });
 }
 
 /** Follows the running training, or draws the curve of the last one. */
-export async function resumeTraining() {
-  const [newest] = await api.trainings();
-  if (newest) followTraining(newest);
-  else changed("training");
+function followNewest() {
+  const [newest] = state.trainings;
+  if (newest && newest.id !== followed) followTraining(newest);
+  else draw();
 }

@@ -1,21 +1,26 @@
-// Uploads of photos: several at a time, repeated after lost connections and while the service is busy.
+// Uploads of photos: several at a time, repeated after lost connections and while the service is busy. They
+// continue when another project is shown.
 
 import { alert, announce } from "./announce.js";
 import * as api from "./api.js";
+import { byId } from "./dom.js";
 import { count } from "./format.js";
-import { notify } from "./notice.js";
-import { changed, className, state } from "./state.js";
+import { endNotice, notify } from "./notice.js";
+import { projectId } from "./scope.js";
+import { changed, state } from "./state.js";
 
 const AT_ONCE = 3;
 const TRIES = 20;
 
 /** The uploads in progress by class: {done, total}. */
 export const uploads = new Map();
+/** The element after which messages about the photos of a class stand. */
+const place = (classId) => byId(`add-to-${classId}`);
 
-async function send(classId, file) {
+async function send(project, classId, file) {
   for (let tries = 1; ; tries += 1) {
     try {
-      return await api.addPhoto(classId, file);
+      return await api.addPhoto(project, classId, file);
     } catch (error) {
       if (!api.retryable(error) || tries === TRIES) throw error;
       await api.waitToRetry(error);
@@ -23,13 +28,13 @@ async function send(classId, file) {
   }
 }
 
-function addToState(photo) {
-  if (state.photos.some((other) => other.id === photo.id)) return;
+function addToState(project, photo) {
+  if (project !== projectId() || state.photos.some((other) => other.id === photo.id)) return;
   state.photos.push(photo);
+  changed("photos");
 }
 
-function report(classId, added, existing, failed) {
-  const name = className(classId);
+function report(classId, name, added, existing, failed) {
   const sentences = [];
   if (added) sentences.push(`${count(added, "photo")} added to ${name}.`);
   if (existing) sentences.push(`${count(existing, "photo was", "photos were")} there already.`);
@@ -37,17 +42,24 @@ function report(classId, added, existing, failed) {
   if (!failed.length) return;
   const [first] = failed;
   const others = failed.length > 1 ? ` (and ${failed.length - 1} more)` : "";
+  const stored = state.photos.length;
   notify(
     `${first.file.name || "The photo"}${others} could not be added to ${name}: ${first.error.message}`,
     first.error.hint,
+    // A full quota is no longer full once photos are removed.
+    { after: place(classId), ends: () => first.error.status === 507 && state.photos.length < stored },
   );
 }
 
-/** Adds files to a class. Resolves when all are uploaded or have failed; announces the result unless `quiet`. */
-export async function addPhotos(classId, files, { quiet = false } = {}) {
+/**
+ * Adds files to a class of a project, by default the one that is shown. Resolves when all are uploaded or have
+ * failed; announces the result unless `quiet`.
+ */
+export async function addPhotos({ id: classId, name }, files, { quiet = false, project = projectId() } = {}) {
   const list = [...files];
   if (!list.length) return;
-  state.activeClass = classId;
+  if (project === projectId()) state.activeClass = classId;
+  endNotice(place(classId));
   const batch = uploads.get(classId) ?? { done: 0, total: 0 };
   batch.total += list.length;
   uploads.set(classId, batch);
@@ -58,11 +70,10 @@ export async function addPhotos(classId, files, { quiet = false } = {}) {
   async function work() {
     for (let file = list.shift(); file; file = list.shift()) {
       try {
-        const response = await send(classId, file);
+        const response = await send(project, classId, file);
         if (response.added) added += 1;
         else existing += 1;
-        addToState(response.photo);
-        changed("photos");
+        addToState(project, response.photo);
       } catch (error) {
         failed.push({ file, error });
         if (error.status === 401) list.length = 0;
@@ -76,6 +87,6 @@ export async function addPhotos(classId, files, { quiet = false } = {}) {
   if (batch.done >= batch.total || !list.length) uploads.delete(classId);
   changed("uploads", "photos");
   if (failed.some(({ error }) => error.status === 401)) return;
-  if (!quiet || failed.length) report(classId, quiet ? 0 : added, quiet ? 0 : existing, failed);
+  if (!quiet || failed.length) report(classId, name, quiet ? 0 : added, quiet ? 0 : existing, failed);
   if (failed.length && !added) alert("No photo was added.");
 }

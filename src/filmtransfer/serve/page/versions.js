@@ -1,30 +1,20 @@
-// The versions of the classifier: download, use, delete and upload.
+// The versions of the classifier: take home, use, delete and upload.
 
 import { announce } from "./announce.js";
 import * as api from "./api.js";
 import { confirmed } from "./dialog.js";
 import { byId, focusOn, h, keyed, setText, show } from "./dom.js";
+import { downloads } from "./downloads.js";
 import { picker } from "./files.js";
-import { count, dateTime, percent, size } from "./format.js";
+import { count, dateTime, size } from "./format.js";
 import { icon } from "./icons.js";
 import { attempt } from "./notice.js";
 import { loadVersions, on, state } from "./state.js";
 
 const parts = {};
 const name = (version) => `Version ${version.number}`;
+const where = () => ({ after: parts.upload }); // messages about versions
 const title = (number) => byId("versions-list").querySelector(`[data-key="${number}"] h3`);
-
-async function download(version) {
-  await attempt(async () => {
-    const url = URL.createObjectURL(await api.download(version.number));
-    const link = h("a", { href: url, download: `filmtransfer-version-${version.number}.safetensors` });
-    document.body.append(link);
-    link.click();
-    link.remove();
-    setTimeout(() => URL.revokeObjectURL(url), 60_000);
-    announce(`${name(version)} downloaded, ${size(version.bytes)}.`);
-  });
-}
 
 async function use(version) {
   await attempt(async () => {
@@ -32,7 +22,7 @@ async function use(version) {
     await loadVersions();
     announce(`${name(version)} is in use now.`);
     focusOn(title(version.number));
-  });
+  }, where());
 }
 
 async function remove(version) {
@@ -45,17 +35,20 @@ async function remove(version) {
     await loadVersions();
     announce(`${name(version)} deleted.`);
     focusOn(title(next?.number) ?? byId("versions-title"));
-  });
+  }, where());
 }
 
 async function upload(file) {
   if (!file) return;
-  await attempt(async () => {
-    const version = await api.upload(file);
-    await loadVersions();
-    announce(`${file.name} is ${name(version).toLowerCase()} now, and in use.`);
-    focusOn(title(version.number));
-  });
+  await attempt(
+    async () => {
+      const version = await api.upload(file);
+      await loadVersions();
+      announce(`${file.name} is ${name(version).toLowerCase()} now, and in use.`);
+      focusOn(title(version.number));
+    },
+    { ...where(), about: `${file.name} could not be uploaded` },
+  );
 }
 
 const kind = (version) =>
@@ -65,7 +58,8 @@ const kind = (version) =>
 function describe(version) {
   const counts = Object.values(version.classes);
   const photos = counts.reduce((sum, n) => sum + n, 0);
-  const accuracy = typeof version.accuracy === "number" ? `${percent(version.accuracy)} accuracy` : null;
+  const { estimate } = version;
+  const accuracy = estimate && `${estimate.percentage} accuracy on ${count(estimate.images, "photo")}`;
   return [
     kind(version),
     accuracy,
@@ -78,7 +72,7 @@ function describe(version) {
 }
 
 function item(version) {
-  const use_ = h(
+  const again = h(
     "button",
     {
       type: "button",
@@ -89,15 +83,17 @@ function item(version) {
     icon("restore"),
     "Use",
   );
-  const file = h(
+  const id = `downloads-${version.number}`;
+  const take = h(
     "button",
     {
       type: "button",
-      "aria-label": `Download ${name(version).toLowerCase()}, ${size(version.bytes)}`,
-      onclick: () => download(version),
+      class: "take",
+      "aria-expanded": "false",
+      "aria-label": `Download ${name(version).toLowerCase()}`,
     },
-    icon("download"),
     "Download",
+    icon("down"),
   );
   const bin = h(
     "button",
@@ -109,7 +105,7 @@ function item(version) {
     },
     icon("bin"),
   );
-  return h(
+  const box = h(
     "li",
     { class: "version" },
     h(
@@ -119,8 +115,15 @@ function item(version) {
       h("p", {}, describe(version)),
       h("p", { class: "soft" }, dateTime(version.created)),
     ),
-    h("div", { class: "row" }, file, use_, bin),
+    h("div", { class: "row" }, take, again, bin),
   );
+  take.addEventListener("click", () => {
+    const open = byId(id);
+    if (open) open.remove();
+    else box.append(downloads(version, id));
+    take.setAttribute("aria-expanded", String(!open));
+  });
+  return box;
 }
 
 function update(element, version) {
@@ -141,7 +144,7 @@ function draw() {
   setText(
     parts.text,
     state.versions.length
-      ? "Each is a small file that contains the classifier and the features of your photos, but not the photos themselves. Download it, use it again, or share it with people you trust."
+      ? "Each is a small file that contains the classifier and the features of your photos, but not the photos themselves. Take it home in the form you need, use an earlier one again, or share it with people you trust."
       : "Each training creates a version: a small file that contains the classifier and the features of your photos, but not the photos themselves.",
   );
 }
@@ -156,6 +159,7 @@ export function setUpVersions() {
     chosen: ([file]) => upload(file),
   });
   input.id = "upload-file";
-  byId("versions-body").append(parts.text, parts.list, h("div", { class: "row" }, button, input));
+  parts.upload = h("div", { class: "row" }, button, input);
+  byId("versions-body").append(parts.text, parts.list, parts.upload);
   on("versions", draw);
 }

@@ -1,35 +1,35 @@
-"""The classes of a user."""
+"""The classes of a project."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from ..deps import CurrentUser, JsonOnly, StoreDep
+from ..deps import CurrentProject, JsonOnly, StoreDep
 from ..schemas import GUARDED, ClassCreate, ClassesPublic, ClassPublic, Id, errors
 
 router = APIRouter(prefix="/api/classes", tags=["classes"], responses=errors(*GUARDED))
 
 
 @router.get("")
-def list_classes(user: CurrentUser, store: StoreDep) -> ClassesPublic:
-    """List your classes in the order of their creation."""
-    return ClassesPublic(classes=[ClassPublic.model_validate(one) for one in store.classes.all(user.id)])
+def list_classes(project: CurrentProject, store: StoreDep) -> ClassesPublic:
+    """List the classes of a project in the order of their creation."""
+    return ClassesPublic(classes=[ClassPublic.model_validate(one) for one in store.classes.all(project)])
 
 
 @router.post("", status_code=201, responses=errors(400, 409, 415, 507), dependencies=[JsonOnly])
-def add_class(new: ClassCreate, user: CurrentUser, store: StoreDep) -> ClassPublic:
+def add_class(new: ClassCreate, project: CurrentProject, store: StoreDep) -> ClassPublic:
     """Create a class."""
-    return ClassPublic.model_validate(store.classes.add(user.id, new.name))
+    return ClassPublic.model_validate(store.classes.add(project, new.name))
 
 
 @router.patch("/{id}", responses=errors(400, 404, 409, 415), dependencies=[JsonOnly])
-def rename_class(id: Id, new: ClassCreate, user: CurrentUser, store: StoreDep) -> ClassPublic:
+def rename_class(id: Id, new: ClassCreate, project: CurrentProject, store: StoreDep) -> ClassPublic:
     """Rename a class."""
-    return ClassPublic.model_validate(store.classes.rename(user.id, id, new.name))
+    return ClassPublic.model_validate(store.classes.rename(project, id, new.name))
 
 
 @router.delete("/{id}", status_code=204, responses=errors(404))
-def delete_class(id: Id, user: CurrentUser, store: StoreDep) -> Response:
+def delete_class(id: Id, project: CurrentProject, store: StoreDep) -> Response:
     """Delete a class and its photos."""
-    store.classes.delete(user.id, id)
+    store.classes.delete(project, id)
     return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""The photos of a user."""
+"""The photos of a project."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 
-from ..deps import CurrentUser, JsonOnly, ServiceDep, StoreDep
+from ..deps import CurrentProject, JsonOnly, ServiceDep, StoreDep
 from ..schemas import GUARDED, Id, PhotoPublic, PhotosPublic, PhotoUpdate, binary, errors
 from ..uploads import IMAGE_BODY, check_image, read_image
 
@@ -24,13 +24,13 @@ SUFFIXES = {
 
 @router.get("/photos")
 def list_photos(
-    user: CurrentUser,
+    project: CurrentProject,
     store: StoreDep,
     class_id: Annotated[str | None, Query(description="Only those of one class.")] = None,
 ) -> PhotosPublic:
-    """List your photos, all or those of one class."""
+    """List the photos of a project, all or those of one class."""
     return PhotosPublic(
-        photos=[PhotoPublic.model_validate(one) for one in store.photos.all(user.id, class_id)]
+        photos=[PhotoPublic.model_validate(one) for one in store.photos.all(project, class_id)]
     )
 
 
@@ -44,13 +44,13 @@ def list_photos(
     openapi_extra=IMAGE_BODY,
 )
 async def add_photo(
-    id: Id, request: Request, response: Response, user: CurrentUser, service: ServiceDep
+    id: Id, request: Request, response: Response, project: CurrentProject, service: ServiceDep
 ) -> PhotoPublic:
     """Add a photo to a class. When the response arrives, the photo is on the disk."""
     content = await read_image(request)
     media_type, thumbnail = await to_thread.run_sync(check_image, content, limiter=service.decoding)
     photo, added = await to_thread.run_sync(
-        service.store.photos.add, user.id, id, content, thumbnail, media_type
+        service.store.photos.add, project, id, content, thumbnail, media_type
     )
     service.on_photo()
     if not added:  # the class had a photo with the same bytes
@@ -59,12 +59,12 @@ async def add_photo(
 
 
 @router.get("/photos/{id}", response_class=Response, responses={**binary("image/*"), **errors(404)})
-def show_photo(id: Id, user: CurrentUser, store: StoreDep) -> Response:
+def show_photo(id: Id, project: CurrentProject, store: StoreDep) -> Response:
     """Return the original bytes of a photo."""
-    photo = store.photos.get(user.id, id)
+    photo = store.photos.get(project, id)
     name = f"photo-{id}.{SUFFIXES.get(photo.media_type, 'img')}"
     return Response(
-        store.photos.content(user.id, id),
+        store.photos.content(project, id),
         media_type=photo.media_type,
         headers={"Content-Disposition": f'inline; filename="{name}"'},
     )
@@ -73,19 +73,19 @@ def show_photo(id: Id, user: CurrentUser, store: StoreDep) -> Response:
 @router.get(
     "/photos/{id}/thumbnail", response_class=Response, responses={**binary("image/jpeg"), **errors(404)}
 )
-def show_thumbnail(id: Id, user: CurrentUser, store: StoreDep) -> Response:
+def show_thumbnail(id: Id, project: CurrentProject, store: StoreDep) -> Response:
     """Return a small upright JPEG of a photo."""
-    return Response(store.photos.thumbnail(user.id, id), media_type="image/jpeg")
+    return Response(store.photos.thumbnail(project, id), media_type="image/jpeg")
 
 
 @router.patch("/photos/{id}", responses=errors(404, 409, 415), dependencies=[JsonOnly])
-def move_photo(id: Id, change: PhotoUpdate, user: CurrentUser, store: StoreDep) -> PhotoPublic:
+def move_photo(id: Id, change: PhotoUpdate, project: CurrentProject, store: StoreDep) -> PhotoPublic:
     """Move a photo to another class."""
-    return PhotoPublic.model_validate(store.photos.move(user.id, id, change.class_id))
+    return PhotoPublic.model_validate(store.photos.move(project, id, change.class_id))
 
 
 @router.delete("/photos/{id}", status_code=204, responses=errors(404))
-def delete_photo(id: Id, user: CurrentUser, store: StoreDep) -> Response:
+def delete_photo(id: Id, project: CurrentProject, store: StoreDep) -> Response:
     """Delete a photo."""
-    store.photos.delete(user.id, id)
+    store.photos.delete(project, id)
     return Response(status_code=204)

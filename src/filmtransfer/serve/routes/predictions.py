@@ -9,10 +9,10 @@ import numpy as np
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 
-from ..deps import CurrentUser, Service, ServiceDep
+from ..deps import CurrentProject, CurrentUser, Service, ServiceDep
 from ..engine.multi_user import Member
 from ..schemas import GUARDED, MAX_NUMBER, ClassProbability, PredictionPublic, errors
-from ..store import ConflictError
+from ..store import ConflictError, ProjectId, User
 from ..uploads import IMAGE_BODY, check_header, image_errors, read_image
 
 router = APIRouter(prefix="/api/predictions", tags=["predictions"], responses=errors(*GUARDED))
@@ -22,6 +22,7 @@ router = APIRouter(prefix="/api/predictions", tags=["predictions"], responses=er
 async def predict(
     request: Request,
     user: CurrentUser,
+    project: CurrentProject,
     service: ServiceDep,
     version: Annotated[
         int | None, Query(ge=1, le=MAX_NUMBER, description="Another version than the current one.")
@@ -29,7 +30,7 @@ async def predict(
 ) -> PredictionPublic:
     """Classify an image. Images of different users share a pass of the backbone."""
     content = await read_image(request)
-    number, member = await to_thread.run_sync(_member, service, user.id, version)
+    number, member = await to_thread.run_sync(_member, service, user, project, version)
     pixels = await to_thread.run_sync(_pixels, service, content, member, limiter=service.decoding)
     answer = await asyncio.wrap_future(service.batcher.submit(member, pixels))
     return PredictionPublic(
@@ -41,14 +42,18 @@ async def predict(
     )
 
 
-def _member(service: Service, user: str, number: int | None) -> tuple[int, Member]:
+def _member(service: Service, user: User, project: ProjectId, number: int | None) -> tuple[int, Member]:
     """Return a version's number and its classifier, from the cache or from the store."""
     versions = service.store.versions
-    version = versions.current(user) if number is None else versions.get(user, number)
+    version = versions.current(project) if number is None else versions.get(project, number)
     if version is None:
         raise ConflictError("There is no classifier yet.", "Add photos of two classes, then train.")
-    key = user, version.number
-    return version.number, service.cache.get(key, lambda: service.engine.member(versions.content(*key)))
+    number = version.number
+
+    def load() -> Member:
+        return service.engine.member(versions.content(project, number))
+
+    return number, service.cache.get((user.id, project, number), load)
 
 
 def _pixels(service: Service, content: bytes, member: Member) -> np.ndarray:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 
 from ... import __version__
 from ..deps import ServiceDep
-from ..schemas import HealthPublic, Responses, binary, errors
+from ..schemas import HTML, HealthPublic, Responses, binary, errors
 from ..store import NotFoundError, StoreUnavailableError
 
 router = APIRouter(tags=["public"])
@@ -23,7 +23,6 @@ MEDIA_TYPES = {
 }
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TEXT: Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
-HTML: Responses = {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}
 
 
 @router.get("/healthz", responses=errors(503))

@@ -1,4 +1,4 @@
-"""The trainings of a user: requested here, run by a worker, followed as events."""
+"""The trainings of a project: requested here, run by a worker, followed as events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
-from ..deps import CurrentUser, JsonOnly, ServiceDep, StoreDep
+from ..deps import CurrentProject, CurrentUser, JsonOnly, ServiceDep, StoreDep
 from ..events import open_event_stream
 from ..schemas import (
     GUARDED,
@@ -34,39 +34,40 @@ EVENTS: Responses = {
 
 @router.post("", status_code=202, responses=errors(400, 409, 415, 507), dependencies=[JsonOnly])
 def request_training(
-    user: CurrentUser, service: ServiceDep, options: TrainingCreate | None = None
+    project: CurrentProject, service: ServiceDep, options: TrainingCreate | None = None
 ) -> TrainingPublic:
-    """Train on your photos: first a classifier without fine-tuning, then the fine-tuned one."""
+    """Train on the photos of a project: first a classifier without fine-tuning, then the fine-tuned one."""
     chosen = options.model_dump(exclude_none=True) if options else {}
-    training = service.store.trainings.request(user.id, chosen)
+    training = service.store.trainings.request(project, chosen)
     service.on_training()
     return TrainingPublic.model_validate(training)
 
 
 @router.get("")
-def list_trainings(user: CurrentUser, store: StoreDep) -> TrainingsPublic:
-    """List your trainings, the newest first."""
+def list_trainings(project: CurrentProject, store: StoreDep) -> TrainingsPublic:
+    """List the trainings of a project, the newest first."""
     return TrainingsPublic(
-        trainings=[TrainingPublic.model_validate(one) for one in store.trainings.all(user.id)]
+        trainings=[TrainingPublic.model_validate(one) for one in store.trainings.all(project)]
     )
 
 
 @router.get("/{id}", responses=errors(404))
-def show_training(id: Id, user: CurrentUser, store: StoreDep) -> TrainingPublic:
+def show_training(id: Id, project: CurrentProject, store: StoreDep) -> TrainingPublic:
     """Show the state of a training."""
-    return TrainingPublic.model_validate(store.trainings.get(user.id, id))
+    return TrainingPublic.model_validate(store.trainings.get(project, id))
 
 
 @router.delete("/{id}", status_code=202, responses=errors(404))
-def cancel_training(id: Id, user: CurrentUser, store: StoreDep) -> TrainingPublic:
+def cancel_training(id: Id, project: CurrentProject, store: StoreDep) -> TrainingPublic:
     """Cancel a training; a training that has ended does not change."""
-    return TrainingPublic.model_validate(store.trainings.cancel(user.id, id))
+    return TrainingPublic.model_validate(store.trainings.cancel(project, id))
 
 
 @router.get("/{id}/events", response_class=StreamingResponse, responses={**EVENTS, **errors(404)})
 async def follow_training(
     id: Id,
     user: CurrentUser,
+    project: CurrentProject,
     service: ServiceDep,
     after: Annotated[
         int, Query(ge=0, le=MAX_NUMBER, description="The last event that you have received.")
@@ -74,11 +75,11 @@ async def follow_training(
     last_event_id: Annotated[str | None, Header(max_length=20)] = None,
 ) -> StreamingResponse:
     """Send the events of a training as they occur, until its end."""
-    await to_thread.run_sync(service.store.trainings.get, user.id, id)  # 404 unless it exists
+    await to_thread.run_sync(service.store.trainings.get, project, id)  # 404 unless it exists
     if last_event_id and last_event_id.isascii() and last_event_id.isdecimal():
         after = min(int(last_event_id), MAX_NUMBER)
     return StreamingResponse(
-        open_event_stream(service, user, id, after),
+        open_event_stream(service, user, project, id, after),
         media_type="text/event-stream",
         headers={"X-Accel-Buffering": "no"},
     )

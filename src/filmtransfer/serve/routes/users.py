@@ -57,6 +57,8 @@ def set_quota(id: Id, change: QuotaUpdate, store: StoreDep) -> UserPublic:
 @router.delete("/{id}", status_code=204, responses=errors(404))
 def delete_user(id: Id, service: ServiceDep) -> Response:
     """Delete a user and all its data."""
-    service.store.users.delete(id)
-    service.cache.drop(id)
+    try:
+        service.store.users.delete(id)
+    finally:
+        service.cache.drop(id)
     return Response(status_code=204)

@@ -1,15 +1,20 @@
-"""The versions of a user's classifier."""
+"""The versions of a project's classifier."""
 
 from __future__ import annotations
 
-from anyio import to_thread
-from fastapi import APIRouter, Request, Response
+from dataclasses import dataclass
+from typing import Annotated
 
-from ..deps import CurrentUser, JsonOnly, Service, ServiceDep, StoreDep, content_type
+from anyio import to_thread
+from fastapi import APIRouter, Depends, Request, Response
+
+from ..deps import CurrentProject, CurrentUser, JsonOnly, Service, ServiceDep, StoreDep, content_type
+from ..download_types import TYPES, FileKind
 from ..errors import ApiError
+from ..make_download import DownloadKind
 from ..schemas import (
     GUARDED,
-    NO_ACCURACY,
+    HTML,
     CurrentVersionUpdate,
     Number,
     VersionAssessment,
@@ -18,18 +23,19 @@ from ..schemas import (
     binary,
     errors,
 )
-from ..store import NotFoundError, Version
+from ..store import NotFoundError, ProjectId, Version
+from ..summary import summarise_update
 
 router = APIRouter(prefix="/api/versions", tags=["versions"], responses=errors(*GUARDED))
 
-MEDIA_TYPE = "application/octet-stream"
+MEDIA_TYPE = TYPES["file"].media_type
 FILE = binary(MEDIA_TYPE)
 
 
 @router.get("")
-def list_versions(user: CurrentUser, store: StoreDep) -> VersionsPublic:
-    """List your classifiers, the newest first."""
-    return VersionsPublic(versions=[VersionPublic.of(one) for one in store.versions.all(user.id)])
+def list_versions(project: CurrentProject, store: StoreDep) -> VersionsPublic:
+    """List the classifiers of a project, the newest first."""
+    return VersionsPublic(versions=[VersionPublic.of(one) for one in store.versions.all(project)])
 
 
 @router.post(
@@ -38,51 +44,102 @@ def list_versions(user: CurrentUser, store: StoreDep) -> VersionsPublic:
     responses=errors(400, 409, 415, 507),
     openapi_extra={"requestBody": {"required": True, "description": "An update file.", **FILE[200]}},
 )
-async def upload_version(request: Request, user: CurrentUser, service: ServiceDep) -> VersionPublic:
+async def upload_version(request: Request, project: CurrentProject, service: ServiceDep) -> VersionPublic:
     """Upload an update file of 'fit train' or of this service; it becomes the current version."""
     if content_type(request) != MEDIA_TYPE:
         raise ApiError(
             415, "bad_type", "The body is not an update file.", f"Send 'Content-Type: {MEDIA_TYPE}'."
         )
     content = await request.body()
-    return VersionPublic.of(await to_thread.run_sync(_publish, service, user.id, content))
+    return VersionPublic.of(await to_thread.run_sync(_publish, service, project, content))
 
 
-def _publish(service: Service, user: str, content: bytes) -> Version:
+def _publish(service: Service, project: ProjectId, content: bytes) -> Version:
     update = service.engine.check(content, service.settings.max_image_size)
-    classes = {str(name): count for name, count in zip(update.classes, update.counts, strict=True)}
-    return service.store.versions.publish(user, content, "uploaded", {"classes": classes})
+    return service.store.versions.publish(project, content, "uploaded", summarise_update(update))
 
 
 @router.put("/current", responses=errors(404, 415), dependencies=[JsonOnly])
-def choose_version(change: CurrentVersionUpdate, user: CurrentUser, store: StoreDep) -> VersionPublic:
+def choose_version(change: CurrentVersionUpdate, project: CurrentProject, store: StoreDep) -> VersionPublic:
     """Make another version the current one."""
-    return VersionPublic.of(store.versions.make_current(user.id, change.number))
+    return VersionPublic.of(store.versions.make_current(project, change.number))
 
 
 @router.get("/{number}/file", response_class=Response, responses={**FILE, **errors(404)})
-def download_version(number: Number, user: CurrentUser, store: StoreDep) -> Response:
+def download_version(number: Number, project: CurrentProject, store: StoreDep) -> Response:
     """Return the update file, which 'fit predict' takes."""
-    return Response(
-        store.versions.content(user.id, number),
-        media_type=MEDIA_TYPE,
-        headers={"Content-Disposition": f'attachment; filename="classifier-{number}.safetensors"'},
-    )
+    return _attachment("file", number, store.versions.content(project, number))
+
+
+def _attachment(kind: FileKind, number: int, content: bytes) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{TYPES[kind].file_name(number)}"'}
+    return Response(content, media_type=TYPES[kind].media_type, headers=headers)
+
+
+@dataclass
+class VersionDownload:
+    """The request for a file that is made of a version; ``make`` returns the response."""
+
+    number: Number
+    request: Request
+    user: CurrentUser
+    project: CurrentProject
+    service: ServiceDep
+
+    async def make(self, kind: DownloadKind) -> Response:
+        """Return the file, made now in a process of its own."""
+
+        async def is_unwanted() -> bool:
+            return self.service.stopping.is_set() or await self.request.is_disconnected()
+
+        content = await self.service.downloads.make(
+            kind, self.user.id, self.project, self.number, is_unwanted
+        )
+        return _attachment(kind, self.number, content)
+
+
+DownloadDep = Annotated[VersionDownload, Depends()]
+
+
+@router.get(
+    "/{number}/onnx",
+    response_class=Response,
+    responses={**binary(TYPES["onnx"].media_type), **errors(404, 409)},
+)
+async def download_onnx(download: DownloadDep) -> Response:
+    """Return the classifier as one ONNX file; it is made now, which takes some seconds."""
+    return await download.make("onnx")
+
+
+@router.get(
+    "/{number}/web",
+    response_class=Response,
+    responses={**binary(TYPES["web"].media_type), **errors(404, 409)},
+)
+async def download_web(download: DownloadDep) -> Response:
+    """Return a .zip file of a web page that classifies photos in the browser; it is made now, in some seconds."""
+    return await download.make("web")
+
+
+@router.get("/{number}/report", response_class=Response, responses={**HTML, **errors(404, 409)})
+async def download_report(download: DownloadDep) -> Response:
+    """Return the report of a version: one HTML page on its accuracy and its photos, as far as they are stored."""
+    return await download.make("report")
 
 
 @router.get("/{number}/check", responses=errors(404))
-def assess_version(number: Number, user: CurrentUser, store: StoreDep) -> VersionAssessment:
+def assess_version(number: Number, project: CurrentProject, store: StoreDep) -> VersionAssessment:
     """Return the confusion matrix and the leave-one-out predictions of the training photos."""
-    summary = store.versions.get(user.id, number).summary
+    summary = store.versions.get(project, number).summary
     if "confusion" not in summary:
         raise NotFoundError(
             f"There is no assessment of version {number}.", "Only versions that were trained here have one."
         )
-    return VersionAssessment.model_validate({**NO_ACCURACY, **summary, "classes": list(summary["classes"])})
+    return VersionAssessment.of(summary)
 
 
 @router.delete("/{number}", status_code=204, responses=errors(404, 409))
-def delete_version(number: Number, user: CurrentUser, store: StoreDep) -> Response:
+def delete_version(number: Number, project: CurrentProject, store: StoreDep) -> Response:
     """Delete a version that is not the current one."""
-    store.versions.delete(user.id, number)
+    store.versions.delete(project, number)
     return Response(status_code=204)

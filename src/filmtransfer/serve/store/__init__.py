@@ -1,4 +1,4 @@
-"""The store of the service: users, their classes and photos, the versions of their classifiers, and the training queue."""
+"""The store of the service: users, their projects with classes, photos and versions, and the training queue."""
 
 from ...errors import MissingExtraError
 
@@ -18,7 +18,19 @@ from .errors import (  # noqa: E402
     StoreFullError,
     StoreUnavailableError,
 )
-from .records import Event, ImageClass, JsonObject, Photo, Quota, Training, Usage, User, Version  # noqa: E402
+from .records import (  # noqa: E402
+    Event,
+    ImageClass,
+    JsonObject,
+    Photo,
+    Project,
+    ProjectId,
+    Quota,
+    Training,
+    Usage,
+    User,
+    Version,
+)
 from .store import Store, StoreLocation  # noqa: E402
 
 __all__ = [
@@ -28,6 +40,8 @@ __all__ = [
     "JsonObject",
     "NotFoundError",
     "Photo",
+    "Project",
+    "ProjectId",
     "Quota",
     "QuotaError",
     "Store",

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NewType
 
 JsonObject = dict[str, Any]
 Source = Literal["trained", "uploaded"]
 TrainingState = Literal["waiting", "running", "done", "failed", "cancelled"]
+ProjectId = NewType(
+    "ProjectId", str
+)  # of a project that the store has found: the type checker refuses a client's text
+
+DEFAULT_PROJECT = "My classifier"  # the name of the project that a user has at first
 
 
 @dataclass(frozen=True)
 class Quota:
-    """The most that one user may store; bytes are those of photos and versions together."""
+    """The most that one user may store in all projects; bytes are those of photos and versions together."""
 
     classes: int = 100
     photos: int = 2000
@@ -42,8 +47,20 @@ class User:
 
 
 @dataclass(frozen=True)
+class Project:
+    """A project of a user: the numbers of its classes and photos, and that of its current version."""
+
+    id: ProjectId
+    name: str
+    created: datetime
+    classes: int
+    photos: int
+    current: int | None
+
+
+@dataclass(frozen=True)
 class ImageClass:
-    """A class of a user, and the number of its photos."""
+    """A class of a project, and the number of its photos."""
 
     id: str
     name: str
@@ -64,7 +81,7 @@ class Photo:
 
 @dataclass(frozen=True)
 class Version:
-    """One update file of a user. Numbers count from 1, and a number is never used twice."""
+    """One update file of a project. Numbers count from 1, and a number is never used twice."""
 
     number: int
     created: datetime
@@ -77,10 +94,10 @@ class Version:
 
 @dataclass(frozen=True)
 class Training:
-    """A training of a user: its state, its options, and the worker that runs it."""
+    """A training of a project: its state, its options, and the worker that runs it."""
 
     id: str
-    user: str
+    project: ProjectId
     state: TrainingState
     options: JsonObject
     created: datetime

@@ -1,8 +1,9 @@
 """The store: a database, an object store, and one repository for each kind of record.
 
 Every method of a repository is one transaction and may be called from any thread. When a method that writes has
-returned, what it wrote survives a kill and a power failure. A method that takes ``user`` sees only the records of that
-user; for all others it raises ``NotFoundError``.
+returned, what it wrote survives a kill and a power failure. A method that takes ``user`` or ``project`` sees only the
+records of that user or project; for all others it raises ``NotFoundError``. ``projects.resolve`` tells whether a project is
+a user's.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from .migrate import migrate
 from .object_folder import ObjectFolder
 from .objects import ObjectStore
 from .photos import PhotoRepository
+from .projects import ProjectRepository
 from .trainings import TrainingRepository
 from .users import UserRepository
 from .versions import VersionRepository
@@ -51,12 +53,13 @@ class StoreLocation:
 
 
 class Store:
-    """The repositories ``users``, ``classes``, ``photos``, ``versions`` and ``trainings`` of one location."""
+    """The repositories ``users``, ``projects``, ``classes``, ``photos``, ``versions`` and ``trainings`` of one location."""
 
     def __init__(self, database: Database, folder: ObjectFolder | None) -> None:
         self.database = database
         self.objects = ObjectStore(database, folder)
         self.users = UserRepository(database, self.objects)
+        self.projects = ProjectRepository(database, self.objects)
         self.classes = ClassRepository(database, self.objects)
         self.photos = PhotoRepository(database, self.objects)
         self.versions = VersionRepository(database, self.objects)

@@ -69,8 +69,19 @@ users = Table(
     Column("quota_photos", BigInteger, nullable=False),
     Column("quota_bytes", BigInteger, nullable=False),
     Column("quota_versions", BigInteger, nullable=False),
+)
+
+projects = Table(  # every user has at least one
+    "fit_projects",
+    metadata,
+    Column("seq", Long, primary_key=True, autoincrement=True),
+    Column("id", String(16), nullable=False, unique=True),
+    _reference("fit_users", "user_id"),
+    Column("name", Text, nullable=False),
+    Column("created", Moment, nullable=False),
     Column("last_version", Integer, nullable=False),  # the highest number ever used
     Column("current_version", Integer),
+    Index("fit_projects_of_user", "user_id", "seq"),
 )
 
 classes = Table(
@@ -78,9 +89,9 @@ classes = Table(
     metadata,
     Column("seq", Long, primary_key=True, autoincrement=True),
     Column("id", String(16), nullable=False, unique=True),
-    _reference("fit_users", "user_id"),
+    _reference("fit_projects", "project_id"),
     Column("name", Text, nullable=False),
-    UniqueConstraint("user_id", "name", name="fit_classes_one_name"),
+    UniqueConstraint("project_id", "name", name="fit_classes_one_name"),
 )
 
 photos = Table(
@@ -88,7 +99,7 @@ photos = Table(
     metadata,
     Column("seq", Long, primary_key=True, autoincrement=True),
     Column("id", String(16), nullable=False, unique=True),
-    _reference("fit_users", "user_id"),
+    _reference("fit_projects", "project_id"),
     _reference("fit_classes", "class_id"),
     Column("digest", String(64), nullable=False),
     Column("bytes", BigInteger, nullable=False),
@@ -97,13 +108,13 @@ photos = Table(
     Column("content", Text, nullable=False),  # name of the object
     Column("thumbnail", Text, nullable=False),  # name of the object
     UniqueConstraint("class_id", "digest", name="fit_photos_once"),
-    Index("fit_photos_of_user", "user_id", "seq"),
+    Index("fit_photos_of_project", "project_id", "seq"),
 )
 
 versions = Table(
     "fit_versions",
     metadata,
-    _reference("fit_users", "user_id", primary_key=True),
+    _reference("fit_projects", "project_id", primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("created", Moment, nullable=False),
     Column("bytes", BigInteger, nullable=False),
@@ -120,7 +131,7 @@ trainings = Table(
     metadata,
     Column("seq", Long, primary_key=True, autoincrement=True),
     Column("id", String(16), nullable=False, unique=True),
-    _reference("fit_users", "user_id"),
+    _reference("fit_projects", "project_id"),
     Column("state", String(16), nullable=False),
     Column("options", Text, nullable=False),  # JSON
     Column("created", Moment, nullable=False),
@@ -130,8 +141,7 @@ trainings = Table(
     Column("worker", Text),
     Column("lease", Moment),  # when the claim of its worker expires
     Column("takes", Integer, nullable=False),  # how many workers have claimed it
-    Index("fit_trainings_of_user", "user_id", "seq"),
-    Index("fit_trainings_one_active", "user_id", unique=True, sqlite_where=ACTIVE, postgresql_where=ACTIVE),
+    Index("fit_trainings_of_project", "project_id", "seq"),
     Index("fit_trainings_queue", "seq", sqlite_where=ACTIVE, postgresql_where=ACTIVE),
 )
 

@@ -10,18 +10,17 @@ import json
 from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
 from ...errors import check_choice
 from .database import Database
 from .errors import ConflictError, not_found
-from .records import Event, JsonObject, Training, TrainingState
-from .tables import DatabaseRow, events, trainings
-from .users import find_row, find_user, lock_user
+from .records import Event, JsonObject, ProjectId, Training, TrainingState
+from .rows import ProjectRows, find_project, find_row, lock_project, of_user
+from .tables import ACTIVE, DatabaseRow, events, projects, trainings
 from .values import check_id, new_id, now, storable, to_json
 
 MAX_CLAIMS = 3  # workers that may die during one training before it counts as failed
-MAX_TRAININGS = 20  # of one user; older ones are deleted
+MAX_TRAININGS = 20  # of one project; older ones are deleted
 ENDED = ("done", "failed", "cancelled")
 
 
@@ -31,37 +30,35 @@ class TrainingRepository:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def request(self, user: str, options: JsonObject) -> Training:
-        """Add a training to the queue; a user has at most one that is waiting or running."""
+    def request(self, project: ProjectId, options: JsonObject) -> Training:
+        """Add a training to the queue; a user has at most one that is waiting or running, in all projects.
+
+        Otherwise one user with many projects could keep all workers busy, and the others would wait.
+        """
         encoded = to_json(options)
-        training = Training(new_id(), user, "waiting", json.loads(encoded), now(), None, None, "", None)
-        try:
-            with self.database.write() as connection:
-                lock_user(connection, user)
-                connection.execute(
-                    insert(trainings).values(
-                        id=training.id, user_id=user, state=training.state, options=encoded,
-                        created=training.created, message="", takes=0,
-                    )
-                )  # fmt: skip
-                _delete_old(connection, user)
-        except IntegrityError:
-            raise ConflictError(
-                "A training is waiting or running already.", "Wait until it has ended, or cancel it."
-            ) from None
+        training = Training(new_id(), project, "waiting", json.loads(encoded), now(), None, None, "", None)
+        with self.database.write() as connection:
+            _refuse_second(connection, lock_project(connection, project))
+            connection.execute(
+                insert(trainings).values(
+                    id=training.id, project_id=project, state=training.state, options=encoded,
+                    created=training.created, message="", takes=0,
+                )
+            )  # fmt: skip
+            _delete_old(connection, project)
         return training
 
-    def all(self, user: str) -> list[Training]:
-        """Return the trainings of a user, the newest first."""
+    def all(self, project: ProjectId) -> list[Training]:
+        """Return the trainings of a project, the newest first."""
         with self.database.read() as connection:
-            find_user(connection, user)
-            rows = select(trainings).where(trainings.c.user_id == user).order_by(trainings.c.seq.desc())
+            find_project(connection, project)
+            rows = select(trainings).where(trainings.c.project_id == project).order_by(trainings.c.seq.desc())
             return [_training(row) for row in connection.execute(rows)]
 
-    def get(self, user: str, id: str) -> Training:
+    def get(self, project: ProjectId, id: str) -> Training:
         """Return one training."""
         with self.database.read() as connection:
-            return _training(_find(connection, user, id))
+            return _training(_find(connection, project, id))
 
     def count_waiting(self) -> int:
         """Return how many trainings of all users are waiting."""
@@ -97,7 +94,7 @@ class TrainingRepository:
                     "lease": moment + timedelta(seconds=lease), "takes": row.takes + 1,
                 }  # fmt: skip
                 connection.execute(update(trainings).where(trainings.c.id == row.id).values(**values))
-                return _training(_find(connection, row.user_id, row.id))
+                return _training(_find(connection, row.project_id, row.id))
 
     def renew(self, id: str, worker: str, lease: float) -> bool:
         """Renew the lease; return whether the training is still running and this worker's."""
@@ -120,10 +117,10 @@ class TrainingRepository:
             lock_running(connection, id, worker=worker)
             return _add_event(connection, id, storable(kind), encoded)
 
-    def events(self, user: str, id: str, after: int = 0) -> list[Event]:
+    def events(self, project: ProjectId, id: str, after: int = 0) -> list[Event]:
         """Return the events of a training with numbers above ``after``."""
         with self.database.read() as connection:
-            _find(connection, user, id)
+            _find(connection, project, id)
             condition = (events.c.training_id == id) & (events.c.number > min(max(after, 0), 2**31 - 1))
             rows = connection.execute(select(events).where(condition).order_by(events.c.number))
             return [Event(row.number, row.kind, json.loads(row.data)) for row in rows]
@@ -134,21 +131,21 @@ class TrainingRepository:
         with self.database.write() as connection:
             _end(connection, lock_running(connection, id, worker=worker), state, message)
 
-    def cancel(self, user: str, id: str) -> Training:
+    def cancel(self, project: ProjectId, id: str) -> Training:
         """Cancel a training and add the event "end"; a training that has ended does not change."""
         with self.database.write() as connection:
-            row = _find(connection, user, id, lock=True)
+            row = _find(connection, project, id, lock=True)
             if row.state not in ENDED:
                 _end(connection, row, "cancelled", "")
-            return _training(_find(connection, user, id))
+            return _training(_find(connection, project, id))
 
 
 def lock_running(
-    connection: Connection, id: str, *, user: str | None = None, worker: str | None = None
+    connection: Connection, id: str, *, project: ProjectId | None = None, worker: str | None = None
 ) -> DatabaseRow:
     """Return the row of a training that is running (by this worker), locked until the transaction ends."""
     row = connection.execute(select(trainings).where(trainings.c.id == id).with_for_update()).first()
-    if row is not None and user is not None and row.user_id != user:
+    if row is not None and project is not None and row.project_id != project:
         raise not_found("training")
     if row is None or row.state != "running" or (worker is not None and row.worker != worker):
         raise ConflictError(
@@ -168,16 +165,31 @@ def _update_claimed(connection: Connection, id: str, owner: str, **values: objec
     return connection.execute(update(trainings).where(claimed).values(**values)).rowcount == 1
 
 
-def _find(connection: Connection, user: str, id: str, lock: bool = False) -> DatabaseRow:
-    condition = (trainings.c.id == check_id("training", id)) & (trainings.c.user_id == check_id("user", user))
+def _find(connection: Connection, project: ProjectId, id: str, lock: bool = False) -> DatabaseRow:
+    condition = (trainings.c.id == check_id("training", id)) & (
+        trainings.c.project_id == check_id("project", project)
+    )
     return find_row(connection, "training", trainings, condition, lock)
 
 
-def _delete_old(connection: Connection, user: str) -> None:
+def _refuse_second(connection: Connection, rows: ProjectRows) -> None:
+    """Raise ``ConflictError`` if the user has an active training; the user is locked, so no other one can be added."""
+    active = select(trainings.c.project_id).where(ACTIVE, of_user(trainings, rows.user.id))
+    trained = connection.execute(active.limit(1)).scalar_one_or_none()
+    if trained is None:
+        return
+    what = "A training is waiting or running already."
+    if trained != rows.project.id:
+        name = connection.execute(select(projects.c.name).where(projects.c.id == trained)).scalar_one()
+        what = f"Another project of yours, {name!r}, is waiting for its training or being trained."
+    raise ConflictError(what, "Wait until it has ended, or cancel it.")
+
+
+def _delete_old(connection: Connection, project: ProjectId) -> None:
     """Delete all but the newest trainings with their events, which would outgrow everything else."""
-    of_user = trainings.c.user_id == user
-    newest = select(trainings.c.seq).where(of_user).order_by(trainings.c.seq.desc()).limit(MAX_TRAININGS)
-    connection.execute(delete(trainings).where(of_user & trainings.c.seq.not_in(newest)))
+    own = trainings.c.project_id == project
+    newest = select(trainings.c.seq).where(own).order_by(trainings.c.seq.desc()).limit(MAX_TRAININGS)
+    connection.execute(delete(trainings).where(own & trainings.c.seq.not_in(newest)))
 
 
 def _end(connection: Connection, row: DatabaseRow, state: TrainingState, message: str) -> None:
@@ -202,6 +214,6 @@ def _add_event(connection: Connection, id: str, kind: str, encoded: str) -> Even
 
 def _training(row: DatabaseRow) -> Training:
     return Training(
-        row.id, row.user_id, row.state, json.loads(row.options), row.created, row.started, row.ended,
+        row.id, ProjectId(row.project_id), row.state, json.loads(row.options), row.created, row.started, row.ended,
         row.message, row.worker,
     )  # fmt: skip

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from ...errors import InputError
 from ..settings import MIN_VERSIONS
 from .database import Database
-from .errors import QuotaError, StoreError, StoreUnavailableError, not_found
+from .errors import StoreError, StoreUnavailableError
 from .objects import ObjectStore
 from .records import Quota, Usage, User
-from .tables import DatabaseRow, classes, photos, users, versions
-from .values import check_id, clean_name, new_id, now
+from .rows import delete_projects, find_user, insert_project, lock_user, usage
+from .tables import DatabaseRow, projects, users
+from .values import clean_name, new_id, now
 
 
 class UserRepository:
@@ -26,16 +29,17 @@ class UserRepository:
         self.objects = objects
 
     def create(self, name: str, quota: Quota | None = None) -> tuple[User, str]:
-        """Create a user; return it with its token, which cannot be read again."""
+        """Create a user with an empty project; return it with its token, which cannot be read again."""
         user = User(new_id(), clean_name("user", name), now(), _valid(quota or Quota()))
         token = secrets.token_urlsafe(32)
         with self.database.write() as connection:
             connection.execute(
                 insert(users).values(
-                    id=user.id, name=user.name, created=user.created, token_digest=hash_token(token), last_version=0,
+                    id=user.id, name=user.name, created=user.created, token_digest=hash_token(token),
                     **_columns(user.quota),
                 )
             )  # fmt: skip
+            insert_project(connection, user.id)
         return user, token
 
     def by_token(self, token: str) -> User | None:
@@ -62,7 +66,7 @@ class UserRepository:
             return [_user(row) for row in connection.execute(rows)]
 
     def usage(self, user: str) -> Usage:
-        """Return how much a user stores."""
+        """Return how much a user stores, in all projects."""
         with self.database.read() as connection:
             find_user(connection, user)
             return usage(connection, user)
@@ -71,26 +75,26 @@ class UserRepository:
         """Change the quota of a user."""
         return self._update(user, **_columns(_valid(quota)))
 
+    def start_over(self, user: str) -> None:
+        """Delete all projects with every row and object; the user has a new empty one, and keeps token and quota."""
+        with self.database.write() as connection:
+            lock_user(connection, user)
+            delete_projects(connection, self.objects, projects.c.user_id == user)
+            insert_project(connection, user)
+        with _reported_as("The rows are"):
+            self.objects.sweep()
+        self.database.scrub()
+
     def delete(self, user: str) -> None:
         """Delete a user with every row and object; SQLite's file and log keep no trace of them."""
         with self.database.write() as connection:
             lock_user(connection, user)
-            images = select(photos.c.content, photos.c.thumbnail).where(photos.c.user_id == user)
-            names = [name for row in connection.execute(images) for name in row]
-            names += connection.execute(
-                select(versions.c.content).where(versions.c.user_id == user)
-            ).scalars()
             self.objects.reject_staged(connection, user)
-            self.objects.delete_later(connection, names)
+            delete_projects(connection, self.objects, projects.c.user_id == user)
             connection.execute(delete(users).where(users.c.id == user))
-        try:
+        with _reported_as("The user's rows are"):
             self.objects.sweep()
             self.objects.delete_user(user)
-        except StoreError as error:
-            raise StoreUnavailableError(
-                f"The user's rows are deleted, but not yet all objects: {error.message}",
-                "They are deleted as soon as the object store responds: at the next deletion or start.",
-            ) from error
         self.database.scrub()
 
     def _update(self, user: str, **values: str | int) -> User:
@@ -100,52 +104,21 @@ class UserRepository:
             return _user(find_user(connection, user))
 
 
-def find_row(
-    connection: Connection, kind: str, table: Table, condition: ColumnElement[bool], lock: bool = False
-) -> DatabaseRow:
-    """Return the row of a table; with ``lock`` nobody else changes it until the transaction ends."""
-    query = select(table).where(condition)
-    row = connection.execute(query.with_for_update() if lock else query).first()
-    if row is None:
-        raise not_found(kind)
-    return row
-
-
-def find_user(connection: Connection, user: str, lock: bool = False) -> DatabaseRow:
-    """Return the row of a user."""
-    return find_row(connection, "user", users, users.c.id == check_id("user", user), lock)
-
-
-def lock_user(connection: Connection, user: str) -> DatabaseRow:
-    """Return the row of a user; until the transaction ends nobody else changes the user's records, so quotas hold."""
-    return find_user(connection, user, lock=True)
-
-
-def usage(connection: Connection, user: str) -> Usage:
-    """Return how much a user stores."""
-
-    def count(table: Table) -> int:
-        return int(connection.execute(select(func.count()).where(table.c.user_id == user)).scalar_one())
-
-    def total(table: Table) -> int:
-        query = select(func.sum(table.c.bytes)).where(table.c.user_id == user)
-        return int(connection.execute(query).scalar_one() or 0)
-
-    return Usage(count(classes), count(photos), total(photos) + total(versions), count(versions))
-
-
-def refuse_over(unit: str, number: int, quota: int) -> None:
-    """Raise ``QuotaError`` if the number would exceed the quota."""
-    if number > quota:
-        raise QuotaError(
-            f"That would be {number:,} {unit}; the quota is {quota:,}.",
-            "Delete something first, or ask the administrator for a larger quota.",
-        )
-
-
 def hash_token(token: str) -> str:
     """Return the SHA-256 of a token, which is all that is stored of it."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@contextmanager
+def _reported_as(rows: str) -> Iterator[None]:
+    """Report that the object store failed after the rows were deleted."""
+    try:
+        yield
+    except StoreError as error:
+        raise StoreUnavailableError(
+            f"{rows} deleted, but not yet all objects: {error.message}",
+            "They are deleted as soon as the object store responds: at the next deletion or start.",
+        ) from error
 
 
 def _user(row: DatabaseRow) -> User:

@@ -1,6 +1,6 @@
-"""The versions of users' classifiers.
+"""The versions of projects' classifiers.
 
-The number of the current version is stored in the user's row: there is never more than one, and changing it is one
+The number of the current version is stored in the project's row: there is never more than one, and changing it is one
 write.
 """
 
@@ -10,22 +10,23 @@ import hashlib
 import json
 from typing import get_args
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
 from ...errors import check_choice
+from ...formatting import count
 from .database import Database
-from .errors import ConflictError, StoreDamagedError
+from .errors import ConflictError, QuotaError, StoreDamagedError
 from .objects import ObjectStore
 from .photos import check_digest
-from .records import JsonObject, Source, Version
-from .tables import DatabaseRow, users, versions
+from .records import JsonObject, ProjectId, Source, Version
+from .rows import ProjectRows, find_project, find_row, lock_project, of_user, refuse_over, usage
+from .tables import DatabaseRow, projects, versions
 from .trainings import lock_running
-from .users import find_row, find_user, lock_user, refuse_over, usage
 from .values import check_number, now, to_json
 
 
 class VersionRepository:
-    """The versions of users' classifiers: update files with their summaries."""
+    """The versions of projects' classifiers: update files with their summaries."""
 
     def __init__(self, database: Database, objects: ObjectStore) -> None:
         self.database = database
@@ -33,7 +34,7 @@ class VersionRepository:
 
     def publish(
         self,
-        user: str,
+        project: ProjectId,
         content: bytes,
         source: Source,
         summary: JsonObject,
@@ -44,72 +45,74 @@ class VersionRepository:
         check_choice("source", source, get_args(Source))
         encoded, digest = to_json(summary), hashlib.sha256(content).hexdigest()
         with self.database.read() as connection:
-            find_user(connection, user)
+            user = find_project(connection, project).user_id
         with self.objects.stage(user, content) as staged, self.database.write() as connection:
-            row = lock_user(connection, user)
+            rows = lock_project(connection, project)
             if training is not None:
-                lock_running(connection, training, user=user, worker=worker)
-            self._make_room(connection, row)
-            refuse_over("bytes", usage(connection, user).bytes + len(content), row.quota_bytes)
-            number = row.last_version + 1
+                lock_running(connection, training, project=project, worker=worker)
+            self._make_room(connection, rows)
+            refuse_over("bytes", usage(connection, user).bytes + len(content), rows.user.quota_bytes)
+            number = rows.project.last_version + 1
             version = Version(number, now(), len(content), digest, source, json.loads(encoded), current=True)
             self.objects.keep(connection, staged)
             connection.execute(
                 insert(versions).values(
-                    user_id=user, number=number, created=version.created, bytes=version.bytes, digest=digest,
+                    project_id=project, number=number, created=version.created, bytes=version.bytes, digest=digest,
                     source=source, summary=encoded, content=staged.names[0],
                 )
             )  # fmt: skip
             numbers = {"last_version": number, "current_version": number}
-            connection.execute(update(users).where(users.c.id == user).values(**numbers))
+            connection.execute(update(projects).where(projects.c.id == project).values(**numbers))
         self.objects.try_sweep()
         return version
 
-    def all(self, user: str) -> list[Version]:
-        """Return the versions of a user, the newest first."""
+    def all(self, project: ProjectId) -> list[Version]:
+        """Return the versions of a project, the newest first."""
         with self.database.read() as connection:
-            current = find_user(connection, user).current_version
-            rows = select(versions).where(versions.c.user_id == user).order_by(versions.c.number.desc())
+            current = find_project(connection, project).current_version
+            rows = select(versions).where(versions.c.project_id == project).order_by(versions.c.number.desc())
             return [_version(row, current) for row in connection.execute(rows)]
 
-    def current(self, user: str) -> Version | None:
-        """Return the current version of a user, if there is one."""
+    def current(self, project: ProjectId) -> Version | None:
+        """Return the current version of a project, if there is one."""
         with self.database.read() as connection:
-            number = find_user(connection, user).current_version
-            return None if number is None else _version(_find(connection, user, number), number)
+            number = find_project(connection, project).current_version
+            return None if number is None else _version(_find(connection, project, number), number)
 
-    def get(self, user: str, number: int) -> Version:
+    def get(self, project: ProjectId, number: int) -> Version:
         """Return one version."""
         with self.database.read() as connection:
-            current = find_user(connection, user).current_version
-            return _version(_find(connection, user, number), current)
+            current = find_project(connection, project).current_version
+            return _version(_find(connection, project, number), current)
 
-    def content(self, user: str, number: int) -> bytes:
+    def content(self, project: ProjectId, number: int) -> bytes:
         """Return the update file of a version, after a check of its digest."""
         with self.database.read() as connection:
-            find_user(connection, user)
-            row = _find(connection, user, number)
+            find_project(connection, project)
+            row = _find(connection, project, number)
         try:
             content = self.objects.read(row.content)
         except StoreDamagedError:
-            self.get(user, number)  # it may have been deleted in the meantime
+            self.get(project, number)  # it may have been deleted in the meantime
             raise
         check_digest(content, row.digest)
         return content
 
-    def make_current(self, user: str, number: int) -> Version:
+    def make_current(self, project: ProjectId, number: int) -> Version:
         """Make another version the current one."""
         with self.database.write() as connection:
-            lock_user(connection, user)
-            row = _find(connection, user, number)
-            connection.execute(update(users).where(users.c.id == user).values(current_version=number))
+            lock_project(connection, project)
+            row = _find(connection, project, number)
+            connection.execute(
+                update(projects).where(projects.c.id == project).values(current_version=number)
+            )
             return _version(row, number)
 
-    def delete(self, user: str, number: int) -> None:
+    def delete(self, project: ProjectId, number: int) -> None:
         """Delete a version that is not the current one."""
         with self.database.write() as connection:
-            current = lock_user(connection, user).current_version
-            row = _find(connection, user, number)
+            current = lock_project(connection, project).project.current_version
+            row = _find(connection, project, number)
             if number == current:
                 raise ConflictError(
                     "The current version cannot be deleted.", "Make another one current first."
@@ -117,27 +120,43 @@ class VersionRepository:
             self._delete(connection, row)
         self.objects.try_sweep()
 
-    def _make_room(self, connection: Connection, user: DatabaseRow) -> None:
-        """Delete the oldest versions that are not current until the quota has room for one more."""
-        of_user = versions.c.user_id == user.id
-        count = connection.execute(select(func.count()).where(of_user)).scalar_one()
-        over = count + 1 - user.quota_versions
+    def _make_room(self, connection: Connection, rows: ProjectRows) -> None:
+        """Delete the oldest versions of the user until the quota has room for one more.
+
+        Current versions are kept, but for that of this project, which is replaced if there is nothing else to delete.
+        """
+        owned = of_user(versions, rows.user.id)
+        stored = connection.execute(select(func.count()).where(owned)).scalar_one()
+        over = stored + 1 - rows.user.quota_versions
         if over <= 0:
             return
-        oldest = select(versions).where(of_user).order_by(versions.c.number)
-        if user.quota_versions > 1:  # with a quota of one, the current version is replaced
-            oldest = oldest.where(versions.c.number != func.coalesce(user.current_version, 0))
-        for row in connection.execute(oldest.limit(over)).all():
+        is_current = (projects.c.id == versions.c.project_id) & (
+            projects.c.current_version == versions.c.number
+        )
+        current = exists().where(is_current)
+        own = versions.c.project_id == rows.project.id
+        candidates = (
+            select(versions)
+            .where(owned & (~current | own))
+            .order_by(current, versions.c.created, versions.c.number)
+        )
+        deleted = connection.execute(candidates.limit(over)).all()
+        if len(deleted) < over:
+            raise QuotaError(
+                f"The quota is {count(rows.user.quota_versions, 'version')}, and the current versions of other projects are kept.",
+                "Delete a project first, or ask the administrator for a larger quota.",
+            )
+        for row in deleted:
             self._delete(connection, row)
 
     def _delete(self, connection: Connection, row: DatabaseRow) -> None:
         self.objects.delete_later(connection, [row.content])
-        condition = (versions.c.user_id == row.user_id) & (versions.c.number == row.number)
+        condition = (versions.c.project_id == row.project_id) & (versions.c.number == row.number)
         connection.execute(delete(versions).where(condition))
 
 
-def _find(connection: Connection, user: str, number: int) -> DatabaseRow:
-    condition = (versions.c.user_id == user) & (versions.c.number == check_number(number))
+def _find(connection: Connection, project: ProjectId, number: int) -> DatabaseRow:
+    condition = (versions.c.project_id == project) & (versions.c.number == check_number(number))
     return find_row(connection, "version", versions, condition)
 
 

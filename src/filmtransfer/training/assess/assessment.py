@@ -12,9 +12,9 @@ import numpy as np
 
 from ...arrays import Array, to_numpy
 from ...heads import Head
-from ...model import Update
+from ...model import Estimate, Update
 from ...model.ood import MIN_SCORES, OODDetector
-from ...model.predictor import log_posterior
+from ...model.predictor import log_posterior, log_prior
 from .calibration import fit_temperature, log_loss
 from .evaluation import Evaluation, evaluate
 from .leave_one_out import LeaveOneOut, leave_one_out
@@ -34,14 +34,9 @@ class Assessment:
 
     def results(self) -> dict[str, object]:
         """Return what the update file stores of it."""
-        return {
-            "accuracy": round(self.estimate.accuracy, 4),
-            "low": round(self.estimate.low, 4),
-            "high": round(self.estimate.high, 4),
-            "images": self.estimate.images,
-            "unseen": self.unseen,
-            "log_loss": [round(loss, 4) for loss in self.log_loss],
-        }
+        measured = self.estimate
+        estimate = Estimate(measured.accuracy, measured.low, measured.high, measured.images, self.unseen)
+        return estimate.stored(self.log_loss)
 
 
 def assess(
@@ -70,6 +65,15 @@ def assess(
         log_loss=(log_loss(before, truths), log_loss(after, truths)),
         ood=OODDetector.fit(features, labels, used.cosines, used.logits) if enough else None,
     )
+
+
+def assess_update(update: Update) -> Assessment | None:
+    """Assess the head of an update by the support images that it keeps."""
+    support = update.support
+    assert support is not None
+    prior = log_prior(update.prior, update.counts)
+    head = update.restore_head()
+    return assess(head, support.features, support.labels, support.held_out, prior, seed=update.seed)
 
 
 def with_assessment(update: Update, assessment: Assessment | None) -> Update:

@@ -37,14 +37,19 @@ def evaluate(predicted: Array, labels: Array, classes: int) -> Evaluation:
 
 
 def wilson(correct: int, total: int, z: float = 1.959963984540054) -> tuple[float, float]:
-    """Compute Wilson's score interval, which holds for few images and near 0 or 1, where ±1.96σ does not."""
+    """Compute Wilson's score interval, which holds for few images and near 0 or 1, where ±1.96σ does not.
+
+    It contains correct / total: where that is 0 or 1 the end is exactly so, not almost (rounding).
+    """
     if total == 0:
         return 0.0, 1.0
     share = correct / total
     centre = share + z * z / (2 * total)
     spread = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
     scale = 1 + z * z / total
-    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+    low = (centre - spread) / scale if correct else 0.0
+    high = (centre + spread) / scale if correct < total else 1.0
+    return low, high
 
 
 def mean_interval(values: list[float]) -> tuple[float, float]:
