@@ -92,6 +92,7 @@ def test_a_worker_publishes_dies_is_replaced_and_stops(store, started):
     assert newest.current
     assert (older.summary["stage"], newest.summary["stage"]) == ("first", "tuned")
     assert {one["id"] for one in newest.summary["photos"]} == {one.id for one in store.photos.all(project)}
+    assert newest.summary["class_ids"] == {one.name: one.id for one in store.classes.all(project)}
     events = store.trainings.events(project, training.id)
     assert [e.kind for e in events] == ["version", "progress", "progress", "version", "end"]
     assert events[0].data.keys() == {"number", "stage", "estimate", "accuracy", "low", "high", "bytes"}

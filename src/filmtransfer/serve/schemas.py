@@ -248,6 +248,7 @@ class VersionPublic(BaseModel):
     current: bool
     stage: str | None
     classes: dict[str, int]
+    class_ids: dict[str, str] = Field(description="The ids of the classes it was trained on, by name.")
     estimate: EstimatePublic | None
     accuracy: SameFigure
     low: SameFigure
@@ -257,7 +258,13 @@ class VersionPublic(BaseModel):
     @classmethod
     def of(cls, version: Version) -> VersionPublic:
         """Return the public part of a version's record and summary."""
-        summary = {"stage": None, "classes": {}, **version.summary, "files": file_names(version.number)}
+        summary = {
+            "stage": None,
+            "classes": {},
+            "class_ids": {},
+            **version.summary,
+            "files": file_names(version.number),
+        }
         return cls.model_validate(summary | accuracy_fields(version.summary) | vars(version))
 
 

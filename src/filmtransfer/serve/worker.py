@@ -139,6 +139,7 @@ class Worker:
             check()
             for prediction in summary["photos"]:
                 prediction["id"] = photos[prediction["index"]].id
+            summary["class_ids"] = {names[photo.class_id]: photo.class_id for photo in photos}
             version = store.versions.publish(project, content, "trained", summary, training.id, self.name)
             fields = {"number": version.number} | {name: summary[name] for name in VERSION_FIELDS}
             fields |= accuracy_fields(summary)

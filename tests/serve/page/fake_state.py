@@ -121,6 +121,7 @@ class FakeProject:
         version = {
             "number": number, "created": self.clock.now(), "bytes": 131_072 + number, "source": source, "current": True, "stage": stage,
             "classes": self.counts() if source == "trained" else {"cup": 5, "plate": 5},
+            "class_ids": {row["name"]: key for key, row in self.classes.items()} if source == "trained" else {},
             "estimate": None if accuracy is None else self.estimate(stage, accuracy),
             "files": file_names(number),
         }  # fmt: skip

@@ -173,6 +173,27 @@ def test_a_renamed_class_has_its_new_name_everywhere(opened: Opener, service: Ru
     announced(page, "mug, 93 percent.")
 
 
+def test_answers_follow_the_class_and_not_its_name(opened: Opener, service: Running, fake: Fake) -> None:
+    """Two classes exchange their names; then one is deleted, and the other one gets its name."""
+    train(fake)
+    cup, plate, _ = fake.classes
+    fake.classes[cup]["name"], fake.classes[plate]["name"] = "plate", "cup"
+    page = opened(service.url)
+    classify(page)
+    expect(page.locator(".answer")).to_have_text("plate 93%")
+    expect(page.locator(".confusion th").first).to_have_text("plate")
+    expect(page.locator("#train-status")).to_have_text("Trained on 25 photos in 3 classes.")
+    for photo in [key for key, row in fake.photos.items() if row["class_id"] == plate]:
+        del fake.photos[photo]
+    del fake.classes[plate]
+    page.reload()
+    expect(page.locator(".confusion")).to_be_visible()
+    classify(page)
+    expect(page.locator(".answer")).to_have_text("plate 93%")
+    expect(page.locator(".bars li")).to_have_count(3)
+    expect(page.locator(".bars")).to_contain_text("plate (deleted)")
+
+
 def test_a_name_that_is_taken_is_reported_beside_the_field(
     opened: Opener, service: Running, fake: Fake
 ) -> None:

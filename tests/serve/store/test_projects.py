@@ -135,13 +135,24 @@ def test_a_new_version_never_replaces_the_current_one_of_another_project(store: 
     assert [version.number for version in store.versions.all(first)] == [3]
     assert [version.number for version in store.versions.all(second)] == [3, 2]
     store.users.set_quota(ann, Quota(versions=1))
-    with pytest.raises(QuotaError, match="quota is one version, and the current versions of other projects"):
+    with pytest.raises(QuotaError, match="quota is one version, and current and uploaded versions of other"):
         store.versions.publish(second, b"4", "trained", {})
     assert [version.number for version in store.versions.all(second)] == [3, 2]
     store.users.set_quota(ann, Quota(versions=2))
     store.versions.publish(second, b"4", "trained", {})
     assert [version.number for version in store.versions.all(second)] == [4]
     assert store.versions.current(first).number == 3
+
+
+def test_versions_that_were_uploaded_to_another_project_are_kept(store: Store, ann: str):
+    store.users.set_quota(ann, Quota(versions=4))
+    first, second = store.projects.resolve(ann), store.projects.create(ann, "second").id
+    for i in range(3):
+        store.versions.publish(first, b"%d" % i, "uploaded", {})
+    for i in range(5):
+        store.versions.publish(second, b"%d" % i, "trained", {})
+    assert [version.number for version in store.versions.all(first)] == [3, 2, 1]
+    assert [version.number for version in store.versions.all(second)] == [5]
 
 
 def test_the_number_of_projects_is_limited(store: Store, ann: str):
@@ -221,6 +232,30 @@ def test_starting_over_keeps_the_user(store: Store, tmp_path: Path):
     assert store.users.usage(ann.id) == Usage(0, 0, 0, 0)
     assert [project.photos for project in store.projects.all(bob)] == [1, 1]
     assert len(files_of(tmp_path / "objects")) in (0, 6)
+
+
+@pytest.mark.parametrize("change", ["nothing", "name", "class", "training", "version", "project"])
+def test_starting_over_with_nothing_does_not_rewrite_the_file(
+    store: Store, ann: str, change: str, monkeypatch: pytest.MonkeyPatch
+):
+    project = store.projects.resolve(ann)
+    if change == "name":
+        store.projects.rename(ann, project, "cups")
+    elif change == "class":
+        store.classes.add(project, "cup")
+    elif change == "training":
+        store.trainings.request(project, {})
+    elif change == "version":
+        store.versions.publish(project, b"0", "trained", {})
+    elif change == "project":
+        store.projects.create(ann, "second")
+    scrubbed: list[str] = []
+    monkeypatch.setattr(store.database, "scrub", lambda: scrubbed.append(change))
+    store.users.start_over(ann)
+    assert scrubbed == ([] if change == "nothing" else [change])
+    (fresh,) = store.projects.all(ann)
+    assert (fresh.id == project) is (change == "nothing")
+    assert (fresh.name, store.trainings.all(fresh.id)) == ("My classifier", [])
 
 
 def test_what_is_written_while_everything_is_deleted_is_refused_or_kept(

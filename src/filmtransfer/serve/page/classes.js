@@ -46,7 +46,6 @@ async function removeClass(row) {
 
 async function renameClass(row, name) {
   const renamed = await api.renameClass(row.id, name);
-  state.renamed.push({ from: row.name, id: row.id });
   state.classes = state.classes.map((other) =>
     other.id === row.id ? { ...other, name: renamed.name } : other,
   );

@@ -1,26 +1,17 @@
-// The names of a version's classes. A version keeps the names of its training; a class may have been renamed
-// since, and everything on the page shows the name that it has now.
+// The names of a version's classes. A version keeps the names of its training and the ids of its classes; a class
+// may have been renamed since, and everything on the page shows the name that it has now.
 
 import { className, current, photosOf, state } from "./state.js";
 
-/** The class that has all photos of the version's class `name`, unless the version knows it by its own name. */
-function classOfPhotos(name) {
-  const trained = Object.keys(current()?.classes ?? {});
-  const ids = new Set();
-  for (const row of state.assessment?.photos ?? []) {
-    if (row.truth !== name) continue;
-    const photo = state.photos.find((other) => other.id === row.id);
-    if (photo) ids.add(photo.class_id);
-  }
-  const [only] = ids;
-  return ids.size === 1 && !trained.includes(className(only)) ? only : null;
-}
+/** The id of the class that the current version was trained on under `name`; none if the version was uploaded. */
+const classId = (name) => current()?.class_ids[name];
 
-/** The present name of a class of the current version. */
+/** The present name of a class of the current version; a deleted class gives its name up to another one. */
 export function nameNow(name) {
-  if (current()?.source !== "trained" || state.classes.some((row) => row.name === name)) return name;
-  const id = state.renamed.findLast(({ from }) => from === name)?.id ?? classOfPhotos(name);
-  return className(id) || name;
+  const id = classId(name);
+  if (!id) return name;
+  const taken = state.classes.some((row) => row.name === name);
+  return className(id) || (taken ? `${name} (deleted)` : name);
 }
 
 /** A prediction with the present names. */

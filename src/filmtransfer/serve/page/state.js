@@ -7,13 +7,12 @@ import { projectId, setProject } from "./scope.js";
 const emptyProject = () => ({
   classes: [], // {id, name}
   photos: [], // {id, class_id, bytes, …}, oldest first
-  versions: [], // newest first; `classes` has the number of photos of each class: {cup: 12}
+  versions: [], // newest first; `classes` has the number of photos of each class: {cup: 12}, `class_ids` its id
   trainings: [], // newest first
   training: null, // the one that is displayed: {id, state, message}
   progress: [], // of the training: {step, steps, loss, accuracy, seconds_left}
   published: [], // versions of the training: {step, number, stage}
   assessment: null, // leave-one-out predictions of the current version
-  renamed: [], // classes that were renamed here: {from, id}
   moved: false, // whether a photo was moved to another class after the last training had started
   activeClass: null, // the class that was used last, which gets pasted photos
 });

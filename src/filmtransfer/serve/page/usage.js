@@ -45,8 +45,11 @@ async function startOver() {
     return;
   await attempt(
     async () => {
-      await api.deleteData();
-      await load();
+      try {
+        await api.deleteData();
+      } finally {
+        await load(); // an error may come after everything was deleted
+      }
       announce("Everything is deleted. You have a new, empty project.");
       focusOn(byId("main"));
       scrollTo(0, 0);

@@ -6,14 +6,15 @@ into a project that is being deleted.
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Table, delete, exists, func, insert, select
 
 from .errors import QuotaError, not_found
 from .objects import ObjectStore
 from .records import DEFAULT_PROJECT, ProjectId, Usage
-from .tables import DatabaseRow, classes, photos, projects, users, versions
+from .tables import DatabaseRow, classes, photos, projects, trainings, users, versions
 from .values import check_id, new_id, now
 
 
@@ -98,6 +99,17 @@ def usage(connection: Connection, user: str) -> Usage:
         return int(connection.execute(query).scalar_one() or 0)
 
     return Usage(count(classes), count(photos), total(photos) + total(versions), count(versions))
+
+
+def is_new(connection: Connection, user: str) -> bool:
+    """Tell whether a user has what a new one has: one empty project that was neither named nor trained."""
+    owned = connection.execute(select(projects).where(projects.c.user_id == user)).all()
+    is_trained = exists().where(of_user(trainings, user))
+    return (
+        [(row.name, row.last_version) for row in owned] == [(DEFAULT_PROJECT, 0)]
+        and not any(astuple(usage(connection, user)))
+        and not connection.execute(select(is_trained)).scalar_one()
+    )
 
 
 def refuse_over(unit: str, number: int, quota: int) -> None:

@@ -16,7 +16,7 @@ from .database import Database
 from .errors import StoreError, StoreUnavailableError
 from .objects import ObjectStore
 from .records import Quota, Usage, User
-from .rows import delete_projects, find_user, insert_project, lock_user, usage
+from .rows import delete_projects, find_user, insert_project, is_new, lock_user, usage
 from .tables import DatabaseRow, projects, users
 from .values import clean_name, new_id, now
 
@@ -79,6 +79,8 @@ class UserRepository:
         """Delete all projects with every row and object; the user has a new empty one, and keeps token and quota."""
         with self.database.write() as connection:
             lock_user(connection, user)
+            if is_new(connection, user):
+                return  # requests that delete nothing must not rewrite the file again and again
             delete_projects(connection, self.objects, projects.c.user_id == user)
             insert_project(connection, user)
         with _reported_as("The rows are"):

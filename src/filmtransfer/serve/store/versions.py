@@ -121,9 +121,11 @@ class VersionRepository:
         self.objects.try_sweep()
 
     def _make_room(self, connection: Connection, rows: ProjectRows) -> None:
-        """Delete the oldest versions of the user until the quota has room for one more.
+        """Delete old versions of the user until the quota has room for one more.
 
-        Current versions are kept, but for that of this project, which is replaced if there is nothing else to delete.
+        The oldest of this project go first, then the oldest that were trained in other projects; what was uploaded to
+        another project may exist nowhere else, and is kept. Current versions are kept, too, but for that of this project,
+        which is replaced if there is nothing else to delete.
         """
         owned = of_user(versions, rows.user.id)
         stored = connection.execute(select(func.count()).where(owned)).scalar_one()
@@ -137,14 +139,14 @@ class VersionRepository:
         own = versions.c.project_id == rows.project.id
         candidates = (
             select(versions)
-            .where(owned & (~current | own))
-            .order_by(current, versions.c.created, versions.c.number)
+            .where(owned & (own | (~current & (versions.c.source == "trained"))))
+            .order_by(current, ~own, versions.c.created, versions.c.number)
         )
         deleted = connection.execute(candidates.limit(over)).all()
         if len(deleted) < over:
             raise QuotaError(
-                f"The quota is {count(rows.user.quota_versions, 'version')}, and the current versions of other projects are kept.",
-                "Delete a project first, or ask the administrator for a larger quota.",
+                f"The quota is {count(rows.user.quota_versions, 'version')}, and current and uploaded versions of other projects are kept.",
+                "Delete versions or a project first, or ask the administrator for a larger quota.",
             )
         for row in deleted:
             self._delete(connection, row)
