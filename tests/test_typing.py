@@ -17,7 +17,7 @@ from filmtransfer.adapters import ADAPTERS
 from filmtransfer.heads import HEADS, HeadName
 from filmtransfer.model import log_prior
 from filmtransfer.model.body import TRAIN
-from filmtransfer.model.hardware import PRECISIONS, DeviceName
+from filmtransfer.model.hardware_names import PRECISIONS, DeviceName
 from filmtransfer.training import config
 from filmtransfer.training.presets import PRESETS, PresetName
 

@@ -17,7 +17,7 @@ from .formatting import count
 from .heads import HeadName, make_head
 from .model import AdaptedModel, FeaturePredictor, Hardware, Prior, Update, describe_estimate, log_prior
 from .model.adapted import load_update
-from .model.hardware import DeviceName, Precision
+from .model.hardware_names import DeviceName, Precision
 from .model.hub import find_update
 from .model.metadata import library_versions
 from .predictor import ImagePredictions
@@ -264,7 +264,7 @@ class FewShotClassifier(ImagePredictions, ScikitClassifier):
     # The file
 
     def save(self, path: str | Path, *, compact: bool = False) -> int:
-        """Write the update, atomically; return its size in bytes. A compact file keeps nothing of single photos."""
+        """Write the update, atomically; return its size in bytes. A compact file has no features or names of photos."""
         check_is_fitted(self)
         return (self.update_.compact() if compact else self.update_).save(path)
 

@@ -29,7 +29,7 @@ from .runtime.extractor import GraphExtractor, find_extractor
 
 if TYPE_CHECKING:
     from .model import AdaptedModel
-    from .model.hardware import DeviceName
+    from .model.hardware_names import DeviceName
 
 Runtime = Literal["auto", "onnx", "torch"]
 

@@ -177,14 +177,18 @@ def test_parameters_are_counted_as_in_the_papers_table(results):
 
 
 @pytest.mark.slow
-def test_bytes_equal_the_size_of_the_saved_file(results, root, tmp_path):
+def test_bytes_equal_the_size_of_the_compact_file(results, root, tmp_path):
     for name in ("FiT-LDA", "BiT", "Linear-None"):
         chosen = settings(name, film_from=0)
         clf = FewShotClassifier(
             **{k: v for k, v in chosen.items() if k in ESTIMATOR_KEYS}, seed=chosen["seed"]
         )
         clf.fit_images(draw_task(chosen, root).train)
-        assert clf.save(tmp_path / name) == results[name]["bytes"] == (tmp_path / name).stat().st_size
+        assert (
+            clf.save(tmp_path / name, compact=True)
+            == results[name]["bytes"]
+            == (tmp_path / name).stat().st_size
+        )
 
 
 def test_the_same_run_gives_the_same_result(results, root):

@@ -11,6 +11,7 @@ import pytest
 from filmtransfer import FewShotClassifier, UnavailableError, UpdateFileError, UsageError
 from filmtransfer.export import push
 from filmtransfer.export.graph import read_metadata
+from filmtransfer.export.write import load_update
 from tests.cli.running import document, run
 from tests.conftest import picture
 from tests.export.small_classifiers import classifier, lite0
@@ -44,6 +45,21 @@ def test_exporting_twice_leaves_the_file_unchanged_and_a_graph_is_refused(saved,
     assert "unchanged" in message
     assert out.read_bytes() == renamed.read_bytes() == content
     assert not list(tmp_path.glob(".mine*"))
+
+
+def test_an_update_is_not_taken_for_a_graph(saved, tmp_path):
+    """A file that begins as an ONNX file does: with the byte 8, here the length of its JSON document."""
+    update, file = saved[1].update_, tmp_path / "mine.safetensors"
+    for i in range(256):
+        update.edits = [{"at": "", "what": "rename", "class": "x" * 8 * i, "to": "y"}]
+        content = update.to_bytes()
+        if content[0] == 8:
+            break
+    update.edits = []
+    assert content[0] == 8
+    assert b"filmtransfer" in content[:64]
+    file.write_bytes(content)
+    assert load_update(file).classes == update.classes
 
 
 def test_the_command_says_whether_rejection_is_included(saved, capsys, tmp_path):

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from filmtransfer.cli import main
+from filmtransfer.cli.federate_deploy import clients_of_round
 from filmtransfer.estimator import FewShotClassifier
+from filmtransfer.federated.plan import named_plan
 from tests.bench.tiny import wait_until
 
 SMALL = [
@@ -142,3 +144,19 @@ def test_the_privacy_budget_is_reported(tmp_path, capsys):
     assert "No further round: ε =" in output
     assert " at δ 0.01." in output, "after every round"
     assert "ε = 2" in output or "ε = 1" in output
+
+
+@pytest.mark.parametrize(
+    ("preset", "chosen", "clients"),
+    [
+        ("small", {}, 0),
+        ("small", {"privacy": {"epsilon": 8.0}}, 5),
+        ("small", {"clients_per_round": 3}, 3),
+        ("cifar100", {}, 5),
+        ("quickdraw", {}, 5),
+        ("released", {}, 5),
+    ],
+)
+def test_a_server_takes_all_clients_unless_a_paper_or_privacy_needs_fewer(preset, chosen, clients):
+    plan = named_plan(preset).override(**clients_of_round(preset, chosen) | chosen)
+    assert plan.clients_per_round == clients

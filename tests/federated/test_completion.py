@@ -14,10 +14,11 @@ from filmtransfer.federated import messages
 from filmtransfer.federated.client import Client
 from filmtransfer.federated.client_population import ClientPopulation
 from filmtransfer.federated.completion import complete, trained_clients
+from filmtransfer.federated.fixed_point import from_fixed_point, to_fixed_point
 from filmtransfer.federated.masking import WORK
 from filmtransfer.federated.parameters import set_parameters
 from filmtransfer.federated.plan import Privacy
-from filmtransfer.federated.scores import OWN, SCORE_SHAPES
+from filmtransfer.federated.scores import OWN, SCORE_BITS, SCORE_SHAPES, HeldOutScores
 from filmtransfer.federated.server import FederatedServer
 from filmtransfer.model import FeaturePredictor, Predictions, Update
 from filmtransfer.training.assess.assessment import assess
@@ -128,6 +129,15 @@ def test_secure_aggregation_gives_the_same_figures():
     assert secure.temperature == pytest.approx(plain.temperature, rel=1e-2)
     assert secure.results["estimate"]["images"] == plain.results["estimate"]["images"]
     assert secure.ood.threshold() == pytest.approx(plain.ood.threshold(), abs=0.1)
+
+
+def test_squares_of_large_logits_fit_into_secure_sums():
+    """Sixty images a client, ten clients, with the squared distances of ProtoNets on features of a large backbone."""
+    scores = HeldOutScores(np.zeros(60, np.int64), np.full((60, 3), -1e5), np.linspace(0.3, 0.9, 60))
+    sums = scores.sums()
+    encoded = [to_fixed_point(sums, SCORE_SHAPES, SCORE_BITS, 10) for _ in range(10)]
+    total = from_fixed_point(sum(encoded), SCORE_SHAPES, SCORE_BITS)
+    assert total["moments"] == pytest.approx(10 * sums["moments"], rel=1e-4)
 
 
 @pytest.mark.slow
@@ -293,7 +303,7 @@ def test_one_client_without_scores_does_not_spoil_those_of_the_others():
 def test_a_file_of_an_earlier_federation_has_its_own_reason():
     update, _ = finish(population(ALL))
     earlier = replace(update, ood=None, results={})
-    assert "a federation that collected too few scores of held-out images" in reason_of(earlier)
+    assert "a federation that collected no scores of held-out images, or fewer than 3" in reason_of(earlier)
     local = replace(earlier, settings={"preset": "fast"})
     assert "fewer than 3 leave-one-out scores" in reason_of(local)
 

@@ -47,6 +47,13 @@ def test_writing_what_was_read_gives_the_same_features(features):
     np.testing.assert_allclose(twice.features, once.features, rtol=2e-7)
 
 
+@pytest.mark.parametrize("scale", [3e38, 1e15, -1.0])
+def test_scales_that_lead_to_infinite_distances_are_refused(scale):
+    levels = np.full((1, 4), 32767, np.int16)
+    with pytest.raises(UpdateFileError, match="out of range"):
+        dequantise(levels, np.array([scale], np.float32))
+
+
 def test_the_rows_of_the_others_do_not_depend_on_a_forgotten_photo(rng):
     features = rng.normal(size=(6, 40)).astype(np.float32)
     features[2] *= 1000

@@ -91,6 +91,18 @@ def test_nothing_of_a_forgotten_photo_remains(update, report):
     assert "deleted" not in text, "photos that the report had not shown have no picture, but exist"
 
 
+def test_every_photo_keeps_its_picture_through_many_edits(update, report):
+    """An edit may bring photos into the report that it has not shown before."""
+    assert read_embedded(report.read_text()) == PICTURES
+    edited = remove_class(merge_classes(update, ["cup", "pot"], "vessel").update, "key").update
+    for i in (0, 1, 2):
+        edited = forget_photos(edited, [i]).update
+        assert rewrite(report, edited)
+    assert "aria-label" in report.read_text()
+    assert 'class="blank"' not in report.read_text()
+    assert read_embedded(report.read_text()).keys() == set(edited.support.digests)
+
+
 def test_nothing_of_a_removed_class_remains(update, report):
     assert rewrite(report, remove_class(update, "key").update)
     assert not any(contains(report, i) for i in range(8, 16))

@@ -73,7 +73,7 @@ def compute_result(settings: RunSettings, root: Path) -> RunResult:
         "accuracy": float(correct.mean()),
         **_counts(task),
         **update_sizes(clf),
-        "bytes": len(update.to_bytes()),
+        "bytes": len(update.compact().to_bytes()),
         "steps": clf.history_.steps,
         "stopped": clf.history_.stopped,
         "share": update.results.get("share"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,19 +9,8 @@ import typer
 
 from ..errors import InputError, UsageError
 from ..formatting import accuracy_text, count, digits_for, percent
-from .prediction import prepare_next
-from .printing import (
-    Json,
-    PredictionDevice,
-    Printer,
-    RuntimeOption,
-    Strict,
-    Threads,
-    UpdateFile,
-    Weights,
-    as_typed,
-)
-from .progress import phases
+from .prediction import loaded_predictor, prepare_next
+from .printing import Json, PredictionDevice, Printer, RuntimeOption, Strict, Threads, UpdateFile, Weights
 
 if TYPE_CHECKING:
     from ..model.classification import Classified
@@ -58,7 +46,6 @@ def evaluate(
 
     from ..data import LabelledImages
     from ..files import check_writable
-    from ..predictor import Predictor
     from ..report import PhotoRecorder, collect_test, write_report
     from ..training.assess.evaluation import evaluate as compare
 
@@ -69,20 +56,17 @@ def evaluate(
     elif ood is not None:
         raise UsageError("--ood needs a report.", "Say where to write it: --report FILE")
     images = LabelledImages.from_path(folder)
-    with printer.notes():
-        clf = Predictor.load(
-            file, runtime=as_typed(runtime), weights=weights, device=as_typed(device), threads=threads
-        )
-    classes = [str(name) for name in clf.update_.classes]
-    if unknown := [str(name) for name in images.classes if str(name) not in classes]:
-        raise InputError(
-            f"The classifier does not know the class{'es' if len(unknown) > 1 else ''} {', '.join(unknown)}.",
-            f"It knows: {', '.join(classes)}.",
-        )
-    printer.note(*images.warnings)
     recorder = PhotoRecorder()
     on_images = recorder.on_images if report is not None else None
-    with phases(quiet=not sys.stderr.isatty()) as display:
+    loaded = loaded_predictor(printer, file, runtime=runtime, weights=weights, device=device, threads=threads)
+    with loaded as (clf, display):
+        classes = [str(name) for name in clf.update_.classes]
+        if unknown := [str(name) for name in images.classes if str(name) not in classes]:
+            raise InputError(
+                f"The classifier does not know the class{'es' if len(unknown) > 1 else ''} {', '.join(unknown)}.",
+                f"It knows: {', '.join(classes)}.",
+            )
+        printer.note(*images.warnings)
         display.phase(f"classifying {count(len(images), 'photo')}")
         classified = clf.classify(images.sources, strict=strict, on_images=on_images)
     labels = np.array([classes.index(str(images.classes[images.labels[i]])) for i in classified.readable])

@@ -185,7 +185,8 @@ def _save_classifier(printer: Printer, simulation: SimulationResult, out: Path) 
         return {}
     stored = update.save(path)
     traffic = simulation.server.transport.traffic
-    sent = sum(traffic[name]["bytes_up"] for name in ("statistics", "scores") if name in traffic)
+    requests = [traffic[name] for name in ("statistics", "scores") if name in traffic]
+    sent = sum(request["bytes_down"] + request["bytes_up"] for request in requests)
     printer.say(
         f"The classifier over all {len(update.classes)} classes: {path} ({file_size(stored)}); "
         f"the sums for it took {file_size(sent)}, once."

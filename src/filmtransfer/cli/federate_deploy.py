@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -90,7 +91,9 @@ def server(
     rounds: Annotated[int | None, typer.Option(help="Number of rounds.")] = None,
     clients_per_round: Annotated[
         int | None,
-        typer.Option(help="Clients of each round, drawn at random; by default all that are connected."),
+        typer.Option(
+            help="Clients of each round, drawn at random; 0: all. By default all, or 5 with privacy or a paper's preset."
+        ),
     ] = None,
     min_clients: Annotated[
         int | None, typer.Option(help="Replies that a round needs, and clients that the server waits for.")
@@ -123,11 +126,8 @@ def server(
         "rounds": rounds, "clients_per_round": clients_per_round, "min_clients": min_clients,
         "head": head, "backbone": backbone,
     }  # fmt: skip
-    plan = named_plan(preset).override(
-        **{"clients_per_round": ALL_CONNECTED}
-        | read_settings(settings, "steps=5")
-        | {k: v for k, v in chosen.items() if v is not None}
-    )
+    overridden = read_settings(settings, "steps=5") | {k: v for k, v in chosen.items() if v is not None}
+    plan = named_plan(preset).override(**clients_of_round(preset, overridden) | overridden)
     if test is not None:
         LabelledImages.from_path(test)
     poll = _check_poll(poll)
@@ -191,6 +191,15 @@ def client(
     update = state / PERSONAL_UPDATE
     personal = str(update) if update.exists() else None
     printer.document({"name": name, "server": server, "state": str(state), "personal": personal})
+
+
+def clients_of_round(preset: str, chosen: Mapping[str, object]) -> dict[str, int]:
+    """Return the clients of each round unless they are chosen: all, or as many as the preset says.
+
+    A paper's experiment has its own number, and privacy needs rounds in which a client may be absent: the accountant
+    counts on it.
+    """
+    return {"clients_per_round": ALL_CONNECTED} if preset == "small" and not chosen.get("privacy") else {}
 
 
 def _check_poll(poll: float) -> float:

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..formatting import count, percent
-from .prediction import prepare_next
-from .printing import (
-    Json,
-    PredictionDevice,
-    Printer,
-    RuntimeOption,
-    Strict,
-    Threads,
-    UpdateFile,
-    Weights,
-    as_typed,
-)
-from .progress import phases
+from .prediction import loaded_predictor, prepare_next
+from .printing import Json, PredictionDevice, Printer, RuntimeOption, Strict, Threads, UpdateFile, Weights
 
 if TYPE_CHECKING:
     from ..model import Explanation
 
-MANY = 50  # photos: classifying them takes a while
 Ranking = list[tuple[object, float]]  # classes and their probabilities, the most probable first
 
 
@@ -55,15 +42,11 @@ def predict(
 ) -> None:
     """Classify images."""
     from ..data import list_images
-    from ..predictor import Predictor
 
     printer = Printer(as_json)
     paths = list_images(images)
-    with printer.notes():
-        clf = Predictor.load(
-            file, runtime=as_typed(runtime), weights=weights, device=as_typed(device), threads=threads
-        )
-    with phases(quiet=len(paths) < MANY or not sys.stderr.isatty()) as display:
+    loaded = loaded_predictor(printer, file, runtime=runtime, weights=weights, device=device, threads=threads)
+    with loaded as (clf, display):
         display.phase(f"classifying {count(len(paths), 'photo')}")
         result = clf.classify(paths, strict=strict)
     names = [str(paths[i]) for i in result.readable]

@@ -1,12 +1,37 @@
-"""What follows a prediction: the graph that the next command will use."""
+"""What 'fit predict' and 'fit evaluate' share: loading a classifier, and the graph that the next command will use."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from .printing import Printer, as_typed
+from .progress import PhaseDisplay, phases
 
 if TYPE_CHECKING:
     from ..predictor import Predictor
-    from .printing import Printer
+
+
+@contextmanager
+def loaded_predictor(
+    printer: Printer, file: Path, *, runtime: str, weights: str | None, device: str, threads: int | None
+) -> Iterator[tuple[Predictor, PhaseDisplay]]:
+    """Yield the classifier of an update file, and the display of what is done, which only a terminal has.
+
+    Without a graph of its backbone loading takes some seconds.
+    """
+    from ..predictor import Predictor
+
+    with phases(quiet=not sys.stderr.isatty()) as display:
+        display.phase("loading the classifier")
+        with printer.notes():
+            clf = Predictor.load(
+                file, runtime=as_typed(runtime), weights=weights, device=as_typed(device), threads=threads
+            )
+        yield clf, display
 
 
 def prepare_next(printer: Printer, predictor: Predictor, runtime: str, weights: str | None = None) -> None:

@@ -74,10 +74,12 @@ def train(
     """
     from ..data import LabelledImages, check_headers
     from ..files import check_writable
+    from ..model.hardware_names import check_hardware_names
     from ..training.phases import loading
     from ..training.validation import check_settings, training_config
 
-    # Everything that a user can have mistyped is checked before torch is imported.
+    # What a user can have mistyped is checked before torch is imported (but for a timm model's name).
+    check_hardware_names(device, precision, threads)
     check_writable(out)
     page = None if no_report else _report_target(out, report_to)
     images = LabelledImages.from_path(folder)

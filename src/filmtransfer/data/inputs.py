@@ -231,13 +231,13 @@ def _split_pair(item: Any, index: int) -> Iterable[tuple[Any, Any]]:
 def _value(row: Mapping[Any, Any], keys: Sequence[str], name: str) -> Any:
     """Return the value of a row under the first of the keys that it has, in any case."""
     known = {str(key).strip().lower(): key for key in row}
-    found = next((known[key] for key in keys if key in known), None)
-    if found is None:
+    match = next((known[key] for key in keys if key in known), None)
+    if match is None:
         raise InputError(
             f"{capitalize(name)} has the keys {', '.join(map(str, row))}; none of them is {', '.join(keys)}.",
             "Rename a column, or give images and labels: fit(images, labels).",
         )
-    return row[found]
+    return row[match]
 
 
 def _as_source(image: Any, name: str, converter: ArrayConverter, *, check: bool) -> ImageSource:

@@ -48,7 +48,7 @@ def write_hub(
 ) -> list[Path]:
     """Write the three files and leave others in the folder untouched.
 
-    The update is compact: names and features of single photos are not for everyone who downloads the folder.
+    The update is compact: names and stored features of photos are not for everyone who downloads the folder.
     The model card mentions the repository's name, and how images are rejected at this false-alarm rate.
     """
     target = make_folder(folder)

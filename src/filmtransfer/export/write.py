@@ -148,10 +148,14 @@ def _target(out: str | Path) -> Path:
 
 
 def _is_exported(path: Path) -> bool:
-    """Return whether a file of any name is an ONNX file of ours; its first bytes contain the producer's name."""
+    """Return whether a file of any name is an ONNX file of ours; its first bytes contain the producer's name.
+
+    So may those of an update, and its first byte may be that of an ONNX file: it is the length of the JSON document that
+    begins at byte 8.
+    """
     try:
         with path.open("rb") as file:
             start = file.read(64)
     except OSError:
         return False
-    return start[:1] == b"\x08" and b"filmtransfer" in start
+    return start[:1] == b"\x08" and start[8:9] != b"{" and b"filmtransfer" in start

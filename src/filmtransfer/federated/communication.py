@@ -12,7 +12,7 @@ from flwr.app import ConfigRecord, RecordDict
 from ..errors import FitError
 from . import messages
 from .client_manager import ClientManager
-from .fixed_point import Shapes
+from .fixed_point import FRACTIONAL_BITS, Shapes
 from .masking import MIN_CLIENTS
 from .plan import Plan
 from .records import Log, RoundRecord
@@ -73,7 +73,12 @@ class Communication:
         return usable
 
     def sum_securely(
-        self, work: Mapping[int, RecordDict], shapes: Shapes, purpose: str, failures: RoundRecord
+        self,
+        work: Mapping[int, RecordDict],
+        shapes: Shapes,
+        purpose: str,
+        failures: RoundRecord,
+        bits: int = FRACTIONAL_BITS,
     ) -> ClientSum | None:
         """Return the sums over the nodes that stayed to the end, of what each has to do; None if too few did."""
         if len(work) < max(self.plan.min_clients, MIN_CLIENTS):
@@ -95,6 +100,7 @@ class Communication:
                 threshold=majority(len(work)),
                 session=secrets.token_hex(8),
                 shapes=shapes,
+                bits=bits,
             )
             names = sorted(self.clients.clients[node].name for node in result.contributed)
             total, contributed, dropped = ClientSum(dict(result.sums), names), len(names), result.dropped
@@ -114,15 +120,16 @@ class Communication:
         shapes: Shapes,
         check: Callable[[Mapping[str, np.ndarray]], object],
         failures: RoundRecord,
+        bits: int = FRACTIONAL_BITS,
     ) -> ClientSum | None:
         """Return the sum of the arrays that clients reply with; None if there is none.
 
-        With secure aggregation nothing else is revealed. ``check`` raises an error for arrays that are not possible:
+        With secure aggregation nothing else is revealed, and values have so many fractional ``bits``. ``check`` raises an error for arrays that are not possible:
         those of a client, or the sum where only that is known. Clients that are not in the sum are in ``failures``.
         """
         purpose = message_type.rpartition(".")[2]
         if self.plan.secure:
-            total = self.sum_securely(requests, shapes, purpose, failures)
+            total = self.sum_securely(requests, shapes, purpose, failures, bits)
             if total is not None:
                 check(total.arrays)
             return total

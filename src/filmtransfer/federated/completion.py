@@ -27,7 +27,16 @@ from .checkpoint import Checkpoint
 from .communication import no_failures
 from .global_classifier import global_update
 from .records import RoundRecord
-from .scores import HISTOGRAM_SHAPES, OWN, SCORE_SHAPES, TEST, SummedScores, check_histogram, check_scores
+from .scores import (
+    HISTOGRAM_SHAPES,
+    OWN,
+    SCORE_BITS,
+    SCORE_SHAPES,
+    TEST,
+    SummedScores,
+    check_histogram,
+    check_scores,
+)
 from .server import FederatedServer, SummedStatistics
 from .statistics import to_arrays
 
@@ -169,7 +178,9 @@ class Assessor:
         }
         check = check_scores if shapes is SCORE_SHAPES else check_histogram
         try:
-            total = server.communication.sum_over_clients(messages.SCORES, requests, shapes, check, failures)
+            total = server.communication.sum_over_clients(
+                messages.SCORES, requests, shapes, check, failures, SCORE_BITS
+            )
         except FitError as error:  # of a sum that is not possible, under secure aggregation
             server.log(f"The sums of scores cannot be used: {error}")
             return None

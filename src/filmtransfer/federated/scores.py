@@ -27,6 +27,10 @@ OWN, TEST = "own", "test"
 HISTOGRAM_SHAPES: dict[str, tuple[int, ...]] = {"histogram": (BINS,)}
 SCORE_SHAPES: dict[str, tuple[int, ...]] = {"correct": (1,), "losses": (CURVE,), "moments": (MOMENTS,)}
 
+# Fractional bits under secure aggregation: squares of logits may be 1e11, and 64 bits have to hold their sum. The rounding
+# of a client's sum, 1e-4, is far below the spread of a cosine even over a few images.
+SCORE_BITS = 12
+
 
 @dataclass(frozen=True)
 class LabelledFeatures:
@@ -77,8 +81,8 @@ def held_out_scores(
     _check_included(total, own)
     scores = HeldOutScores(np.empty(0, np.int64), np.empty((0, len(total.counts))), np.empty(0))
     if OWN in images:
-        left_out = leave_one_out_of_sums(head, total, own.features, own.labels)
-        scores += HeldOutScores(own.labels[left_out.index], left_out.logits, left_out.cosines)
+        held_out = leave_one_out_of_sums(head, total, own.features, own.labels)
+        scores += HeldOutScores(own.labels[held_out.index], held_out.logits, held_out.cosines)
     if TEST in images and test is not None and len(test.labels):
         complete = head.unconfigured().match(test.features).configure_from(total)
         directions = unit_rows(total.means().astype(test.features.dtype))

@@ -16,30 +16,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import FitWarning, UnavailableError, UsageError, check_choice, check_count, invalid_choice
+from ..errors import FitWarning, UnavailableError, UsageError
 from ..processes import usable_cores
-
-Precision = Literal["float32", "bfloat16"]
-DeviceName = Literal[  # for type checkers; any "cuda:N" that the machine has works
-    "auto",
-    "cpu",
-    "cuda",
-    "cuda:0",
-    "cuda:1",
-    "cuda:2",
-    "cuda:3",
-    "cuda:4",
-    "cuda:5",
-    "cuda:6",
-    "cuda:7",
-    "mps",
-]
-PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+from .hardware_names import Precision, check_hardware_names
 
 # A convolution and a matrix product, forward and backward, in the dtype that may be fatal.
 _PROBE = """
@@ -67,8 +51,8 @@ class Hardware:
         cls, device: str = "auto", precision: str = "float32", compile: bool = False, local_rank: int = 0
     ) -> Hardware:
         """Return the hardware by its names; ``auto`` is a CUDA device, else Apple's, else the CPU."""
+        check_hardware_names(device, precision)
         chosen = find_device(device, local_rank)
-        check_choice("The precision", precision, PRECISIONS)
         if precision == "bfloat16" and not has_bfloat16(chosen.type):
             warnings.warn(
                 f"bfloat16 does not work on this {chosen.type}: float32 is used.", FitWarning, stacklevel=3
@@ -123,15 +107,11 @@ def _backward_at_once() -> AbstractContextManager[None]:
 
 def find_device(name: str, local_rank: int = 0) -> torch.device:
     """Return the device by its name; ``local_rank`` chooses among several CUDA devices."""
+    check_hardware_names(name)
     cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
     if name == "auto":
         name = "cuda" if cuda else "mps" if mps else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = torch.device("meta")
-    if device.type not in ("cpu", "cuda", "mps"):
-        raise invalid_choice("The device", name, ("auto", "cpu", "cuda", "cuda:N", "mps"))
+    device = torch.device(name)
     if (device.type == "cuda" and not cuda) or (device.type == "mps" and not mps):
         raise UnavailableError(f"There is no {device.type} device here.", "Use device 'cpu' or 'auto'.")
     if device.type == "cuda":
@@ -160,8 +140,8 @@ def has_bfloat16(kind: str) -> bool:
 
 def choose_threads(threads: int | None = None, processes: int = 1) -> int:
     """Set torch's threads: as given, as in OMP_NUM_THREADS, or the cores available to this process."""
+    check_hardware_names(threads=threads)
     if threads is not None:
-        check_count("threads", threads)
         torch.set_num_threads(threads)
     elif processes > 1:  # torchrun sets OMP_NUM_THREADS to 1 whatever the machine has
         torch.set_num_threads(max(1, usable_cores() // processes))

@@ -23,13 +23,15 @@ from ..errors import InputError, UpdateFileError
 from ..heads import class_means
 
 LEVELS = np.iinfo(np.int16).max
+LARGEST = 1e18  # of a feature: above that squared distances overflow float32
 
 
 def no_statistics(consequence: str) -> InputError:
     """Return the error for an update file without the support features."""
     return InputError(
         f"This file keeps no statistics, so {consequence}.",
-        "It was written with --compact or 'fit edit strip'. Use the complete file, or train it again without --compact.",
+        "Files written with --compact, by 'fit edit strip', by 'fit export --hub' or by a federation have none. "
+        "Use the complete file, or train again without --compact.",
     )
 
 
@@ -132,7 +134,10 @@ def dequantise(levels: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """Return the features (N, D) of a file in float32."""
     if (levels.dtype.name, scales.dtype.name) != ("int16", "float32") or scales.shape != levels.shape[:1]:
         raise UpdateFileError("the scales of the support features do not fit.", "Train it again.")
-    return (levels * scales[:, None].astype(np.float64)).astype(np.float32)
+    if float(scales.max(initial=0)) > LARGEST / LEVELS or float(scales.min(initial=0)) < 0:
+        raise UpdateFileError("the scales of the support features are out of range.", "Train it again.")
+    features: np.ndarray = levels * scales[:, None]
+    return features
 
 
 def name_of(source: object, fallback: str) -> str:

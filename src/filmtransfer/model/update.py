@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 KEY = "filmtransfer"
 NUMPY = np.empty(0, np.float32)  # the kind of arrays that prediction uses
 EARLIER_FEDERATION = (
-    f"it comes from a federation that collected too few scores of held-out images (at least {MIN_SCORES} are needed)",
+    f"it comes from a federation that collected no scores of held-out images, or fewer than {MIN_SCORES}",
     "Run the federation again with two or more photos of each class.",
 )
 MAX_LOG_WEIGHT = 50  # of the head's weights; no training leads there, and float32 overflows at 88

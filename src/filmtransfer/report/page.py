@@ -38,6 +38,8 @@ def page(data: ReportData) -> str:
     """Return the complete HTML page."""
     pictures = EmbeddedPictures(photos=data.photos)
     content = sections(data, pictures)
+    if data.kind == "train":
+        pictures.embed_all()
     title = heading(data)
     contents = tag("ul", *(tag("li", link(section.anchor, section.title)) for section in content))
     footer = paragraph(

@@ -135,6 +135,11 @@ class EmbeddedPictures:
         side = min(width, height)
         return f"{(width - side) // 2} {(height - side) // 2} {side} {side}"
 
+    def embed_all(self) -> None:
+        """Embed the photos that no section shows, as far as they fit: after an edit one of them may."""
+        for picture in self.contents:
+            self.embed(picture)
+
     def definitions(self) -> Markup:
         """Return the invisible element that contains all pictures."""
         images = []

@@ -137,6 +137,8 @@ def test_a_new_version_never_replaces_the_current_one_of_another_project(store: 
     store.users.set_quota(ann, Quota(versions=1))
     with pytest.raises(QuotaError, match="quota is one version, and current and uploaded versions of other"):
         store.versions.publish(second, b"4", "trained", {})
+    with pytest.raises(QuotaError, match="quota is one version"):
+        store.trainings.request(second, {})  # now, not when it has been trained
     assert [version.number for version in store.versions.all(second)] == [3, 2]
     store.users.set_quota(ann, Quota(versions=2))
     store.versions.publish(second, b"4", "trained", {})

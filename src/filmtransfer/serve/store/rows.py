@@ -6,11 +6,13 @@ into a project that is being deleted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import astuple
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, exists, func, insert, select
 
+from ...formatting import count as quantity
 from .errors import QuotaError, not_found
 from .objects import ObjectStore
 from .records import DEFAULT_PROJECT, ProjectId, Usage
@@ -110,6 +112,35 @@ def is_new(connection: Connection, user: str) -> bool:
         and not any(astuple(usage(connection, user)))
         and not connection.execute(select(is_trained)).scalar_one()
     )
+
+
+def replaced_versions(connection: Connection, rows: ProjectRows) -> Sequence[DatabaseRow]:
+    """Return the versions that a new version of the project replaces, so that the user's quota holds.
+
+    The oldest of this project go first, then the oldest that were trained in other projects; what was uploaded to
+    another project may exist nowhere else, and is kept. Current versions are kept, too, but for that of this project,
+    which is replaced if there is nothing else to delete.
+    """
+    owned = of_user(versions, rows.user.id)
+    stored = connection.execute(select(func.count()).where(owned)).scalar_one()
+    over = stored + 1 - rows.user.quota_versions
+    if over <= 0:
+        return []
+    is_current = (projects.c.id == versions.c.project_id) & (projects.c.current_version == versions.c.number)
+    current = exists().where(is_current)
+    own = versions.c.project_id == rows.project.id
+    candidates = (
+        select(versions)
+        .where(owned & (own | (~current & (versions.c.source == "trained"))))
+        .order_by(current, ~own, versions.c.created, versions.c.number)
+    )
+    replaced = connection.execute(candidates.limit(over)).all()
+    if len(replaced) < over:
+        raise QuotaError(
+            f"The quota is {quantity(rows.user.quota_versions, 'version')}, and current and uploaded versions of other projects are kept.",
+            "Delete versions or a project first, or ask the administrator for a larger quota.",
+        )
+    return replaced
 
 
 def refuse_over(unit: str, number: int, quota: int) -> None:

@@ -15,7 +15,7 @@ from ...errors import check_choice
 from .database import Database
 from .errors import ConflictError, not_found
 from .records import Event, JsonObject, ProjectId, Training, TrainingState
-from .rows import ProjectRows, find_project, find_row, lock_project, of_user
+from .rows import ProjectRows, find_project, find_row, lock_project, of_user, replaced_versions
 from .tables import ACTIVE, DatabaseRow, events, projects, trainings
 from .values import check_id, new_id, now, storable, to_json
 
@@ -38,7 +38,9 @@ class TrainingRepository:
         encoded = to_json(options)
         training = Training(new_id(), project, "waiting", json.loads(encoded), now(), None, None, "", None)
         with self.database.write() as connection:
-            _refuse_second(connection, lock_project(connection, project))
+            rows = lock_project(connection, project)
+            _refuse_second(connection, rows)
+            replaced_versions(connection, rows)  # an error now, not when the training has ended
             connection.execute(
                 insert(trainings).values(
                     id=training.id, project_id=project, state=training.state, options=encoded,

@@ -10,16 +10,15 @@ import hashlib
 import json
 from typing import get_args
 
-from sqlalchemy import Connection, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from ...errors import check_choice
-from ...formatting import count
 from .database import Database
-from .errors import ConflictError, QuotaError, StoreDamagedError
+from .errors import ConflictError, StoreDamagedError
 from .objects import ObjectStore
 from .photos import check_digest
 from .records import JsonObject, ProjectId, Source, Version
-from .rows import ProjectRows, find_project, find_row, lock_project, of_user, refuse_over, usage
+from .rows import find_project, find_row, lock_project, refuse_over, replaced_versions, usage
 from .tables import DatabaseRow, projects, versions
 from .trainings import lock_running
 from .values import check_number, now, to_json
@@ -50,7 +49,8 @@ class VersionRepository:
             rows = lock_project(connection, project)
             if training is not None:
                 lock_running(connection, training, project=project, worker=worker)
-            self._make_room(connection, rows)
+            for row in replaced_versions(connection, rows):
+                self._delete(connection, row)
             refuse_over("bytes", usage(connection, user).bytes + len(content), rows.user.quota_bytes)
             number = rows.project.last_version + 1
             version = Version(number, now(), len(content), digest, source, json.loads(encoded), current=True)
@@ -119,37 +119,6 @@ class VersionRepository:
                 )
             self._delete(connection, row)
         self.objects.try_sweep()
-
-    def _make_room(self, connection: Connection, rows: ProjectRows) -> None:
-        """Delete old versions of the user until the quota has room for one more.
-
-        The oldest of this project go first, then the oldest that were trained in other projects; what was uploaded to
-        another project may exist nowhere else, and is kept. Current versions are kept, too, but for that of this project,
-        which is replaced if there is nothing else to delete.
-        """
-        owned = of_user(versions, rows.user.id)
-        stored = connection.execute(select(func.count()).where(owned)).scalar_one()
-        over = stored + 1 - rows.user.quota_versions
-        if over <= 0:
-            return
-        is_current = (projects.c.id == versions.c.project_id) & (
-            projects.c.current_version == versions.c.number
-        )
-        current = exists().where(is_current)
-        own = versions.c.project_id == rows.project.id
-        candidates = (
-            select(versions)
-            .where(owned & (own | (~current & (versions.c.source == "trained"))))
-            .order_by(current, ~own, versions.c.created, versions.c.number)
-        )
-        deleted = connection.execute(candidates.limit(over)).all()
-        if len(deleted) < over:
-            raise QuotaError(
-                f"The quota is {count(rows.user.quota_versions, 'version')}, and current and uploaded versions of other projects are kept.",
-                "Delete versions or a project first, or ask the administrator for a larger quota.",
-            )
-        for row in deleted:
-            self._delete(connection, row)
 
     def _delete(self, connection: Connection, row: DatabaseRow) -> None:
         self.objects.delete_later(connection, [row.content])
