@@ -196,6 +196,19 @@ def wrong(clf, error, words, act):
     assert clf.update_.to_bytes() == before, "nothing changed"
 
 
+@pytest.mark.parametrize("label", [None, ["disc"], float("nan"), 3, np.array([0, 1])])
+def test_a_class_cannot_get_a_label_of_another_type(files, backbone, label):
+    """Such a class would make a file that cannot be read again."""
+    clf = FewShotClassifier.load(files / "lda.safetensors", backbone=backbone)
+    for act in (
+        lambda c: c.add(MORE, label),
+        lambda c: c.rename_class("disc", label),
+        lambda c: c.merge_classes(["bars", "disc"], label),
+    ):
+        wrong(clf, InputError, "A label is text or a number|classes of this classifier are text", act)
+    wrong(clf, UsageError, "given as a list", lambda c: c.merge_classes("bars", "x"))
+
+
 def test_impossible_edits_are_errors_and_change_nothing(files, backbone):
     clf = FewShotClassifier.load(files / "lda.safetensors", backbone=backbone)
     wrong(clf, InputError, "no class cat", lambda c: c.remove_class("cat"))
@@ -203,7 +216,7 @@ def test_impossible_edits_are_errors_and_change_nothing(files, backbone):
     wrong(clf, InputError, "already", lambda c: c.rename_class("bars", "disc"))
     wrong(clf, InputError, "No photo", lambda c: c.forget(["cat.jpg"]))
     wrong(clf, InputError, "No photo", lambda c: c.forget(MORE[:1]))
-    wrong(clf, InputError, "in it already", lambda c: c.add(IMAGES[:1], "disc"))
+    wrong(clf, InputError, "in this classifier already", lambda c: c.add(IMAGES[:1], "disc"))
     wrong(clf, InputError, "disc would have no photo left", lambda c: c.forget(IMAGES[:5]))
     wrong(clf, UsageError, "at least two different", lambda c: c.merge_classes(["bars"], "x"))
     wrong(clf, InputError, "another class plain", lambda c: c.merge_classes(["bars", "disc"], "plain"))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 from torch.utils.data import Dataset
 
@@ -48,6 +49,48 @@ def test_it_learns_to_tell_shapes_apart():
     assert chances.shape == (9, 3)
     np.testing.assert_allclose(chances.sum(1), 1)
     assert clf.predict(NEW).tolist() == [clf.classes_[i] for i in chances.argmax(1)]
+
+
+def test_labels_that_it_does_not_know_are_no_accuracy_of_zero():
+    clf = quick(steps=0).fit(IMAGES, LABELS)
+    for labels in (["cup"] * 9, [0] * 9):
+        with pytest.raises(InputError, match="does not know the class") as error:
+            clf.score(NEW, labels)
+        assert "It knows: bars, disc, plain" in error.value.hint
+    with pytest.raises(InputError, match="does not know the class cup"):
+        clf.score([(image, "cup") for image in NEW])
+
+
+def test_an_interrupt_of_fine_tuning_is_a_warning():
+    """The program goes on with what was trained so far: it has to learn that."""
+
+    def interrupt(progress) -> None:
+        if progress.step == 2:
+            raise KeyboardInterrupt
+
+    with pytest.warns(
+        FitWarning, match="Fine-tuned one step .interrupted; what was trained so far is kept"
+    ) as caught:
+        quick(steps=5).fit(IMAGES, LABELS, callbacks=Callbacks(on_step=interrupt))
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.parametrize(
+    ("options", "callbacks", "says"),
+    [
+        ({"seed": "a"}, Callbacks(), "seed cannot be 'a'"),
+        ({"verbose": "yes"}, Callbacks(), "verbose cannot be 'yes'"),
+        ({}, print, "callbacks cannot be"),
+    ],
+)
+def test_what_is_no_setting_is_refused(options, callbacks, says):
+    with pytest.raises(UsageError, match=says):
+        quick(**options).fit(IMAGES, LABELS, callbacks=callbacks)
+
+
+def test_before_fit_there_is_no_estimate():
+    with pytest.raises(NotFittedError):
+        quick().estimate_  # noqa: B018
 
 
 def test_paths_images_and_arrays_are_the_same_to_it(photo_folder):

@@ -6,7 +6,8 @@ and ``exit_code`` is what the command returns.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import math
+from collections.abc import Callable, Collection, Iterable
 from typing import ClassVar
 
 
@@ -70,6 +71,19 @@ def check_count(name: str, value: object, minimum: int = 1) -> None:
     """Raise an error for a value that is not a whole number of at least ``minimum``."""
     if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
         raise UsageError(f"{name} cannot be {value!r}.", f"It is a whole number of at least {minimum}.")
+
+
+def check_number(name: str, value: object, valid: Callable[[float], bool], allowed: str) -> None:
+    """Raise an error for a value that is no finite number or not ``valid``; ``allowed`` says in words what is."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not -math.inf < value < math.inf or not valid(value):  # type: ignore[operator, arg-type]
+        raise UsageError(f"{name} cannot be {value!r}.", f"It is {allowed}.")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise an error for a value that is not a boolean, such as the text "False", which would count as true."""
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} cannot be {value!r}.", "It is true or false.")
 
 
 def first_line(error: Exception) -> str:

@@ -12,10 +12,19 @@ import numpy as np
 from .backbones import Backbone, load_backbone
 from .data import LabelledImages, LoadedImages
 from .data.inputs import Images, Labels, is_held
-from .errors import FitWarning, InputError
+from .errors import FitWarning, InputError, check_count
 from .formatting import count
 from .heads import HeadName, make_head
-from .model import AdaptedModel, FeaturePredictor, Hardware, Prior, Update, describe_estimate, log_prior
+from .model import (
+    AdaptedModel,
+    Estimate,
+    FeaturePredictor,
+    Hardware,
+    Prior,
+    Update,
+    describe_estimate,
+    log_prior,
+)
 from .model.adapted import load_update
 from .model.hardware_names import DeviceName, Precision
 from .model.hub import find_update
@@ -28,11 +37,12 @@ from .training.assess.assessment import Assessment, assess, with_assessment
 from .training.callbacks import NO_CALLBACKS, Callbacks
 from .training.config import AdapterName, RuleName, Split, TrainedPart, TrainingConfig, names
 from .training.finetune.gradient import NonFiniteError
+from .training.finetune.outcome import describe_stop
 from .training.finetune.parallel import local_rank
 from .training.prepare import Prepared, prepare, remarks
 from .training.presets import PresetName
 from .training.progress import Reporter
-from .training.validation import check_settings, training_config
+from .training.validation import check_seed, check_settings, training_config
 
 
 class FewShotClassifier(ImagePredictions, ScikitClassifier):
@@ -145,23 +155,34 @@ class FewShotClassifier(ImagePredictions, ScikitClassifier):
             check_settings(self.backbone, self.weights, self.head, self.head_options, self.prior)
             reporter.callbacks.phase("reading the data set")
         near = max(config.image_size, config.small_image_size, config.train_size or 0)
-        return self._fit_reported(LabelledImages.from_memory(images, labels, near=near), reporter)
+        self._fit_reported(LabelledImages.from_memory(images, labels, near=near), reporter)
+        return self._warned()
 
     def fit_folder(self, folder: str | Path, *, callbacks: Callbacks = NO_CALLBACKS) -> Self:
         """Train on a folder with one subfolder per class, or on a CSV of paths and labels."""
-        return self._fit_reported(LabelledImages.from_path(folder), self._reporter(callbacks))
+        self._fit_reported(LabelledImages.from_path(folder), self._reporter(callbacks))
+        return self._warned()
 
     def fit_images(self, images: LabelledImages, callbacks: Callbacks = NO_CALLBACKS) -> Self:
         """Train on labelled images."""
         return self._fit_reported(images, self._reporter(callbacks))
 
     def _reporter(self, callbacks: Callbacks) -> Reporter:
+        check_count("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, 0)
         return Reporter(callbacks, int(self.verbose) if local_rank() == 0 else 0)
 
     def _fit_reported(self, images: LabelledImages, reporter: Reporter) -> Self:
         prepared = self.prepare(images, callbacks=reporter.callbacks)
         self.fit_prepared(prepared, reporter.callbacks)
         reporter.finish(_describe_result(self.update_))
+        return self
+
+    def _warned(self) -> Self:
+        """Warn the caller of ``fit`` that Ctrl-C has ended fine-tuning: the program goes on with what there is."""
+        history = self.history_
+        if history.stopped == "interrupted":
+            stop = describe_stop(history.stopped, history.steps)
+            warnings.warn(f"Fine-tuned {count(history.steps, 'step')}{stop}.", FitWarning, stacklevel=3)
         return self
 
     def fit_prepared(self, prepared: Prepared, callbacks: Callbacks = NO_CALLBACKS) -> Self:
@@ -203,6 +224,7 @@ class FewShotClassifier(ImagePredictions, ScikitClassifier):
     ) -> Prepared:
         """Validate the settings, load the backbone (unless it is given) and read the images."""
         config = self.training_config()
+        check_seed(self.seed)
         head = make_head(self.head, **(self.head_options or {}))  # a wrong name is an error before any work
         device = self.device if backbone is None or self.device != "auto" else str(backbone.device)
         hardware = Hardware.choose(device, self.precision, self.compile, local_rank())
@@ -229,6 +251,12 @@ class FewShotClassifier(ImagePredictions, ScikitClassifier):
         """What turns features into probabilities, under the present ``prior``."""
         check_is_fitted(self)
         return self.update_.predictor(self._head, self.prior)
+
+    @property
+    def estimate_(self) -> Estimate | None:
+        """The estimate of the accuracy on new images; None where no class had an image to spare for it."""
+        check_is_fitted(self)
+        return super().estimate_
 
     def _extractor(self) -> AdaptedModel:
         return self.model_

@@ -58,6 +58,13 @@ def check_writable(path: str | Path) -> None:
     os.unlink(name)
 
 
+def check_folder(path: str | Path) -> None:
+    """Raise an error if there is no such folder."""
+    if not Path(path).is_dir():
+        wrong = f"{path} is not a folder." if Path(path).exists() else f"There is no folder {path}."
+        raise InputError(wrong, "Check the path.")
+
+
 def make_folder(folder: str | Path, *, parents: bool = False, mode: int = 0o777) -> Path:
     """Create the folder if necessary; unless ``parents``, its parent must exist: a mistyped path creates no tree."""
     path = Path(folder)
@@ -77,8 +84,12 @@ def make_folder(folder: str | Path, *, parents: bool = False, mode: int = 0o777)
 
 
 def _unwritable(target: Path, error: OSError) -> InputError:
+    missing = isinstance(error, FileNotFoundError)
     return InputError(
-        f"{target} cannot be written ({error.strerror}).", "Choose another location, or free some space."
+        f"{target} cannot be written ({error.strerror}).",
+        "Create the folder first, or write elsewhere."
+        if missing
+        else "Choose another location, or free some space.",
     )
 
 
@@ -116,4 +127,5 @@ def reading(path: str | Path, hint: str = "", error: type[FitError] = InputError
     try:
         yield
     except OSError as cause:
-        raise error(f"{path} cannot be read ({cause.strerror or cause}).", hint) from None
+        missing = "Check the spelling." if isinstance(cause, FileNotFoundError) else ""
+        raise error(f"{path} cannot be read ({cause.strerror or cause}).", hint or missing) from None

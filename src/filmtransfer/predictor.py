@@ -12,7 +12,7 @@ or where something else than FiLM was trained, they come from torch: ``predictor
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
@@ -20,7 +20,8 @@ import numpy as np
 
 from .data.inputs import Images, Label, Labels, as_labels, check_numbers, labelled_sources
 from .data.pixels import ImageSource
-from .errors import check_choice
+from .errors import InputError, check_choice
+from .formatting import list_names
 from .model import Estimate, Explanation, FeaturePredictor, Prior, Update
 from .model.classification import Classified, Extractor, OnImages, classify
 from .model.hub import find_update
@@ -88,10 +89,12 @@ class ImagePredictions(ABC):
         """Return the accuracy on labelled images, given as images and labels or as pairs (image, label)."""
         if labels is not None:
             expected = as_labels(labels, images)
+            check_known(expected, self.update_.classes)
             predicted = self.predict(images)
         else:
             expected = []
             predicted = self.predict(_without_labels(images, expected))
+            check_known(expected, self.update_.classes)
         check_numbers(len(predicted), len(expected))
         return float(np.mean(predicted == np.asarray(expected)))
 
@@ -108,6 +111,16 @@ class ImagePredictions(ABC):
         """
         predictor = self.predictor_  # first: an error if this is not fitted
         return classify(self._extractor(), predictor, images, strict=strict, on_images=on_images)
+
+
+def check_known(labels: Sequence[Label], classes: Sequence[Label]) -> None:
+    """Raise an error for labels that are not among the classes of a classifier: no prediction could be correct."""
+    unknown = [str(label) for label in dict.fromkeys(labels) if label not in classes]
+    if unknown:
+        raise InputError(
+            f"The classifier does not know the class{'es' if len(unknown) > 1 else ''} {list_names(unknown)}.",
+            f"It knows: {', '.join(map(str, classes))}.",
+        )
 
 
 def _without_labels(pairs: Images, labels: list[Label]) -> Iterator[ImageSource]:

@@ -90,7 +90,7 @@ def test_all_shots_are_all_images(root):
 def test_fewer_images_than_shots_is_an_error_with_class_and_counts(root):
     with pytest.raises(InputError, match="uneven has 2 training images of b, but 3 shots are required"):
         draw_task(settings(dataset="uneven", shots=3), root)
-    with pytest.raises(InputError, match="uneven has 0 training images of none, but 1 shots"):
+    with pytest.raises(InputError, match="uneven has 0 training images of none, but 1 shot is"):
         draw_task(settings(dataset="uneven", shots=1), root)
 
 

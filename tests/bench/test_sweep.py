@@ -104,6 +104,26 @@ def test_a_failed_run_is_tried_again_by_the_next_sweep(tmp_path):
     assert len(made.rows) == 2
 
 
+def test_progress_names_the_runs_that_are_being_computed(tmp_path):
+    seen: list[tuple[str, list[str], str]] = []
+    run_sweep(
+        runs(3),
+        tmp_path / "results.jsonl",
+        HereWorkers,  # two at a time
+        lambda p: seen.append((p.started, list(p.running), p.last)),
+    )
+    one, two, three = map(str, runs(3))
+    assert seen == [
+        ("", [], ""),
+        (one, [one], ""),
+        (two, [one, two], ""),
+        ("", [two], f"{one}: 50.0%"),
+        (three, [two, three], ""),
+        ("", [three], f"{two}: 50.0%"),
+        ("", [], f"{three}: 50.0%"),
+    ]
+
+
 def test_progress_counts_old_new_and_failed(tmp_path):
     file = tmp_path / "results.jsonl"
     run_sweep(runs(1), file, HereWorkers)
@@ -113,7 +133,12 @@ def test_progress_counts_old_new_and_failed(tmp_path):
         three.key: [RunOutcome(three, error="It died.")],
     }
     seen: list[SweepProgress] = []
-    run_sweep(runs(4), file, lambda: HereWorkers(outcomes=outcomes), lambda p: seen.append(replace(p)))
+
+    def ended(progress: SweepProgress) -> None:
+        if not progress.started:
+            seen.append(replace(progress))
+
+    run_sweep(runs(4), file, lambda: HereWorkers(outcomes=outcomes), ended)
     assert [(p.total, p.done, p.new, p.failed) for p in seen] == [
         (4, 1, 0, 0), (4, 1, 0, 1), (4, 1, 0, 1), (4, 2, 1, 1), (4, 3, 2, 1),
     ]  # fmt: skip
@@ -187,7 +212,8 @@ def test_a_killed_worker_costs_a_try_and_no_process_is_left(tmp_path, root):
         return made[0]
 
     done = run_sweep(work, tmp_path / "results.jsonl", make, lambda p: messages.append(p.last))
-    assert messages[2] == f"{work[1]}: the worker died (killed, or out of memory). Trying again."
+    _, second, *_ = filter(None, messages)
+    assert second == f"{work[1]}: the worker died (killed, or out of memory). Trying again."
     assert made[0].started == 3
     assert [row["key"] for row in done.rows] == [run.key for run in work]
     assert not done.failures

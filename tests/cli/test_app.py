@@ -68,7 +68,7 @@ def mistakes(photos: Path, update: Path, tmp: Path) -> dict[str, tuple[list[str]
         "offline backbone": (["train", str(photos), *out, "--backbone", "bit_m_r50x1"], 5, "--weights FILE"),
         "missing update": (["predict", str(tmp / "no.safetensors"), str(photos)], 4, "cannot be read"),
         "cut update": (["predict", str(cut), str(photos)], 4, "not a complete update file"),
-        "image as update": (["show", str(photos / "disc" / "0.png")], 4, "not a complete update file"),
+        "image as update": (["show", str(photos / "disc" / "0.png")], 4, "not an update file"),
         "unknown class": (
             ["evaluate", str(update), str(tmp / "strange")],
             3,

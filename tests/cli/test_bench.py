@@ -62,9 +62,11 @@ def test_data_says_what_is_present_and_what_is_missing(tmp_path, capsys):
     code, out, _ = run(capsys, "data", "--data-root", str(root))
     assert code == 0
     assert f"1 of {len(DATASETS)} datasets are present" in out
-    lines = {line.split()[0]: line for line in out.splitlines() if line.split()}
-    assert re.search(r"cifar10 +10 +yes +npz: ", lines["cifar10"])
-    assert re.search(r"svhn +10 +no +Download .*http.* and put", lines["svhn"])
+    assert re.search(r"^cifar10 +10  yes *$", out, re.MULTILINE)
+    assert re.search(r"^svhn +10  no *$", out, re.MULTILINE)
+    assert re.search(r"^cifar10: npz: .*cifar10\.npz$", out, re.MULTILINE)
+    assert re.search(r"^svhn: Download .*http.* and put .*$", out, re.MULTILINE)
+    assert max(len(line) - len(line.rstrip()) for line in out.splitlines()) < 10, "no padding"
 
     code, out, _ = run(capsys, "data", "--data-root", str(root), "--json")
     assert code == 0
@@ -72,6 +74,17 @@ def test_data_says_what_is_present_and_what_is_missing(tmp_path, capsys):
     assert document.keys() == DATASETS.keys()
     assert [name for name, row in document.items() if row["present"]] == ["cifar10"]
     assert all(row["source"] or row["why_missing"] for row in document.values())
+
+
+def test_data_lists_what_to_get_also_without_a_folder(tmp_path, capsys):
+    """'fit bench run' sends a user without a data folder to this command."""
+    missing = tmp_path / "none"
+    code, out, err = run(capsys, "data", "--data-root", str(missing))
+    assert code == 0
+    assert re.search(r"^svhn: Download .*http.* and put ", out, re.MULTILINE)
+    assert f"0 of {len(DATASETS)} datasets are present in {missing}." in out
+    assert f"There is no folder {missing} yet. Create it" in err.replace("\n", " ")
+    assert not missing.exists()
 
 
 def test_a_set_that_cannot_be_fetched(root, capsys):
@@ -212,7 +225,7 @@ def test_results_of_another_version_are_kept(arguments, here, capsys, tmp_path):
     assert code == 0, err
     assert "2 lines of" in err
     assert "another version of the format: kept, not counted" in err
-    assert "1 lines of" in err
+    assert "1 line of" in err
     assert "cannot be read: kept, not counted" in err
     assert file.read_text().startswith(old)
     assert len(file.read_text().splitlines()) == 5
@@ -220,6 +233,38 @@ def test_results_of_another_version_are_kept(arguments, here, capsys, tmp_path):
     code, _, err = run(capsys, "report", arguments[1], "--out", str(tmp_path / "out"))
     assert code == 0
     assert "another version" in err
+    assert here
+
+
+def test_a_report_of_results_with_other_settings_names_them(arguments, here, capsys, tmp_path):
+    chosen = ["--seeds", "1", "--set", "shots=1", "--set", "max_query=7"]
+    code, _, err = run(capsys, *arguments, *chosen)
+    assert code == 0, err
+    report = ["report", arguments[1], "--out", str(tmp_path / "out")]
+    code, _, err = run(capsys, *report)
+    assert code == 3
+    err = err.replace("\n", " ")
+    assert "has no results of tiny with these settings; one result of this recipe has other settings." in err
+    assert "Repeat the --set options they were computed with: --set max_query=7 --set shots=1" in err
+    code, out, err = run(capsys, *report, "--set", "shots=1", "--set", "max_query=7")
+    assert code == 0, err
+    assert "| drawings | 1 |" in out
+    assert "1 of 2 runs has no result yet" in err.replace("\n", " ")
+    assert here
+
+
+def test_the_first_run_is_named_before_it_is_computed(arguments, here, capsys, monkeypatch):
+    shown: list[str] = []
+
+    def next_run(_: HereWorkers) -> None:
+        shown.append(capsys.readouterr().err)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(HereWorkers, "next", next_run)
+    assert main(["bench", *arguments]) == 130
+    loading, *computing = shown[0].splitlines()
+    assert loading == "Loading efficientnet_lite0 …"
+    assert computing == [f"Computing drawings 2 shots Frozen-LDA seed {seed} …" for seed in (0, 1)]
     assert here
 
 
@@ -249,7 +294,11 @@ def mistakes(root: Path, recipe: Path, tmp: Path) -> dict[str, tuple[list[str], 
         "unknown recipe": (["run", "fewshot", *data, *out], 2, "few_shot_small"),
         "no recipe file": (["run", str(tmp / "no.toml"), *data, *out], 3, "There is no recipe file"),
         "unknown key": (["run", str(bad), *data, *out], 2, "unknown key 'speed'"),
-        "no data folder": (["data", "--data-root", str(tmp / "no")], 3, "There is no data folder"),
+        "data in a file": (["data", "--data-root", str(tmp / "taken")], 3, "There is no data folder"),
+        "set steps to text": ([*start, "--set", "steps=x"], 2, "steps cannot be 'x'"),
+        "set shots to text": ([*start, "--set", "shots=few"], 2, "shots cannot be 'few'"),
+        "set an unknown prior": ([*start, "--set", "prior=x"], 2, "prior cannot be 'x'"),
+        "set an unknown device": ([*start, "--set", "device=toaster"], 2, "device cannot be 'toaster'"),
         "no data": (["run", str(recipe), "--data-root", str(tmp / "no"), *out], 3, "There is no data folder"),
         "out is a file": (["run", str(recipe), *data, "--out", str(tmp / "taken")], 3, "cannot be written"),
         "nothing to report": (["report", str(recipe), *out], 3, "has no results of tiny"),
@@ -288,7 +337,8 @@ def test_a_progress_bar_in_a_terminal(arguments, here, capsys, monkeypatch):
     code, _, err = run(capsys, *arguments)
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", err)
     assert code == 0
-    assert re.search(r"━ 0/2 0\.0%", shown)
+    assert re.search(r"━ 0/2 0\.0%: drawings 2 shots Frozen-LDA seed 0", shown)
     assert re.search(r"━ 1/2 50\.0%, about \d+ s left", shown)
+    assert "Computing" not in shown, "the bar says it"
     assert re.search(r"\[1/2, about \d+ s left\] drawings 2 shots Frozen-LDA seed 0: \d+\.\d%", shown)
     assert here

@@ -143,6 +143,6 @@ def test_a_run_that_fails_does_not_end_the_others(root, tmp_path, capsys, here):
     arguments = ["orbit", "--data-root", str(broken), "--methods", "protonets", "--tasks", "1", *SMALL]
     code, out, err = run(capsys, *arguments, "--out", str(tmp_path / "out"))
     assert code == 3
-    assert "1 runs failed (P001 task 0 clutter ProtoNets): P001: no query video" in err
+    assert "1 run failed (P001 task 0 clutter ProtoNets): P001: no query video" in err
     assert "| clutter | frame | P002 |" in out
     assert len(here) == 1

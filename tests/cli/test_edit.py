@@ -69,10 +69,10 @@ def test_a_stripped_file_predicts_the_same_and_names_no_photo(editable, kept, ca
         (["forget", "kept", "0.png"], 3, "Several photos are called 0.png"),
         (["forget", "kept", "none.png"], 3, "No photo in this file is none.png"),
         (["forget", "kept", "noise.png"], 3, "No photo in this file"),
-        (["add", "kept", "disc", "photos/bars"], 3, "in it already"),
+        (["add", "kept", "disc", "photos/bars"], 3, "in this classifier already"),
         (["add", "kept", "disc", "nothing.png"], 3, "There is no file nothing.png"),
         (["rename", "kept", "disc", "bars"], 3, "already"),
-        (["rename", "noise.png", "disc", "bars"], 4, "not a complete update file"),
+        (["rename", "noise.png", "disc", "bars"], 4, "not an update file"),
     ],
 )
 def test_a_mistake_prints_one_line_and_changes_nothing(editable, capsys, monkeypatch, arguments, code, line):

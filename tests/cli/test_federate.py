@@ -13,6 +13,7 @@ import pytest
 
 from filmtransfer.cli import main
 from filmtransfer.cli.federate_deploy import clients_of_round
+from filmtransfer.errors import InputError
 from filmtransfer.estimator import FewShotClassifier
 from filmtransfer.federated.plan import named_plan
 from tests.bench.tiny import wait_until
@@ -78,6 +79,14 @@ def test_killed_at_a_random_moment_it_ends_with_the_same_bits(tmp_path):
         (["--set", "steps"], 2, "has no value"),
         (["--set", "speed=3"], 2, "A setting cannot be 'speed'"),
         (["--epsilon", "1", "--set", "privacy=3"], 2, "privacy cannot be 3"),
+        (["--epsilon", "-1"], 2, "epsilon cannot be -1.0."),
+        (["--epsilon", "0.001"], 2, "allows no round"),
+        (["--bounds", "-1"], 2, "bounds cannot be -1."),
+        (["--clients", "0"], 2, "clients cannot be 0. It is a whole number of at least 1."),
+        (["--test-images", "-3"], 2, "test_images cannot be -3."),
+        (["--set", "assess=no"], 2, "assess cannot be 'no'. It is true or false."),
+        (["--set", "privacy={epsilon=0}"], 2, "epsilon cannot be 0."),
+        (["--set", "seed=abc"], 2, "seed cannot be 'abc'."),
         (["--preset", "huge"], 2, "The preset cannot be 'huge'"),
         (["--backbone", "nothing"], 2, "nothing"),
     ],
@@ -85,8 +94,74 @@ def test_killed_at_a_random_moment_it_ends_with_the_same_bits(tmp_path):
 def test_every_error_has_a_message_and_an_exit_code(arguments, code, message, tmp_path, capsys):
     assert main([*SMALL, "--out", str(tmp_path / "out"), *arguments]) == code
     output = capsys.readouterr().err
-    assert message in output
+    assert message in " ".join(output.split())
     assert "Traceback" not in output
+
+
+@pytest.mark.process(seconds=5)
+def test_a_wrong_plan_is_refused_before_flower_and_torch_are_imported(tmp_path):
+    """Also a privacy budget that allows no round: the number of clients is known."""
+    wrong = (["--set", "assess=False"], ["--clients", "0"], ["--bounds", "-1"], ["--epsilon", "0.001"])
+    code = f"""
+import sys
+from filmtransfer.cli import main
+for arguments in {wrong!r}:
+    assert main([*{[*SMALL, "--out", str(tmp_path / "out")]!r}, *arguments]) == 2
+assert not {{"torch", "flwr"}} & sys.modules.keys()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def planned(tmp_path, monkeypatch):
+    """Return the function that returns what a command line would simulate."""
+
+    received = []
+
+    def simulated(config, plan, *_, **__):
+        received[:] = config, plan
+        raise InputError("enough")
+
+    monkeypatch.setattr("filmtransfer.federated.simulation.simulate", simulated)
+
+    def run(*arguments):
+        assert main(["federate", "simulate", "--out", str(tmp_path / "out"), *arguments]) == 3
+        return tuple(received)
+
+    return run
+
+
+CHOICES = [
+    ("rounds", "--rounds", 7, 8),
+    ("head", "--head", "lda", "cosine"),
+    ("algorithm", "--algorithm", "median", "krum"),
+    ("compression", "--compression", "int8", "float16"),
+    ("clients_per_round", "--clients-per-round", 3, 4),
+    ("seed", "--seed", 3, 4),
+]
+
+
+@pytest.mark.parametrize(("name", "option", "chosen", "other"), CHOICES)
+def test_a_setting_counts_unless_its_option_is_given(planned, name, option, chosen, other):
+    as_toml = f"{name}={json.dumps(chosen)}"
+    _, plan = planned("--set", as_toml)
+    assert getattr(plan, name) == chosen
+    _, plan = planned("--set", as_toml, option, str(other))
+    assert getattr(plan, name) == other
+    assert getattr(planned()[1], name) == getattr(named_plan("small"), name)
+
+
+def test_the_images_are_drawn_with_the_seed_of_the_plan(planned):
+    assert [planned(*a)[0].seed for a in ((), ("--set", "seed=3"), ("--seed", "4"))] == [0, 3, 4]
+
+
+def test_secure_aggregation_can_be_chosen_either_way(planned):
+    assert [planned(*a)[1].secure for a in ((), ("--set", "secure=true"), ("--secure",))] == [
+        False,
+        True,
+        True,
+    ]
 
 
 @pytest.mark.slow

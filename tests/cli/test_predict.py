@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from filmtransfer import FewShotClassifier
-from filmtransfer.cli.predict import predict
 from filmtransfer.model.ood import FALSE_ALARM
 from tests.cli.running import document, run
 from tests.data.test_pixels import broken
@@ -90,5 +88,13 @@ def test_predict_rejects_and_explains(editable, kept, capsys):
     assert (code, "without --compact" in err) == (3, True)
 
 
-def test_the_default_false_alarm_is_the_librarys():
-    assert inspect.signature(predict).parameters["false_alarm"].default == FALSE_ALARM
+def test_a_rejection_has_its_score_and_threshold(trained, capsys):
+    photos, file = trained
+    arguments = ["predict", str(file), str(photos / "disc" / "0.png"), "--reject"]
+    (prediction,) = json.loads(run(capsys, *arguments, "--json")[1])["predictions"]
+    assert prediction["rejected"] == (prediction["ood_score"] < prediction["ood_threshold"])
+    assert f"the threshold of {prediction['ood_threshold']:.2f}." in run(capsys, *arguments, "--why")[1]
+    _, out, _ = run(capsys, *arguments, "--false-alarm", str(FALSE_ALARM), "--json")
+    assert json.loads(out)["predictions"] == [prediction], "it is the default"
+    code, _, err = run(capsys, *arguments[:-1], "--false-alarm", "0.1")
+    assert (code, "--false-alarm needs --reject" in err) == (2, True)

@@ -12,6 +12,7 @@ import sys
 import pytest
 from rich.console import Console
 
+from filmtransfer.cli.printing import Printer
 from filmtransfer.cli.progress import PhaseDisplay, _bar, phases
 from filmtransfer.training.callbacks import Progress
 from tests.cli.running import SMALL
@@ -47,6 +48,34 @@ def test_on_a_terminal_a_phase_has_its_steps_and_never_a_question_mark():
     assert re.search(r"Fine-tuning.*step 3/30  loss 0\.500  accuracy 90%  12 s left", shown)
     assert "?" not in shown
     assert "nan" not in shown
+
+
+class Terminal(io.StringIO):
+    """Both streams of a command."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_is_printed_never_shares_a_line_with_the_bar(monkeypatch):
+    """Stdout is another console than the bar's, so rich does not know that both are one terminal."""
+    terminal = Terminal()
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    printer = Printer(as_json=False)
+    with phases() as display:
+        display.phase("writing")
+        for text in ("5 classes, 40 photos", "Wrote x.safetensors"):
+            printer.say(text)
+            display.phase(f"phase after {text}")
+    written = terminal.getvalue()
+    assert "Writing" in written
+    for text in ("5 classes, 40 photos", "Wrote x.safetensors"):
+        before = written[: written.index(f"{text}\n")]
+        line = before[before.rindex("\x1b[2K") :]  # since the line was erased
+        assert "Writing" not in line
+        assert "━" not in line
 
 
 def interrupted_in(phase: str) -> None:

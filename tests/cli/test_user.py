@@ -26,6 +26,7 @@ def document(capsys: pytest.CaptureFixture[str], folder: Path, *arguments: str) 
 
 def test_the_commands_from_creation_to_deletion(capsys, tmp_path):
     folder = tmp_path / "a folder with 100% odd # ? characters"
+    Store.open(StoreLocation.of(folder)).close()
     code, out, _ = run(capsys, folder, "list")
     assert code == 0
     assert "no users yet" in out
@@ -71,6 +72,61 @@ def test_deletion_asks_for_confirmation(capsys, tmp_path, monkeypatch):
         assert asked == ["Delete Ann with no photos and no versions for good?"]
 
 
+def test_deletion_without_anyone_to_ask_is_refused(capsys, tmp_path, monkeypatch):
+    made = document(capsys, tmp_path, "add", "Ann")
+    for answer, code, line in ((EOFError, 2, "Use --yes"), (KeyboardInterrupt, 130, "Interrupted")):
+
+        def ask(_: str, answer: type[BaseException] = answer) -> str:
+            raise answer
+
+        monkeypatch.setattr("click.termui.visible_prompt_func", ask)
+        exit_code, _, err = run(capsys, tmp_path, "delete", made["id"])
+        assert (exit_code, line in err) == (code, True), err
+    assert len(document(capsys, tmp_path, "list")["users"]) == 1
+
+
+ID = "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["list"], ["show", ID], ["token", ID], ["quota", ID, "--photos", "1"], ["delete", ID]]
+)
+def test_a_mistyped_folder_is_an_error_and_nothing_is_created(capsys, tmp_path, arguments):
+    (tmp_path / "empty").mkdir()
+    for folder in ("typo", "empty"):
+        code, out, err = run(capsys, tmp_path / folder, *arguments)
+        assert (code, out) == (3, "")
+        assert f"There is no service in {tmp_path / folder}." in err
+        assert "--folder" in err
+    url = f"sqlite:///{tmp_path}/more/fit.db"
+    assert main(["user", *arguments, "--database", url]) == 3
+    assert f"There is no service in {url}." in capsys.readouterr().err
+    assert [path.name for path in tmp_path.rglob("*")] == ["empty"]
+
+
+def test_an_empty_database_is_no_service(capsys, tmp_path):
+    file = tmp_path / "fit.db"
+    file.touch()
+    assert run(capsys, tmp_path, "list")[0] == 3
+    assert file.read_bytes() == b""
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+    connection.close()
+    assert run(capsys, tmp_path, "list")[0] == 3
+
+
+def test_a_user_can_be_added_before_the_first_start_which_is_said(capsys, tmp_path):
+    code, out, err = run(capsys, tmp_path / "new", "add", "Ann")
+    assert code == 0
+    assert "Token, shown only now" in out
+    assert "a new store was created there" in err
+    assert str(tmp_path / "new") in err
+    code, _, err = run(capsys, tmp_path / "new", "add", "Bob")
+    assert (code, err) == (0, "")
+    assert run(capsys, tmp_path / "other", "add", "")[0] == 3
+    assert not (tmp_path / "other").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "line"),
     [
@@ -84,6 +140,7 @@ def test_deletion_asks_for_confirmation(capsys, tmp_path, monkeypatch):
     ],
 )
 def test_errors_are_one_clear_line(capsys, tmp_path, arguments, code, line):
+    Store.open(StoreLocation.of(tmp_path)).close()
     exit_code, _, err = run(capsys, tmp_path, *arguments)
     assert (exit_code, line in err) == (code, True), err
     assert "Traceback" not in err

@@ -92,7 +92,7 @@ def test_evaluate_with_a_report_runs_on_onnxruntime(folder, tmp_path):
         ("edit", "forget", "FILE", "bars/1.png", "-o", "OUT"),
         ("backbones",),
         ("--help",),
-        ("user", "list", "--folder", "STORE"),
+        ("user", "add", "ann", "--folder", "STORE"),
     ],
     ids=lambda arguments: " ".join(arguments[:2]),
 )

@@ -101,7 +101,11 @@ FLAT = np.full((8, 8, 3), 0.5)
 @pytest.mark.parametrize(
     ("array", "says", "hint"),
     [
-        (FLAT * np.nan, "float64 of shape (8, 8, 3) with 192 values that are NaN", "replace NaN by 0"),
+        (
+            FLAT * np.nan,
+            "float64 of shape (8, 8, 3) with 192 values that are NaN",
+            "replace these values by 0",
+        ),
         (FLAT * np.inf, "infinite", "replace"),
         (FLAT - 3, "values from -2.5 to -2.5: it looks normalised", "std and mean of shape (3,)"),
         ((FLAT - 3).transpose(2, 0, 1), "looks normalised", "std and mean of shape (3, 1, 1)"),

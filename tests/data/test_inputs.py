@@ -216,9 +216,13 @@ def test_batches_of_a_loader_are_divided():
     ("data", "says", "hint"),
     [
         ("photos", "no labels for photos", "fit_folder('photos')"),
-        (PICTURES, "Item 0 is of type Image", "fit(images, labels)"),
-        (np.stack(ARRAYS), "Item 0 is an array, uint8 of shape (40, 40, 3)", "fit(images, labels)"),
-        ([{"image": PICTURES[0]}], "Item 0 has the keys image; none of them is label", "fit(images, labels)"),
+        (PICTURES, "Item 0 is of type Image", "images and their labels"),
+        (np.stack(ARRAYS), "Item 0 is an array, uint8 of shape (40, 40, 3)", "images and their labels"),
+        (
+            [{"image": PICTURES[0]}],
+            "Item 0 has the keys image; none of them is label",
+            "images and their labels",
+        ),
         ([(PICTURES[0], None)], "label of image 0 is None", "text or a number"),
         ([(PICTURES[0], [0, 1])], "label of image 0 has 2 parts", "argmax(1)"),
         ([(PICTURES[0], torch.tensor([0, 1]))], "label of image 0 has 2 parts", "argmax(1)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +11,11 @@ from flwr.app import RecordDict
 
 from filmtransfer.errors import InputError
 from filmtransfer.federated import messages
+from filmtransfer.federated.completion import complete
 from filmtransfer.federated.compression import compress, decompress
 from filmtransfer.federated.parameters import get_parameters
 from filmtransfer.training.finetune.loop import History
-from tests.federated.tiny import PLAN, population
+from tests.federated.tiny import ALL, PLAN, make_server, population, with_test_images
 
 
 def test_an_unknown_message_is_refused():
@@ -58,3 +60,69 @@ def test_error_feedback_sends_the_rounding_error_later(tmp_path):
         again, _ = client.train_round(plan, number, sent)  # a round that is repeated is the same
         assert np.array_equal(again["psi"], compressed["psi"])
     assert sorted(client._residuals()) == [3, 4]
+
+
+# What a client reports to its user.
+
+
+def logs_of(plan, on=None, tests=None):
+    """Return what the first client of a federation logs, whose clients may have test images."""
+    clients = population(plan)
+    log: list[str] = []
+    make = with_test_images(clients, tests or {})
+
+    def client(i):
+        instance = make(i)
+        if i == 0:
+            instance.log = log.append
+            if on:
+                on(instance)
+        return instance
+
+    server = make_server(clients, client=client)
+    server.evaluate_fn = None
+    complete(server, server.run())
+    return log
+
+
+def test_a_client_reports_each_round_with_its_loss_and_accuracy():
+    plan = replace(ALL, rounds=2, evaluate_every=1)
+    log = [re.sub(r"\d+(\.\d+)?%", "N%", re.sub(r"loss \d\.\d+", "loss N", line)) for line in logs_of(plan)]
+    accuracy = "personalized accuracy N% on 9 images (leave-one-out)."
+    assert log == [
+        "Reporting the classes and their numbers of images.",
+        f"Before the first round: {accuracy}",
+        "Round 1 of 2: training on 9 images.",
+        "Round 1 of 2: loss N after 2 steps.",
+        f"Round 1 of 2: {accuracy}",
+        "Round 2 of 2: training on 9 images.",
+        "Round 2 of 2: loss N after 2 steps.",
+        f"Round 2 of 2: {accuracy}",
+        "Summing the statistics of the images.",
+        "Summing the scores of images for the calibration.",
+    ]
+
+
+def test_with_secure_aggregation_a_client_reports_each_sum_once():
+    log = logs_of(replace(ALL, secure=True))
+    assert [line for line in log if "loss" not in line] == [
+        "Reporting the classes and their numbers of images.",
+        "Round 1 of 1: training on 9 images for a masked sum.",
+        "Summing the statistics of the images, masked.",
+        "Summing the scores of images for the calibration, masked.",
+    ]
+
+
+def test_an_accuracy_on_test_images_is_not_called_leave_one_out():
+    log = logs_of(replace(ALL, evaluate_every=1), tests={0: 5})
+    assert sum("personalized accuracy" in line and line.endswith("on 5 images.") for line in log) == 2
+
+
+def test_a_client_reports_why_it_refuses():
+    def on(client):
+        client.train = refuse
+
+    def refuse(*_):
+        raise InputError("its disk is full.")
+
+    assert "The request is refused: its disk is full." in logs_of(ALL, on=on)

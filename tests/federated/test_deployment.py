@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 
 pytest.importorskip("flwr")
@@ -25,11 +26,16 @@ from filmtransfer import FewShotClassifier
 from filmtransfer.cli import main
 from filmtransfer.errors import InputError
 from filmtransfer.federated.certificates import make_server_certificate
+from filmtransfer.federated.checkpoint import Checkpoint
+from filmtransfer.federated.deployment.client import ClientIdentity, SuperNodeRunner
 from filmtransfer.federated.deployment.environment import SECRET_HEADER, flower_environment
 from filmtransfer.federated.deployment.executor import check_fab
 from filmtransfer.federated.deployment.fab import build_fab
+from filmtransfer.federated.deployment.server import Endpoint, SuperLinkRunner, finished_result
 from filmtransfer.federated.deployment.superlink import AccessControl
 from filmtransfer.federated.keys import make_client_key, make_keys
+from filmtransfer.federated.plan import DEPLOYED_PRESETS, named_plan
+from filmtransfer.federated.records import LOG_FILE, Observer, append_json_line
 from filmtransfer.processes import free_port
 from tests.conftest import picture
 
@@ -109,13 +115,16 @@ class Federation:
         files = [*self.folder.glob("*.err"), *self.folder.glob("*.out"), *self.folder.glob("state*/*.log")]
         return "\n".join(f"== {f.relative_to(self.folder)}\n{f.read_text()[-3000:]}" for f in files)
 
+    def supernode_log(self, name: str) -> Path:
+        return self.folder / f"state-{name}" / "supernode.log"
+
     def freeze(self, name: str) -> tuple[int, int]:
         """Stop a client's worker between two messages, so that it cannot handle the next one.
 
         Returns the worker's process id and how many rounds the client has worked on.
         """
         fork = f"--state state-{name} "
-        log = self.folder / f"state-{name}" / "supernode.log"
+        log = self.supernode_log(name)
         client = self.running[name].pid
         frozen: list[int] = []
 
@@ -202,14 +211,17 @@ def test_three_clients_one_killed_the_server_killed_and_an_unknown_client_refuse
 
     # One client is killed while it works: the round completes without it and reports it as missing.
     executor, trained = federation.freeze("carla")
-    federation.until("carla gets a round", lambda: federation.output("carla").count("Training.") > trained)
+    federation.until(
+        "carla gets a round",
+        lambda: federation.supernode_log("carla").read_text().count("Receiving: train.round") > trained,
+    )
     assert unknown.wait(TIMEOUT) == 4
     assert "The server refuses dave: it does not know this key" in federation.output("dave")
     for pid in (federation.running["carla"].pid, executor):
         os.kill(pid, signal.SIGKILL)
     federation.until("a round without carla", lambda: any(r["missing"] for r in federation.rounds().values()))
     incomplete = next(record for record in federation.rounds().values() if record["missing"])
-    assert list(incomplete["missing"]) == ["carla"]
+    assert incomplete["missing"] == {"carla": "it stopped responding"}
     assert incomplete["examples"] == 3 * 3 + 2 * 5
 
     # The server is killed: its processes end with it; started again it resumes, with the connected clients.
@@ -243,6 +255,10 @@ def test_three_clients_one_killed_the_server_killed_and_an_unknown_client_refuse
     assert trained.update_.ood.sums.count == 3 * 3 + 2 * 5
     assert personal.update_.ood is not None
 
+    # The clients report their rounds.
+    assert "Round 4 of 4: training on 9 images." in federation.output("anna")
+    assert "Round 4 of 4: loss " in federation.output("anna")
+
     # The clients end when the server has stopped after the last request.
     for name in ("anna", "bob"):
         assert federation.running[name].wait(TIMEOUT) == 0, federation.logs()
@@ -262,6 +278,7 @@ def test_an_interrupted_server_says_so_and_leaves_no_process(federation, moment)
     assert server.wait(TIMEOUT) == 130
     output = federation.output("server")
     assert output.splitlines().count("fit: Interrupted.") == 1
+    assert ("start the server again with the same arguments" in output) == (moment != "Starting the server")
     assert "Traceback" not in output
     assert "nan" not in output.lower()
     assert not federation.alive()
@@ -463,10 +480,127 @@ def test_a_used_port_is_named(keys, tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--rounds", "-1"), ("--set", "stepz=1"), ("--set", "steps"), ("--preset", "x"), ("--poll", "0")],
-)
+    [
+        ("--rounds", "-1"), ("--set", "stepz=1"), ("--set", "steps"), ("--preset", "x"), ("--poll", "0"),
+        ("--set", "assess=False"), ("--set", "timeout=x"), ("--set", "privacy={delta=2}"),
+        ("--preset", "bit"), ("--set", "train=all", "--set", "head=linear"),
+    ],
+)  # fmt: skip
 def test_a_server_checks_its_plan_first(keys, tmp_path, capsys, arguments):
     assert run_server(capsys, tmp_path, "--keys", str(keys), *arguments)[0] == 2
+
+
+def test_the_presets_in_the_help_are_those_of_the_error(keys, tmp_path, capsys):
+    _, err = run_server(capsys, tmp_path, "--keys", str(keys), "--preset", "x")
+    assert main(["federate", "server", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    listed = err.partition("Choose one of: ")[2].strip().removesuffix(".")
+    presets, papers = text.partition("--preset TEXT ")[2].partition(".")[0].split(", or one of the paper's: ")
+    assert {presets, *papers.split(", ")} == set(listed.split(", ")) == {*DEPLOYED_PRESETS}
+
+
+# A federation that has finished.
+
+
+@pytest.fixture
+def finished(tmp_path) -> Path:
+    """Return the folder of a federation after 4 rounds."""
+    plan = named_plan("small").override(rounds=4, clients_per_round=0)
+    folder = tmp_path / "state"
+    Checkpoint(np.zeros(3, np.float32), ["a", "b"], [{"clients": ["anna"]}] * 4).save(folder, plan)
+    result = {"rounds": 4, "classes": ["a", "b"], "planned_rounds": 4, "assess": True, "test": ""}
+    (folder / "result.json").write_text(json.dumps(result))
+    (folder / "global.safetensors").write_bytes(b"")
+    return folder
+
+
+def test_a_finished_federation_prints_its_result_again(finished, keys, capsys):
+    before = {path.name: path.read_bytes() for path in finished.iterdir()}
+    arguments = ["federate", "server", "--folder", str(finished), "--keys", str(keys), "--rounds", "4"]
+    assert main(arguments) == 0
+    output = capsys.readouterr().out
+    assert f"The federation in {finished} has already finished after 4 rounds." in output
+    assert f"Finished after 4 rounds: {finished / 'global.safetensors'}, a classifier of 2 classes." in output
+    assert {path.name: path.read_bytes() for path in finished.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("change", "test", "result", "again"),
+    [
+        ({}, "", {}, True),
+        ({"rounds": 3}, "", {}, True),
+        ({"rounds": 5}, "", {}, False),
+        ({"rounds": 5}, "", {"planned_rounds": 5}, True),  # stopped by the privacy budget
+        ({"assess": False}, "", {}, False),
+        ({}, "photos", {}, False),
+        ({}, "", {"error": "It failed."}, False),
+    ],
+)
+def test_a_federation_continues_where_something_is_left_to_do(finished, change, test, result, again):
+    plan = named_plan("small").override(**{"rounds": 4, **change})
+    file = finished / "result.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | result))
+    assert (finished_result(finished, plan, test) is not None) == again
+
+
+def test_without_its_classifier_a_federation_has_not_finished(finished):
+    (finished / "global.safetensors").unlink()
+    assert finished_result(finished, named_plan("small").override(rounds=4), "") is None
+
+
+# What server and client print.
+
+
+def test_clients_are_counted_against_those_needed_and_named_once_they_are_known(tmp_path):
+    log: list[str] = []
+    statuses: list[str] = []
+    observer = Observer(log=log.append, on_status=statuses.append)
+    runner = SuperLinkRunner(Endpoint("127.0.0.1", 1, None), tmp_path, observer, needed=2)
+    runner._report_clients({"1358983444554941163": "", "7": ""})  # without keys Flower does not know the name
+    assert not log
+    assert "2 clients connecting" in statuses[-1]
+    append_json_line(tmp_path / LOG_FILE, {"names": {"1358983444554941163": "anna"}})
+    runner._read_messages()
+    assert log == ["anna is connected (1 connected, 2 needed)."]
+    runner._report_clients({"1358983444554941163": "", "5": "bob"})
+    runner._report_clients({"5": "bob"})
+    assert log == [
+        "anna is connected (1 connected, 2 needed).",
+        "bob is connected (2 connected, 2 needed).",
+        "anna is disconnected (1 connected, 2 needed).",
+    ]
+
+
+def test_a_client_prints_the_messages_of_its_app_and_nothing_else_of_a_request(tmp_path):
+    append_json_line(tmp_path / LOG_FILE, {"message": "of an earlier run"})
+    log: list[str] = []
+    runner = SuperNodeRunner(
+        ClientIdentity("anna", "127.0.0.1:1", None, None), tmp_path, {}, None, log.append
+    )
+    for stage in ("keys", "shares", "masked", "unmask"):
+        runner.read_log_line(f"Receiving: query.secure_{stage} message")
+    append_json_line(tmp_path / LOG_FILE, {"message": "Round 1 of 2: training on 9 images."})
+    runner.read_messages()
+    runner.read_messages()
+    assert log == ["Round 1 of 2: training on 9 images."]
+
+
+def test_a_client_with_the_servers_folder_of_keys_is_sent_to_its_own(keys, photo_folder, capsys):
+    arguments = [
+        "federate",
+        "client",
+        "--data",
+        str(photo_folder()),
+        "--name",
+        "anna",
+        "--server",
+        "127.0.0.1:1",
+    ]
+    assert main([*arguments, "--keys", str(keys)]) == 4
+    err = capsys.readouterr().err
+    assert f"There is no file {keys / 'node.key'}." in err
+    assert "the folder that the server's owner sent, with ca.crt and node.key" in err
+    assert "fit federate keys" not in err
 
 
 def test_without_flower_the_pip_line_is_printed(tmp_path, capsys, monkeypatch):

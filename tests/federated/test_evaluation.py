@@ -87,7 +87,7 @@ def test_an_evaluation_is_named_while_it_runs():
     server.on_status = statuses.append
     server.run()
     assert statuses == [
-        "Evaluating before the first round",
+        "Before the first round: evaluating",
         "Round 1 of 1: training on 4 clients",
         "Round 1 of 1: evaluating",
     ]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from filmtransfer.errors import UsageError
-from filmtransfer.federated.plan import Plan, named_plan
+from filmtransfer.federated.plan import COUNTS, NUMBERS, TRAINING, Plan, named_plan
 from tests.federated.tiny import CONFIG, PLAN
 
 
@@ -49,3 +49,51 @@ def test_the_learning_rate_decays_by_rounds():
     plan = PLAN.override(learning_rate=1.0, decay=0.3, decay_every=20)
     assert [plan.rate(r) for r in (1, 20, 21, 41)] == pytest.approx([1, 1, 0.3, 0.09])
     assert replace(plan, decay_every=0).rate(100) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"assess": "False"}, "assess cannot be 'False'. It is true or false."),
+        ({"assess": "no"}, "assess cannot be 'no'. It is true or false."),
+        ({"secure": "False"}, "secure cannot be 'False'. It is true or false."),
+        ({"secure": 0}, "secure cannot be 0. It is true or false."),
+        ({"rounds": 2.5}, "rounds cannot be 2.5. It is a whole number of at least 0."),
+        ({"mu": "x"}, "mu cannot be 'x'. It is a number of at least 0."),
+        ({"trim": "x"}, "trim cannot be 'x'. It is a number of at least 0 and below 0.5."),
+        ({"temperature": "x"}, "temperature cannot be 'x'. It is a number above 0."),
+        ({"timeout": "x"}, "timeout cannot be 'x'. It is a number of seconds above 0."),
+        ({"decay": "x"}, "decay cannot be 'x'. It is a number above 0 and at most 1."),
+        ({"decay": True}, "decay cannot be True. It is a number above 0 and at most 1."),
+        ({"mu": float("nan")}, "mu cannot be nan. It is a number of at least 0."),
+        ({"seed": "abc"}, "seed cannot be 'abc'. It is a whole number."),
+        ({"seed": 1.5}, "seed cannot be 1.5. It is a whole number."),
+        ({"backbone": 5}, "backbone cannot be 5. It is the name of one; see 'fit backbones'."),
+        ({"privacy": "x"}, "privacy cannot be 'x'. As in --set 'privacy={noise=2.0, clip=0.5}'."),
+        ({"privacy": False}, "privacy cannot be False. As in --set 'privacy={noise=2.0, clip=0.5}'."),
+        ({"privacy": {"epsilon": 0}}, "epsilon cannot be 0. It is a number above 0."),
+        ({"privacy": {"delta": 2}}, "delta cannot be 2. It is a number above 0 and below 1."),
+        ({"privacy": {"noise": "a"}}, "noise cannot be 'a'. It is a number above 0."),
+        ({"privacy": {"clip": -1}}, "clip cannot be -1. It is a number above 0."),
+    ],
+)  # fmt: skip
+def test_a_value_of_a_wrong_type_is_refused_with_what_is_allowed(change, message):
+    with pytest.raises(UsageError) as caught:
+        Plan().override(**change)
+    assert str(caught.value) == message
+
+
+def test_every_setting_of_a_plan_has_a_check():
+    """A new one without a check would be accepted with any type."""
+    checked = {
+        *COUNTS,
+        *NUMBERS,
+        "secure",
+        "assess",
+        "algorithm",
+        "compression",
+        "head",
+        "backbone",
+        "privacy",
+    }
+    assert checked == Plan.names() - set(TRAINING)

@@ -14,6 +14,7 @@ from scipy.optimize import brentq
 from scipy.stats import kstest, norm
 
 from filmtransfer.errors import InputError, UsageError
+from filmtransfer.federated.plan import Privacy
 from filmtransfer.federated.privacy import (
     ORDERS,
     Accountant,
@@ -294,3 +295,38 @@ def test_one_round_by_hand():
     total = sum(clip(update, 1.0)[0] for update in ([3.0, 4.0], [0.3, 0.0]))
     mean = noisy_mean(total, 1e-12, 4, make_generator(0))
     np.testing.assert_allclose(mean, [0.9 / 4, 0.8 / 4], atol=1e-10)
+
+
+# The budget in rounds.
+
+
+@pytest.mark.parametrize(
+    ("done", "planned", "rounds"), [(0, 50, 9), (0, 9, 9), (0, 5, 5), (4, 50, 5), (9, 50, 0)]
+)
+def test_the_remaining_rounds_are_those_that_can_be_spent(done, planned, rounds):
+    account = Accountant(20, 5, 2.0, 1e-3, 0.0001, rounds=done)
+    account.epsilon = account.after(9)
+    assert account.remaining(planned - done) == rounds
+    for _ in range(rounds):
+        account.spend()
+    assert account.can_continue() == (account.rounds < 9)
+
+
+def test_a_budget_for_fewer_rounds_than_planned_is_announced():
+    account = Accountant.of(Privacy(noise=2.0, delta=1e-3, epsilon=3.0), 4, 0)
+    allowed = account.remaining(99)
+    assert 0 < allowed < 99
+    assert account.limit(0, 99) == (
+        f"The privacy budget ε = 3 at δ = 0.001 allows {allowed} of the 99 rounds; "
+        "for more rounds use more noise, a larger epsilon or more clients."
+    )
+    assert account.limit(0, allowed) == ""
+    account.rounds = allowed
+    assert account.limit(allowed, 99) == "", "the server reports that it is spent"
+    with pytest.raises(UsageError, match="allows no round: the first one would have ε = "):
+        Accountant.of(Privacy(noise=0.1), 4, 0).check_first_round()
+
+
+def test_a_round_has_at_most_all_clients():
+    assert Accountant.of(Privacy(), 4, 0).per_round == Accountant.of(Privacy(), 4, 9).per_round == 4
+    assert Accountant.of(Privacy(), 4, 3).per_round == 3

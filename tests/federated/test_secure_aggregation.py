@@ -536,5 +536,5 @@ def test_false_shares_are_detected(lost):
             content["shares"]["4"] = bytes(33)
         return content
 
-    with pytest.raises(SecureAggregationError, match="mask of client 4 cannot be removed"):
+    with pytest.raises(SecureAggregationError, match="mask of Client 4 cannot be removed"):
         Federation(lost=lost, reply=reply).sum()

@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from filmtransfer.errors import InputError
+from filmtransfer.errors import InputError, UsageError
 from filmtransfer.federated import messages
 from filmtransfer.federated.client import Client
 from filmtransfer.federated.client_manager import FederationError
 from filmtransfer.federated.completion import trained_clients
 from filmtransfer.federated.plan import Privacy
+from filmtransfer.federated.privacy import Accountant
 from tests.federated.tiny import PLAN, make_server, population, with_failing_clients
 
 SECURE = replace(PLAN, secure=True, clients_per_round=4, rounds=1)
@@ -116,3 +117,21 @@ def test_it_stops_at_the_budget_and_resumes_the_account(tmp_path):
     again = make_server(clients, tmp_path, log=log.append).run()  # resumed, it does not start again
     assert again.done == state.done
     assert json.loads(again.accountant)["rounds"] == state.done
+
+
+def test_the_budget_is_announced_before_the_first_round():
+    privacy = Privacy(clip=0.01, noise=5.0, delta=1e-3, epsilon=Accountant(4, 4, 5.0, 1e-3, 1).after(2))
+    plan = replace(SECURE, secure=False, rounds=3, privacy=privacy, clients_per_round=0)
+    log: list[str] = []
+    state = make_server(population(plan), log=log.append).run()
+    assert state.done == 2
+    assert log[1] == "3 rounds, each with about 4 of 4 clients, drawn at random."
+    assert " at δ = 0.001 allows 2 of the 3 rounds; for more rounds use more noise" in log[2]
+
+
+def test_a_budget_for_no_round_is_refused_before_anything_is_evaluated(monkeypatch):
+    plan = replace(SECURE, secure=False, privacy=Privacy(noise=0.5, epsilon=1.0), clients_per_round=0)
+    server = make_server(population(plan))
+    monkeypatch.setattr(server, "evaluate", None)
+    with pytest.raises(UsageError, match="allows no round"):
+        server.run()

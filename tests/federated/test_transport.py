@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import pytest
 from flwr.app import Error, Message
+from flwr.common.constant import ErrorCode
 
 from filmtransfer.federated import messages
 from tests.federated.tiny import ALL, make_server, population
 
 
-def test_a_disconnected_node_is_reported_by_name():
+@pytest.mark.parametrize(
+    ("code", "reason", "words"),
+    [
+        (
+            ErrorCode.NODE_UNAVAILABLE,
+            "Error: Node Unavailable — The destination node failed to report a heartbeat within 2 × its expected interval.",
+            "it stopped responding",
+        ),
+        (ErrorCode.UNKNOWN, "Something else.\n", "Something else."),
+    ],
+)
+def test_a_disconnected_node_is_reported_by_name_in_plain_words(code, reason, words):
     """SuperLink replies for it, in its own name and with the id of the message."""
     clients = population(ALL)
     server = make_server(clients)
@@ -21,13 +34,13 @@ def test_a_disconnected_node_is_reported_by_name():
         replies = send_and_receive(sent, timeout=timeout)
         if sent[0].metadata.message_type != messages.TRAIN:
             return replies
-        error = Message(Error(code=5, reason="Node unavailable"), reply_to=sent[2])
+        error = Message(Error(code, reason), reply_to=sent[2])
         error.metadata.__dict__["_src_node_id"] = 1
         return [*replies[:2], error, *replies[3:]]
 
     server.transport.grid.send_and_receive = send
     (record,) = server.run().rounds
-    assert record["missing"] == {"client-2": "Node unavailable"}
+    assert record["missing"] == {"client-2": words}
 
 
 def test_a_round_records_its_communication():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.serve.conftest import encoded
+from tests.serve.conftest import add_two_classes, encoded
 
 JPEG = {"Content-Type": "image/jpeg"}
 FILE = {"Content-Type": "application/octet-stream"}
@@ -19,6 +19,7 @@ def records(service, update_file):
     photo = anna.post(f"/api/classes/{class_id}/photos", content=encoded(0, 1), headers=JPEG).json()["id"]
     for _ in range(2):
         version = anna.post("/api/versions", content=update_file.read_bytes(), headers=FILE).json()["number"]
+    add_two_classes(anna)
     training = anna.post("/api/trainings", json={}).json()["id"]
     me = anna.get("/api/me").json()
     return {

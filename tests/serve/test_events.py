@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from filmtransfer.serve.settings import LEASE
+from tests.serve.conftest import add_two_classes
 
 JSON = dict[str, Any]
 
@@ -20,6 +21,7 @@ def training(service, request):
     name = request.node.name
     service.add_user(name)
     client = service.client(name)
+    add_two_classes(client)
     made = client.post("/api/trainings", json={}).json()["id"]
     assert service.store.trainings.claim(name, LEASE).id == made
     return name, client, made

@@ -10,10 +10,13 @@ import threading
 from dataclasses import replace
 
 import httpx
+import numpy as np
 import pytest
+import safetensors.numpy
 
 from filmtransfer.errors import UsageError
 from filmtransfer.federated.keys import make_keys
+from filmtransfer.model import Update
 from filmtransfer.serve.errors import ApiError
 from filmtransfer.serve.limits import LINGER_BYTES, RateLimiter
 from filmtransfer.serve.server import ListenAddress
@@ -232,10 +235,19 @@ def test_an_update_that_does_not_fit_is_refused(anna, update_file):
         assert answer.json()["error"]["code"] == "bad_file"
 
 
+def test_the_error_of_a_foreign_file_is_for_a_client_of_the_api(anna, update_file):
+    """It begins with a capital, and its hint does not name options of the command line."""
+    update = Update.from_bytes(update_file.read_bytes())
+    update.classes = ["disc", "disc", "plain"]
+    weights = safetensors.numpy.save({"weight": np.zeros(3, np.float32)})
+    for content in (b"", b"nonsense", update_file.read_bytes()[:-100], weights, update.to_bytes()):
+        error = anna.post("/api/versions", content=content, headers=FILE).json()["error"]
+        assert error["message"].startswith("The file")
+        assert error["hint"] == "Send a .safetensors file that 'fit train' or this service has written."
+
+
 def test_an_update_for_large_images_is_refused(anna, update_file):
     """One such image would take the time of hundreds."""
-    from filmtransfer.model import Update
-
     update = Update.from_bytes(update_file.read_bytes())
     update.pixels = replace(update.pixels, size=2048)
     answer = anna.post("/api/versions", content=update.to_bytes(), headers=FILE)

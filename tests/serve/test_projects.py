@@ -11,7 +11,7 @@ from PIL import Image
 from filmtransfer.data.sample import enlarge_drawing, sample_drawings
 from filmtransfer.serve.store import Quota
 from filmtransfer.serve.worker import Worker
-from tests.serve.conftest import encoded
+from tests.serve.conftest import add_two_classes, encoded
 from tests.serve.updates import backbone
 
 JPEG = {"Content-Type": "image/jpeg"}
@@ -79,6 +79,8 @@ def test_a_project_has_its_own_records(dora, update_file):
         (1, 1, 1),
     ]
     assert dora.get("/api/me").json()["used"]["photos"] == 2, "the quota is that of all projects"
+    for params in (here, there):
+        add_two_classes(dora, **params)
     training = dora.post("/api/trainings", json={}, params=here).json()
     assert dora.get("/api/me").json()["training"] is None
     assert dora.get("/api/me", params=here).json()["training"] == training
@@ -107,6 +109,7 @@ def test_starting_over_keeps_the_account(service, dora):
     service.store.users.set_quota(me["id"], Quota(photos=77))
     add_photo(dora)
     second = dora.post("/api/projects", json={"name": "second"}).json()["id"]
+    add_two_classes(dora, project=second)
     dora.post("/api/trainings", json={}, params={"project": second}).raise_for_status()
     assert dora.delete("/api/me/data").status_code == 204
     after = dora.get("/api/me").json()
@@ -114,6 +117,7 @@ def test_starting_over_keeps_the_account(service, dora):
     assert after["used"] == {"classes": 0, "photos": 0, "bytes": 0, "versions": 0}
     assert after["project"] not in (me["project"], second)
     assert [one["id"] for one in projects_of(dora)] == [after["project"]]
+    add_two_classes(dora)
     assert dora.post("/api/trainings", json={}).status_code == 202, "the training was deleted too"
 
 

@@ -16,7 +16,7 @@ from filmtransfer import FewShotClassifier
 from filmtransfer.cli import main
 from filmtransfer.serve.settings import LEASE
 from filmtransfer.serve.store.tables import photos
-from tests.serve.conftest import CLASSES, encoded
+from tests.serve.conftest import CLASSES, add_two_classes, encoded
 
 JPEG = {"Content-Type": "image/jpeg"}
 FILE = {"Content-Type": "application/octet-stream"}
@@ -260,6 +260,7 @@ def test_no_version_yet_is_a_conflict(service):
 def test_a_training_and_its_assessment(service):
     project = service.store.projects.resolve(service.add_user("carla"))
     client = service.client("carla")
+    add_two_classes(client)
     asked = client.post("/api/trainings", json={"steps": 0})
     assert asked.status_code == 202
     training = asked.json()
@@ -289,9 +290,54 @@ def test_a_training_and_its_assessment(service):
     assert check["photos"] == [{"id": "0123456789abcdef", "truth": "disc", "said": "bars", "p": 0.75}]
 
 
+def test_a_training_needs_photos_of_two_classes(service):
+    """The request is refused at once, rather than failing when a worker takes it."""
+    service.add_user("erin")
+    erin = service.client("erin")
+    ids = [erin.post("/api/classes", json={"name": name}).json()["id"] for name in ("cup", "keys")]
+    for present, id in (("no class has photos", ids[0]), ("only one class has photos", ids[1])):
+        refused = erin.post("/api/trainings", json={})
+        assert refused.status_code == 409
+        error = refused.json()["error"]
+        assert error["code"] == "conflict"
+        assert error["message"] == f"A training needs photos of at least two classes; {present}."
+        assert error["hint"] == "Add a few photos to each of two or more classes, then train."
+        assert erin.get("/api/trainings").json() == {"trainings": []}
+        erin.post(f"/api/classes/{id}/photos", content=encoded(0, 1), headers=JPEG).raise_for_status()
+    started = erin.post("/api/trainings", json={})
+    assert started.status_code == 202
+    erin.delete(f"/api/trainings/{started.json()['id']}").raise_for_status()
+
+
+def test_records_of_another_project_are_not_found_and_the_project_is_mentioned(service):
+    service.add_user("fay")
+    fay = service.client("fay")
+    other = fay.post("/api/projects", json={"name": "other"}).json()["id"]
+    add_two_classes(fay, project=other)
+    here = {"project": other}
+    class_id = fay.get("/api/classes", params=here).json()["classes"][0]["id"]
+    photo = fay.get("/api/photos", params=here).json()["photos"][0]["id"]
+    training = fay.post("/api/trainings", json={}, params=here).json()["id"]
+    for path in (
+        f"/api/photos?class_id={class_id}",
+        f"/api/photos/{photo}",
+        f"/api/trainings/{training}",
+        f"/api/trainings/{training}/events",
+        "/api/versions/1/file",
+    ):
+        missing = fay.get(path)
+        assert missing.status_code == 404
+        assert "?project=ID" in missing.json()["error"]["hint"], path
+    assert fay.get(f"/api/trainings/{training}", params=here).status_code == 200
+    unknown = fay.get("/api/classes", params={"project": "0" * 16}).json()["error"]
+    assert "?project=" not in unknown["hint"]
+    fay.delete(f"/api/trainings/{training}", params=here).raise_for_status()
+
+
 def test_two_trainings_at_once_are_a_conflict_and_cancelling_is_idempotent(service):
     service.add_user("two")
     client = service.client("two")
+    add_two_classes(client)
     first = client.post("/api/trainings").json()  # without a body: default options
     assert client.post("/api/trainings", json={}).status_code == 409
     for _ in range(2):

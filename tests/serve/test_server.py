@@ -19,7 +19,7 @@ import pytest
 
 from filmtransfer.cli import main
 from filmtransfer.processes import free_port
-from filmtransfer.serve.server import ServerConfig
+from filmtransfer.serve.server import ServerConfig, default_user_token
 from filmtransfer.serve.store import Store, StoreLocation
 from filmtransfer.serve.supervisor import MODULE
 from tests import guardian
@@ -183,6 +183,39 @@ def test_the_page_is_opened_with_and_without_ray(started, tmp_path, monkeypatch)
     assert len(started) == 3
 
 
+@pytest.mark.parametrize(
+    ("created_by", "reason"),
+    [("serve", "was replaced"), ("user add", "'fit serve' did not create the users")],
+)
+def test_a_link_without_a_token_is_explained(monkeypatch, capsys, tmp_path, created_by, reason):
+    """After 'fit user token' for "me", and where the users were there before the first start."""
+    folder = tmp_path / "a folder"
+
+    def serve(config: ServerConfig, *arguments: Any) -> None:
+        store = Store.open(config.location)
+        token = default_user_token(store, config.folder)
+        store.close()
+        arguments[-1](config.describe("http://127.0.0.1:1/", token))
+
+    monkeypatch.setattr("filmtransfer.serve.server.serve", serve)
+    if created_by == "serve":
+        assert main(["serve", str(folder)]) == 0
+        assert "has no token" not in capsys.readouterr().out
+        store = Store.open(StoreLocation.of(folder))
+        user = store.users.all()[0].id
+        store.close()
+        assert main(["user", "token", user, "--folder", str(folder)]) == 0
+    else:
+        assert main(["user", "add", "Ann", "--folder", str(folder)]) == 0
+    capsys.readouterr()
+    assert main(["serve", str(folder)]) == 0
+    _, line, *_ = capsys.readouterr().out.splitlines()
+    assert line.startswith("The link has no token, because ")
+    assert reason in line
+    assert "http://127.0.0.1:1/#token=TOKEN" in line
+    assert f"'fit user token ID' with --folder '{folder}'" in line
+
+
 def test_the_defaults_of_the_command_are_those_of_the_server(started, tmp_path):
     assert main(["serve", str(tmp_path)]) == 0
     assert started == [ServerConfig(tmp_path)]
@@ -259,8 +292,6 @@ def test_without_the_extra_the_error_names_it(capsys, tmp_path, monkeypatch):
 
 
 def test_the_default_user_is_created_once_in_an_empty_store(tmp_path):
-    from filmtransfer.serve.server import default_user_token
-
     location = StoreLocation.of(tmp_path)
     store = Store.open(location)
     token = default_user_token(store, tmp_path)

@@ -11,7 +11,7 @@ from ..report.figures import INK, MUTED
 from .federated_settings import bound_of, is_federated
 from .federated_tables import METRICS, Variant, group_by_task, list_variants, select_bound, select_variant
 from .plotting import COLOURS, finish_figure, make_grid, select_rows, series_style, setting_values
-from .rows import Row, RunResult, RunSettings
+from .rows import Row, RunResult, RunSettings, quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,7 +124,7 @@ def _client_grid(
     inches = (max(6.4, width * len(counts) + 0.6), height * rows + 1.2)
     figure, axes = make_grid(rows, len(counts), inches, sharex=True, sharey="row")
     for top, bottom, clients in zip(axes[0], axes[-1], counts, strict=True):
-        top.set_title(f"{clients} clients", loc="left", fontsize=11, color=INK)
+        top.set_title(quantity(clients, "client"), loc="left", fontsize=11, color=INK)
         bottom.set_xlabel(xlabel)
     return figure, axes
 
@@ -169,7 +169,7 @@ def _panels(rows: Sequence[Row]) -> list[tuple[str, str, list[VariantRows]]]:
                 panels.append((f"{prefix}{metric}", name, [curve for part in curves for curve in part]))
             elif len(measured) > 1:  # BiT has no personalized accuracy: nothing to compare
                 panels += [
-                    (f"{prefix}{shot} shots\n{metric}", name, part)
+                    (f"{prefix}{quantity(shot, 'shot')}\n{metric}", name, part)
                     for shot, part in zip(shots, curves, strict=True)
                 ]
     return panels
@@ -179,7 +179,7 @@ def _curve_rows(group: VariantRows, shot: object, label: str) -> VariantRows:
     """Return the rows of a curve, labelled by the shots, or by what is compared."""
     return VariantRows(
         group.dataset,
-        label or f"{shot} shots",
+        label or quantity(shot, "shot"),
         select_rows(group.federations, shots=shot),
         select_rows(group.bounds, shots=shot),
         not label or group.colour_bounds,

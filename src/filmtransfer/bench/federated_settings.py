@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..errors import UsageError, check_choice, check_count
 from ..federated.plan import Plan
-from .rows import RunSettings
+from .rows import RunSettings, quantity
 
 BOUNDS = ("federated", "lower", "upper")
 FEDERATED_KEYS = Plan.names() | {
@@ -84,6 +84,6 @@ def describe_run(settings: RunSettings) -> str:
     if bound == "federated" and plan.compression != "none":
         variant += f" {plan.compression}"
     return (
-        f"{settings['dataset']} {settings['clients']} clients {settings['shots']} shots "
+        f"{settings['dataset']} {quantity(settings['clients'], 'client')} {quantity(settings['shots'], 'shot')} "
         f"{settings['method']} {variant} seed {settings['seed']}"
     )

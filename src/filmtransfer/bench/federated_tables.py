@@ -15,7 +15,7 @@ from .methods import METHODS
 from .published import Published
 from .published_lookup import published_cost, published_federated
 from .result_table import Cell, Count, ResultTable
-from .rows import Row, group_by
+from .rows import Row, group_by, quantity
 
 METRICS = {"global": "accuracy", "personalized": "personalized"}  # with their keys in a result
 LABELS = {
@@ -267,7 +267,9 @@ def _lower_bound_notes(columns: Columns) -> list[str]:
                 continue
             both = [(key, cell, lower[key]) for key, cell in column.items() if key in lower]
             below = [key for key, cell, bound in both if cell and bound and cell.mean <= bound.mean]
-            exceptions = "; ".join(f"{clients} clients, {shots} shots" for clients, shots in below)
+            exceptions = "; ".join(
+                f"{quantity(clients, 'client')}, {quantity(shots, 'shot')}" for clients, shots in below
+            )
             if both:
                 count = f"{len(both) - len(below)} of {len(both)}"
                 suffix = f" (not: {exceptions})" if exceptions else ""

@@ -22,7 +22,8 @@ from ..training.config import TrainingConfig, names
 from ..training.presets import preset
 from . import federated_settings
 from .methods import METHODS
-from .rows import RunSettings
+from .rows import RunSettings, quantity
+from .run_settings import check_run_settings, check_training_settings
 
 EXPERIMENT_KEYS = {"name", "title", "table", "figures", "protocol"}
 # The settings of a run: the data, the method, and the parameters of the estimator.
@@ -77,7 +78,7 @@ class Run:
             return federated_settings.describe_run(s)
         if is_orbit(s):
             return f"{s['user']} task {s['task']} {s['videos']} {s['method']}"
-        shots = f" {s['shots']} shots" if "shots" in s else ""
+        shots = f" {quantity(s['shots'], 'shot')}" if "shots" in s else ""
         split = f" {s['split']}" if "split" in s else ""
         return f"{s['dataset']}{shots} {s['method']}{split} seed {s['seed']}"
 
@@ -105,6 +106,7 @@ class Recipe:
             own = {**METHODS.get(method, {}), **self.methods.get(method, {})}
             chosen = {"backbone": BACKBONE, **self.settings, **own, **point}
             federated_settings.validate_settings(chosen, LOCAL_KEYS)
+            check_run_settings(chosen)
             runs.append(Run(chosen))
         return list({run.key: run for run in runs}.values())
 
@@ -123,6 +125,7 @@ class Recipe:
                 if not sweep[name]:
                     raise UsageError(f"{name} has no value.", f"Write {name}=[1, 2], for example.")
         _check_methods(sweep, self.settings, self.methods, "The method")
+        check_training_settings(chosen, sweep)
         fixed = {k: v for k, v in chosen.items() if k not in sweep}
         return Recipe(**{**vars(self), "sweep": sweep, "settings": {**self.settings, **fixed}})
 

@@ -12,7 +12,7 @@ from .figures import draw_figure
 from .html_page import render_page
 from .recipe import Recipe
 from .result_table import write_tables
-from .rows import Row
+from .rows import Row, quantity
 from .sweep import SweepResult
 from .tables import build_tables
 
@@ -40,5 +40,6 @@ def report_notes(rows: Sequence[Row]) -> list[str]:
     notes = run_notes(rows, "dataset")
     untrained = sum(row["result"].get("stopped") == "one-shot" for row in rows)
     if untrained:
-        notes.append(f"{untrained} runs with one image per class built their head without fine-tuning.")
+        runs, their = quantity(untrained, "run"), "its" if untrained == 1 else "their"
+        notes.append(f"{runs} with one image per class built {their} head without fine-tuning.")
     return notes

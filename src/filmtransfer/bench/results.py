@@ -17,7 +17,7 @@ from pathlib import Path
 from ..errors import InputError
 from ..files import reading
 from .recipe import Run
-from .rows import Row, RunResult
+from .rows import Row, RunResult, quantity
 
 VERSION = 1
 
@@ -53,11 +53,13 @@ def read_results(path: Path) -> Results:
         elif row["key"] not in results.rows:
             results.failures[row["key"]] = row
     if other_versions:
+        were = "was" if other_versions == 1 else "were"
         results.notes.append(
-            f"{other_versions} lines of {path} were written by another version of the format: kept, not counted."
+            f"{quantity(other_versions, 'line')} of {path} {were} written by another version of the format: "
+            "kept, not counted."
         )
     if unreadable:
-        results.notes.append(f"{unreadable} lines of {path} cannot be read: kept, not counted.")
+        results.notes.append(f"{quantity(unreadable, 'line')} of {path} cannot be read: kept, not counted.")
     return results
 
 

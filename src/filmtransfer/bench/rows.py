@@ -13,6 +13,11 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 
+def quantity(number: object, noun: str) -> str:
+    """Return a number in digits, or another value of a setting such as 'all', with its noun: '1 shot', '5 shots'."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     """Group items by their key, in the order in which the keys occur."""
     groups: dict[K, list[T]] = {}

@@ -18,17 +18,16 @@ import torch
 
 from ..backbones import backbone_facts, load_backbone
 from ..data import LabelledImages
-from ..errors import FitWarning, InputError, UsageError, check_choice
+from ..errors import FitWarning, InputError, check_choice
 from ..estimator import FewShotClassifier
 from ..seeding import make_generator, permutation
 from .datasets import Dataset, load_dataset, load_vtab
 from .datasets.dataset import ImageSources
 from .federated_settings import is_federated
 from .recipe import ESTIMATOR_KEYS, Run, is_orbit
-from .rows import RunResult, RunSettings
+from .rows import RunResult, RunSettings, quantity
+from .run_settings import PROTOCOLS, check_shots
 from .training_curve import accuracy_curve
-
-PROTOCOLS = ("few-shot", "vtab", "federated")
 
 
 @dataclass(frozen=True)
@@ -128,17 +127,17 @@ def draw_task(settings: RunSettings, root: Path) -> BenchmarkTask:
     )
 
 
-def sample_shots(dataset: Dataset, name: str, shots: object, seed: int) -> np.ndarray:
+def sample_shots(dataset: Dataset, name: str, shots: int, seed: int) -> np.ndarray:
     """Return the indices of ``shots`` images of each class; those of fewer shots are a subset of those of more."""
-    if not isinstance(shots, int) or isinstance(shots, bool) or shots < 1:
-        raise UsageError(f"shots cannot be {shots!r}.", "It is a whole number of at least 1, or 'all'.")
+    check_shots(shots)
     labels = dataset.train.labels
     kept = []
     for c in range(len(dataset.classes)):
         members = np.flatnonzero(labels == c)
         if len(members) < shots:
             raise InputError(
-                f"{name} has {len(members)} training images of {dataset.classes[c]}, but {shots} shots are required.",
+                f"{name} has {quantity(len(members), 'training image')} of {dataset.classes[c]}, "
+                f"but {quantity(shots, 'shot')} {'is' if shots == 1 else 'are'} required.",
                 "Choose fewer shots, or 'all'.",
             )
         order = permutation(len(members), make_generator(seed, "shots", name, c)).numpy()

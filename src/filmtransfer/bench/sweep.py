@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ..errors import FitError
+from .methods import METHODS
 from .recipe import Run
 from .results import Results, ResultsWriter, open_results, read_results
 from .rows import Row, RunResult
@@ -56,7 +57,9 @@ class SweepProgress:
     new: int = 0
     failed: int = 0
     seconds: float = 0.0
-    last: str = ""
+    running: list[str] = field(default_factory=list)  # the names of the runs that are being computed
+    started: str = ""  # the run that has just been started
+    last: str = ""  # the run that has just ended, and how
 
     @property
     def seconds_left(self) -> float | None:
@@ -108,6 +111,23 @@ def collect_rows(runs: Iterable[Run], results: Results) -> SweepResult:
     return collected
 
 
+def differing_settings(runs: Iterable[Run], rows: Iterable[Row]) -> dict[str, list[object]]:
+    """Return the settings of ``rows`` that no run has, with their values: what other results were computed with."""
+    wanted: dict[str, list[object]] = {}
+    for run in runs:
+        for name, value in run.settings.items():
+            wanted.setdefault(name, []).append(value)
+    differing: dict[str, list[object]] = {}
+    for row in rows:
+        of_method = METHODS.get(str(row["settings"].get("method")), {})
+        for name, value in row["settings"].items():
+            if name in of_method:
+                continue
+            if value not in wanted.get(name, []) and value not in differing.setdefault(name, []):
+                differing[name].append(value)
+    return {name: values for name, values in differing.items() if values}
+
+
 def _work(
     waiting: deque[Run],
     workers: SweepWorkers,
@@ -118,16 +138,18 @@ def _work(
     """Keep all workers busy until every run has ended."""
     began = time.monotonic()
     tries: dict[str, int] = {}
-    running = 0
-    while waiting or running:
-        while waiting and running < workers.slots:
+    while waiting or progress.running:
+        while waiting and len(progress.running) < workers.slots:
             run = waiting.popleft()
             tries[run.key] = tries.get(run.key, 0) + 1
             workers.start(run)
-            running += 1
+            progress.running.append(str(run))
+            progress.started, progress.last = str(run), ""
+            on_progress(progress)
         outcome = workers.next()
-        running -= 1
         run = outcome.run
+        progress.running.remove(str(run))
+        progress.started = ""
         if outcome.result is not None:
             writer.write_result(run, outcome.result)
             progress.new, progress.done = progress.new + 1, progress.done + 1

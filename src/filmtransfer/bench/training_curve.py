@@ -12,13 +12,13 @@ import numpy as np
 import torch
 
 from ..data import LabelledImages, load
-from ..errors import UsageError
 from ..estimator import FewShotClassifier
 from ..training.baselines.batch import train_batches
 from ..training.callbacks import Callbacks
 from ..training.finetune.activations import Activations
 from ..training.finetune.episodic import finetune
 from .datasets.dataset import ImageSources
+from .run_settings import check_curve
 
 
 def accuracy_curve(
@@ -29,9 +29,7 @@ def accuracy_curve(
     steps: Sequence[int],
 ) -> list[list[float]]:
     """Return [step, accuracy] for each of ``steps``; 0 is before training."""
-    valid = isinstance(steps, list) and all(type(step) is int and step >= 0 for step in steps)
-    if not valid or steps != sorted({*steps}):
-        raise UsageError(f"curve cannot be {steps!r}.", "It is a list of steps in ascending order.")
+    check_curve(steps)
     prepared = clf.prepare(train)
     model, truth, support = prepared.model, torch.from_numpy(labels), prepared.labels
     config = prepared.config.override(steps=steps[-1])

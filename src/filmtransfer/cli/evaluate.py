@@ -45,7 +45,8 @@ def evaluate(
     import numpy as np
 
     from ..data import LabelledImages
-    from ..files import check_writable
+    from ..files import check_folder, check_writable
+    from ..predictor import check_known
     from ..report import PhotoRecorder, collect_test, write_report
     from ..training.assess.evaluation import evaluate as compare
 
@@ -55,17 +56,15 @@ def evaluate(
         check_writable(report)
     elif ood is not None:
         raise UsageError("--ood needs a report.", "Say where to write it: --report FILE")
+    if ood is not None:
+        check_folder(ood)
     images = LabelledImages.from_path(folder)
     recorder = PhotoRecorder()
     on_images = recorder.on_images if report is not None else None
     loaded = loaded_predictor(printer, file, runtime=runtime, weights=weights, device=device, threads=threads)
     with loaded as (clf, display):
         classes = [str(name) for name in clf.update_.classes]
-        if unknown := [str(name) for name in images.classes if str(name) not in classes]:
-            raise InputError(
-                f"The classifier does not know the class{'es' if len(unknown) > 1 else ''} {', '.join(unknown)}.",
-                f"It knows: {', '.join(classes)}.",
-            )
+        check_known([str(name) for name in images.classes], classes)
         printer.note(*images.warnings)
         display.phase(f"classifying {count(len(images), 'photo')}")
         classified = clf.classify(images.sources, strict=strict, on_images=on_images)

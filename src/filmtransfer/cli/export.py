@@ -44,15 +44,14 @@ def export(
         Path | None, typer.Option(help="Images for --int8: half calibrate, half measure the loss.")
     ] = None,
     false_alarm: Annotated[
-        float, typer.Option(help="The share of in-distribution images that the export may reject.")
-    ] = 0.05,  # model.ood.FALSE_ALARM, whose import would need numpy
+        float | None,
+        typer.Option(help="The share of in-distribution images that the export may reject (0.05)."),
+    ] = None,
     weights: Weights = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Export a classifier as an ONNX graph, a web page, or a folder for the Hugging Face hub."""
-    if sum(target is not None for target in (onnx, web, hub)) != 1:
-        raise UsageError("Give one of --onnx, --web and --hub.", "For example: --onnx model.onnx")
     for wrong, name, needed in (
         (shared and onnx is None, "--shared", "--onnx"),
         (ort is not None and web is None, "--ort", "--web"),
@@ -64,8 +63,11 @@ def export(
     ):
         if wrong:
             raise UsageError(f"{name} needs {needed}.", f"Add {needed}, or remove {name}.")
-    from ..model.ood import check_false_alarm
+    if sum(target is not None for target in (onnx, web, hub)) != 1:
+        raise UsageError("Give one of --onnx, --web and --hub.", "For example: --onnx model.onnx")
+    from ..model.ood import FALSE_ALARM, check_false_alarm
 
+    false_alarm = FALSE_ALARM if false_alarm is None else false_alarm
     check_false_alarm(false_alarm)
     _check_paths(file, onnx, web, calibrate, ort)
     printer = Printer(as_json)
@@ -89,7 +91,7 @@ def export(
     printer.skipped(images.skipped if images else [])
     if web is not None:
         printer.say(f"{web}: {len(result.files)} files, {file_size(sum(result.files.values()))}; try it with")
-        printer.say(f"  python3 -m http.server --directory {web}")
+        printer.say(f"  python3 -m http.server 8080 --bind 127.0.0.1 --directory {web}")
     else:
         for path, count in result.files.items():
             unchanged = ", unchanged: it already contained this model" if path in result.unchanged else ""

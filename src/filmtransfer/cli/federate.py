@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import InputError, UsageError
+from ..errors import InputError, check_count
 from ..formatting import count, file_size, percent
 from . import federate_deploy
 from .federate_status import observing
@@ -22,6 +22,7 @@ from .settings import read_settings
 
 if TYPE_CHECKING:
     from ..federated.checkpoint import Checkpoint
+    from ..federated.plan import Plan
     from ..federated.records import RoundRecord
     from ..federated.simulation import SimulationResult
 
@@ -88,7 +89,7 @@ def simulate(
     ] = None,
     backbone: Annotated[str | None, typer.Option(help="Pretrained backbone; see 'fit backbones'.")] = None,
     weights: Annotated[Path | None, typer.Option(help="Weights file for the backbone.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Seed of all randomness; by default 0.")] = None,
     settings: federate_deploy.PlanSettings = None,
     engine: Annotated[
         str, typer.Option(help="inprocess, or flower: Flower's simulation on Ray.")
@@ -101,23 +102,22 @@ def simulate(
 ) -> None:
     """Simulate a federation on this machine: rounds, communication, and global and personalized accuracy."""
     federate_deploy.require_flower()
-    from ..federated.plan import named_plan
     from ..files import make_folder, write_atomically
 
     printer = Printer(as_json)
-    chosen = read_settings(settings, "steps=5")
+    for name, number, minimum in (
+        ("clients", clients, 1), ("ways", ways, 1), ("shots", shots, 1), ("classes", classes, 0),
+        ("test_images", test_images, 0), ("bounds", 0 if bounds is None else bounds, 0),
+    ):  # fmt: skip
+        check_count(name, number, minimum)
+    options = {
+        "rounds": rounds, "clients_per_round": clients_per_round, "head": head, "algorithm": algorithm,
+        "compression": compression, "secure": secure or None, "backbone": backbone, "seed": seed,
+    }  # fmt: skip
+    chosen = read_settings(settings, "steps=5") | {k: v for k, v in options.items() if v is not None}
     if epsilon is not None:
         chosen["privacy"] = _with_epsilon(chosen.get("privacy", {}), epsilon)
-    plan = named_plan(preset).override(
-        **{
-            **chosen, "rounds": rounds, "clients_per_round": clients_per_round, "head": head, "algorithm": algorithm,
-            "compression": compression, "secure": secure or None, "backbone": backbone, "seed": seed,
-        }
-    )  # fmt: skip
-    available = clients if folders is None else _count_folders(folders)
-    chosen["clients_per_round"] = chosen.get("clients_per_round", clients_per_round)
-    if chosen["clients_per_round"] is None and available < plan.clients_per_round:
-        plan = plan.override(clients_per_round=0, min_clients=min(plan.min_clients, available))
+    plan = _plan_for(preset, chosen, clients if folders is None else _count_folders(folders), out)
     make_folder(out, parents=True)
     printer.say("Importing Flower and torch.")
     from ..bench.federated_run import read_images
@@ -129,7 +129,7 @@ def simulate(
     config = SimulationConfig(
         dataset=str(folders) if folders else dataset, root=str(folders or root), clients=clients, ways=ways, shots=shots,
         partition="folders" if folders else "few_shot" if dirichlet is None else "dirichlet",
-        alpha=0.5 if dirichlet is None else dirichlet, classes=classes, test_images=test_images, seed=seed, weights=str(weights or ""),
+        alpha=0.5 if dirichlet is None else dirichlet, classes=classes, test_images=test_images, seed=plan.seed, weights=str(weights or ""),
     )  # fmt: skip
     configure_process(threads)
     with observing(printer, plan.rounds) as observer, _ending_at_once(printer, engine == "flower"):
@@ -194,10 +194,23 @@ def _save_classifier(printer: Printer, simulation: SimulationResult, out: Path) 
     return {"bytes": stored, "temperature": update.temperature, "estimate": update.results.get("estimate")}
 
 
-def _with_epsilon(privacy: object, epsilon: float) -> dict[str, object]:
-    if not isinstance(privacy, dict):
-        raise UsageError(f"privacy cannot be {privacy!r}.", "As in --set 'privacy={noise=2.0, clip=0.5}'.")
-    return {**privacy, "epsilon": epsilon}
+def _with_epsilon(privacy: object, epsilon: float) -> object:
+    """Return the settings of privacy with this budget; the plan refuses what is no table."""
+    return {**privacy, "epsilon": epsilon} if isinstance(privacy, dict) else privacy
+
+
+def _plan_for(preset: str, chosen: Mapping[str, object], clients: int, out: Path) -> Plan:
+    """Return the plan of a simulation of so many clients; raise an error if its privacy budget allows no round."""
+    from ..federated.checkpoint import CHECKPOINT_FILE
+    from ..federated.plan import named_plan
+    from ..federated.privacy import Accountant
+
+    plan = named_plan(preset).override(**chosen)
+    if chosen.get("clients_per_round") is None and clients < plan.clients_per_round:
+        plan = plan.override(clients_per_round=0, min_clients=min(plan.min_clients, clients))
+    if plan.privacy and plan.rounds and not (out / CHECKPOINT_FILE).exists():
+        Accountant.of(plan.privacy, clients, plan.clients_per_round).check_first_round()
+    return plan
 
 
 def _print_table(printer: Printer, state: Checkpoint, bounds: dict[str, RoundRecord]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..errors import MissingExtraError, UsageError
+from ..errors import MissingExtraError, UsageError, check_choice
 from .federate_status import describe_result, observing
 from .printing import Json, Printer
 from .settings import read_settings
@@ -119,25 +120,41 @@ def server(
             "Create keys with: fit federate keys FOLDER --host NAME --client NAME",
         )
     from ..data import LabelledImages
-    from ..federated.plan import named_plan
+    from ..federated.plan import DEPLOYED_PRESETS, named_plan
     from ..federated.records import GLOBAL_UPDATE
 
+    check_choice("The preset", preset, DEPLOYED_PRESETS)
     chosen = {
         "rounds": rounds, "clients_per_round": clients_per_round, "min_clients": min_clients,
         "head": head, "backbone": backbone,
     }  # fmt: skip
     overridden = read_settings(settings, "steps=5") | {k: v for k, v in chosen.items() if v is not None}
     plan = named_plan(preset).override(**clients_of_round(preset, overridden) | overridden)
+    if plan.trained_by == "batches":
+        raise UsageError(
+            f"The {plan.head} head is federated in simulations only.",
+            "Choose another head, such as protonets.",
+        )
     if test is not None:
         LabelledImages.from_path(test)
     poll = _check_poll(poll)
     from ..federated.deployment.server import Endpoint, run_server
 
     endpoint = Endpoint(host or ("127.0.0.1" if insecure else "0.0.0.0"), port, keys)
-    with observing(printer, plan.rounds) as observer:
+    with observing(printer, plan.rounds) as observer, _naming_the_way_back(printer):
         result = run_server(plan, folder, endpoint, test=test, weights=weights, poll=poll, observer=observer)
     printer.say(describe_result(result, folder / GLOBAL_UPDATE))
     printer.document(result)
+
+
+@contextmanager
+def _naming_the_way_back(printer: Printer) -> Iterator[None]:
+    """Say at Ctrl-C how an interrupted federation is resumed."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        printer.say("To resume the federation, start the server again with the same arguments.")
+        raise
 
 
 def client(

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -74,6 +75,16 @@ def command_group(help: str) -> typer.Typer:
     )
 
 
+@dataclass
+class Screen:
+    """The terminal, on which a display may draw a line: ``hidden`` hides it while something else is printed."""
+
+    hidden: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+SCREEN = Screen()
+
+
 class Printer:
     """Print text for people, or one JSON document for programs."""
 
@@ -86,12 +97,12 @@ class Printer:
 
     def say(self, text: str = "") -> None:
         """Print a line: to stdout, or to stderr if stdout is for JSON."""
-        (self.err if self.as_json else self.out).print(text, markup=False)
+        self._print(self.err if self.as_json else self.out, text, markup=False)
 
     def note(self, *texts: str) -> None:
         """Print remarks to stderr."""
         for text in texts:
-            self.err.print(f"note: {text}", style="yellow", markup=False)
+            self._print(self.err, f"note: {text}", style="yellow", markup=False)
 
     def skipped(self, images: Iterable[SkippedImage]) -> None:
         """Print a note for every image that could not be used."""
@@ -113,7 +124,7 @@ class Printer:
         console = self.err if self.as_json else self.out
         if not console.is_terminal and not console.quiet:  # a pipe has no width: names are never cut
             console = Console(file=console.file, width=10_000, highlight=False, emoji=False)
-        console.print(table)
+        self._print(console, table)
 
     def facts(self, rows: Mapping[str, str]) -> None:
         """Print names and values, long values on several lines."""
@@ -122,9 +133,9 @@ class Printer:
         label = max(map(len, rows), default=0) + 2
         for name, value in rows.items():
             lines = wrap(value, max(width - label, 20), break_on_hyphens=False) or [""]
-            console.print(f"{name:{label}}{lines[0]}", markup=False)
+            self._print(console, f"{name:{label}}{lines[0]}", markup=False)
             for line in lines[1:]:
-                console.print(" " * label + line, markup=False)
+                self._print(console, " " * label + line, markup=False)
 
     def document(self, content: Mapping[str, object]) -> None:
         """Print the JSON document, if JSON was requested."""
@@ -138,6 +149,12 @@ class Printer:
             self.err.print(f"     {hint}", markup=False)
         self.document({"error": {"message": message, "hint": hint, "exit_code": code}})
         return code
+
+    @staticmethod
+    def _print(console: Console, content: RenderableType, **options: Any) -> None:
+        """Print while no display draws on the same terminal, or both would share a line."""
+        with SCREEN.hidden():
+            console.print(content, **options)
 
     @contextmanager
     def notes(self) -> Iterator[None]:

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from rich.console import Console
 
 from ..formatting import capitalize
 from ..training.phases import KEEPS_TRAINING
+from .printing import SCREEN
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -67,8 +68,27 @@ def phases(quiet: bool = False) -> Iterator[PhaseDisplay]:
         with _interruptible(display := PhaseDisplay(console, None)):
             yield display
         return
-    with _bar(console) as bar, _interruptible(display := PhaseDisplay(console, bar)):
+    with _bar(console) as bar, _hidden_for_output(bar), _interruptible(display := PhaseDisplay(console, bar)):
         yield display
+
+
+@contextmanager
+def _hidden_for_output(bar: Progress) -> Iterator[None]:
+    """Hide the bar whenever a printer prints."""
+
+    @contextmanager
+    def hidden() -> Iterator[None]:
+        bar.stop()
+        try:
+            yield
+        finally:
+            bar.start()
+
+    SCREEN.hidden = hidden
+    try:
+        yield
+    finally:
+        SCREEN.hidden = nullcontext
 
 
 @contextmanager
@@ -98,7 +118,7 @@ def _bar(console: Console) -> Progress:
         TimeElapsedColumn(),
         console=console,
         transient=True,
-        redirect_stdout=sys.stdout.isatty(),  # lines for a terminal appear above the bar; a pipe gets its own
+        redirect_stdout=sys.stdout.isatty(),  # what others print appears above the bar; a pipe gets its own
     )
 
 

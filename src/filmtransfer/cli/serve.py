@@ -102,6 +102,8 @@ def serve(
 
     def on_ready(about: JsonObject) -> None:
         printer.say(f"The page is at {about['link']}")
+        if about["token"] is None:
+            printer.say(server.explain_missing_token(config, about["url"]))
         printer.say(f"All data is in {about['folder']}; Ctrl-C ends the service.")
         printer.document(about)
         if open_page:

@@ -100,10 +100,14 @@ def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool, ev
     from ..backbones import backbone_facts
     from ..files import check_writable, write_atomically
     from ..model import Update
+    from ..model.hub import find_update
 
     if plot is not None:
+        from ..report.figures import load_pyplot
+
         check_writable(plot)
-    update = Update.load(file)
+        load_pyplot()  # an error now, if it is not installed
+    update = Update.load(find_update(file))
     try:
         backbone = backbone_facts(update.backbone)
     except UsageError as error:
@@ -163,6 +167,7 @@ def _document(file: Path, update: Update, backbone: BackboneFacts) -> JsonTable:
         "pixels": vars(update.pixels),
         "settings": update.settings,
         "results": update.results,
+        "estimate": None if update.estimate is None else update.estimate.to_dict(),
         "seed": update.seed,
         "versions": update.versions,
     }

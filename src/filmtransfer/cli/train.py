@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -122,8 +124,18 @@ def train(
                 _print_profile(printer, profiler)
             printer.document(_document(clf, out, written, page, profiler))
             display.phase("preparing fast predictions")
-            with printer.notes():
+            with printer.notes(), _complete(printer):
                 prepare_predictions(clf.model_, weights)
+
+
+@contextmanager
+def _complete(printer: Printer) -> Iterator[None]:
+    """Say at Ctrl-C that nothing is missing of the classifier."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        printer.note("the classifier is complete; the first prediction will prepare the backbone")
+        raise
 
 
 def _report_target(out: Path, chosen: Path | None) -> Path:

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import click
 import typer
 
-from ..errors import UsageError
+from ..errors import InputError, UsageError
 from ..formatting import count, file_size
 from ..serve.settings import MIN_VERSIONS
 from .printing import Json, Printer, command_group
 from .settings import command_with_groups
 
 if TYPE_CHECKING:
-    from ..serve.store import JsonObject, Project, User, Version
+    from ..serve.store import JsonObject, Project, Store, User, Version
 
 app = command_group("The users of a service, their tokens and quotas.")
 command = partial(command_with_groups, app)
 
 
 class StoreSession:
-    """The options of all commands: the store, which is open until the command ends, and the printer."""
+    """The options of all commands: the store, which is opened when needed until the command ends, and the printer."""
+
+    creates = False  # whether a store is created where there is none
 
     def __init__(
         self,
@@ -40,11 +42,45 @@ class StoreSession:
         ] = None,
         as_json: Json = False,
     ) -> None:
-        from ..serve.store import Store, StoreLocation
+        from ..serve.store import StoreLocation
 
         self.printer = Printer(as_json)
-        self.store = Store.open(StoreLocation.of(folder, database, objects))
-        click.get_current_context().call_on_close(self.store.close)
+        self.folder, self.database = folder, database
+        self.location = StoreLocation.of(folder, database, objects)
+
+    @cached_property
+    def store(self) -> Store:
+        """The store; an error where there is none, unless the command creates it."""
+        from ..serve.store import Store
+
+        is_new = not Store.exists(self.location)
+        if is_new and not self.creates:
+            raise self._no_service()
+        store = Store.open(self.location)
+        click.get_current_context().call_on_close(store.close)
+        if is_new:
+            self.printer.note(f"There was no service in {self.where}; a new store was created there.")
+        return store
+
+    @property
+    def where(self) -> str:
+        """The location of the store as the user named it, without a password."""
+        from ..serve.store.database import display_url
+
+        return display_url(self.database) if self.database else str(self.folder)
+
+    def _no_service(self) -> InputError:
+        option = "--folder" if self.database is None else "--database"
+        return InputError(
+            f"There is no service in {self.where}.",
+            f"Check {option}. 'fit serve' starts a new service; 'fit user add NAME' prepares users before that.",
+        )
+
+
+class CreatingSession(StoreSession):
+    """The options of a command that may create the store."""
+
+    creates = True
 
 
 class Limits:
@@ -90,11 +126,13 @@ def list_users(session: StoreSession) -> None:
 
 @command("add")
 def add(
-    name: Annotated[str, typer.Argument(help="The user's name.")], limits: Limits, session: StoreSession
+    name: Annotated[str, typer.Argument(help="The user's name.")], limits: Limits, session: CreatingSession
 ) -> None:
     """Create a user. The token is shown once; it cannot be read again, only replaced."""
     from ..serve.store import Quota
+    from ..serve.store.values import clean_name
 
+    name = clean_name("user", name)  # an error before a store is created
     user, token = session.store.users.create(name, replace(Quota(), **limits.values))
     session.printer.say(f"Created user {user.id} ({user.name}).")
     session.printer.say(f"Token, shown only now: {token}")
@@ -157,11 +195,22 @@ def delete(
     """Delete a user with all projects: photos, versions and trainings. This cannot be undone."""
     user, used = session.store.users.get(id), session.store.users.usage(id)
     contents = f"{count(used.photos, 'photo')} and {count(used.versions, 'version')}"
-    if not yes and not typer.confirm(f"Delete {user.name} with {contents} for good?", err=True):
+    if not yes and not _confirm(f"Delete {user.name} with {contents} for good?"):
         raise UsageError("Nothing was deleted.", "Use --yes to delete without a question.")
     session.store.users.delete(id)
     session.printer.say(f"Deleted {user.name} ({id}) with {contents}.")
     session.printer.document({"id": id, "deleted": True})
+
+
+def _confirm(question: str) -> bool:
+    """Ask a question; where nobody can answer, the answer is no."""
+    try:
+        return typer.confirm(question, err=True)
+    except click.Abort as abort:
+        if isinstance(abort.__context__, EOFError):  # otherwise Ctrl-C
+            typer.echo(err=True)
+            return False
+        raise
 
 
 def _describe(user: User) -> JsonObject:

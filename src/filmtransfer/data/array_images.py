@@ -95,29 +95,29 @@ def _find_factor(pixels: np.ndarray, name: str) -> int:
     low, high = pixels.min(), pixels.max()
     if not (np.isfinite(low) and np.isfinite(high)):
         raise UnsupportedImageError(
-            f"{_describe(pixels, name)}: some are not finite.", "Remove the image, or replace NaN by 0."
+            f"{_describe(pixels, name)}.", "Remove the image, or replace these values by 0."
         )
-    whole = pixels.dtype.kind != "f"
-    if whole and low < 0:
+    integers = pixels.dtype.kind != "f"
+    if integers and low < 0:
         raise UnsupportedImageError(
             f"{_describe(pixels, name)}: pixels are not negative.", "Give values in 0…255, best as uint8."
         )
     if low < -OVERSHOOT:
         raise UnsupportedImageError(f"{_describe(pixels, name)}: it looks normalised.", _undo(pixels))
-    if whole and high != 1 and high <= WHITE:
+    if integers and high != 1 and high <= WHITE:
         return 1
-    if not whole and high <= 1 + OVERSHOOT:
+    if not integers and high <= 1 + OVERSHOOT:
         return WHITE
-    if not whole and DIMMEST <= high <= WHITE:
+    if not integers and DIMMEST <= high <= WHITE:
         return 1
     raise UnsupportedImageError(
-        f"{_describe(pixels, name)}, which are neither 0…1 nor 0…255.", _rescaling(float(high), whole)
+        f"{_describe(pixels, name)}, which are neither 0…1 nor 0…255.", _rescaling(float(high), integers)
     )
 
 
-def _rescaling(high: float, whole: bool) -> str:
+def _rescaling(high: float, integers: bool) -> str:
     """Return the conversion for values of an unknown range."""
-    if whole and high == 1:
+    if integers and high == 1:
         return "If 1 is white, give image * 255."
     if high <= DIMMEST:
         return "If 1 is white, give image.clip(0, 1); if 255 is white, give image / 255."
@@ -137,6 +137,7 @@ def _undo(pixels: np.ndarray) -> str:
 def _channels_last(pixels: np.ndarray, name: str) -> np.ndarray:
     """Return a view (H, W) or (H, W, C) of an image; raise an error if its axes could mean several things."""
     shape, reason = pixels.shape, "is no image"
+    turn = "use image.transpose(1, 2, 0) or, in torch, permute"
     if pixels.ndim == 2 and min(shape) > 0:
         return pixels
     if pixels.ndim == 3 and min(shape) > 0:
@@ -149,7 +150,8 @@ def _channels_last(pixels: np.ndarray, name: str) -> np.ndarray:
             return pixels
     raise UnsupportedImageError(
         f"{_describe(pixels, name)}, which {reason}.",
-        "Its shape should be (H, W), (H, W, 3) or (H, W, 4): use image.transpose(1, 2, 0) or, in torch, permute.",
+        "Its shape should be (H, W), (H, W, 3) or (H, W, 4)"
+        + (f": {turn}." if 0 not in shape and {shape[0], shape[-1]} & {*CHANNELS} else "."),
     )
 
 

@@ -78,9 +78,8 @@ class LabelledImages:
         """Read a folder with one subfolder per class; all images below a subfolder belong to its class."""
         root = Path(folder)
         if not root.is_dir():
-            raise InputError(
-                f"There is no folder {root}.", "Give a folder with one subfolder of photos per class."
-            )
+            wrong = f"{root} is not a folder." if root.exists() else f"There is no folder {root}."
+            raise InputError(wrong, "Give a folder with one subfolder of photos per class.")
         folders = [path for path in _children(root) if path.is_dir() and not path.name.startswith(".")]
         files = [(folder.name, file) for folder in folders for file in find_images(folder)]
         names, sources = [name for name, _ in files], [file for _, file in files]
@@ -89,7 +88,9 @@ class LabelledImages:
         if not sources:
             raise InputError(
                 f"No images in subfolders of {root}.",
-                "Create one subfolder per class and put its photos there, as in photos/cat/1.jpg.",
+                f"It contains photos itself: is it one of the classes of {root.absolute().parent}?"
+                if unlabelled
+                else "Create one subfolder per class and put its photos there, as in photos/cat/1.jpg.",
             )
         images = cls._from_names(sources, names)
         if unlabelled:
@@ -107,6 +108,8 @@ class LabelledImages:
             with path.open(encoding="utf-8-sig", newline="") as content:
                 rows = list(csv.DictReader(StringIO(content.read(), newline="")))
         except (OSError, UnicodeDecodeError, csv.Error) as error:
+            if isinstance(error, FileNotFoundError):
+                raise InputError(f"There is no file {path}.", "Check the path.") from None
             raise InputError(f"Cannot read {path}: {error}.", "It has to be a CSV file in UTF-8.") from None
         columns = {name.strip().lower(): name for name in (rows[0] if rows else {}) if name}
         path_column = next((columns[n] for n in PATH_COLUMNS if n in columns), None)
@@ -234,7 +237,7 @@ def _check_classes(images: LabelledImages) -> None:
     if len(images.classes) < 2:
         raise InputError(
             f"There is only one class, {images.classes[0]}.",
-            "A classifier needs at least two: add a folder of other photos.",
+            "A classifier needs at least two: add photos of something else.",
         )
 
 

@@ -56,7 +56,8 @@ def labelled_sources(pairs: Images) -> Iterator[tuple[ImageSource, Label]]:
     """Yield image sources and labels of a data set: pairs, rows with an image and a label, or batches of pairs."""
     if isinstance(pairs, str | os.PathLike):
         raise InputError(
-            f"There are no labels for {pairs}.", f"For a folder, use fit_folder({str(pairs)!r})."
+            f"There are no labels for {pairs}.",
+            f"A folder is read by fit_folder({str(pairs)!r}) and by 'fit evaluate'; else give images and labels.",
         )
     check_collection(pairs)
     converter = ArrayConverter()
@@ -97,8 +98,8 @@ def as_label(label: Any, name: str) -> Label:
     if isinstance(label, str | int | float):
         return label
     if is_array(label) or isinstance(label, list | tuple):
-        hint = "From one-hot labels: labels.argmax(1)."
-        raise InputError(f"The label of {name} has {len(label)} parts.", hint)
+        hint = "A label is text or a number. From one-hot labels: labels.argmax(1)."
+        raise InputError(f"The label of {name} has {count(len(label), 'part')}.", hint)
     raise InputError(f"The label of {name} is {_describe(label)}.", "A label is text or a number.")
 
 
@@ -150,7 +151,13 @@ def _stat(path: str | os.PathLike[str]) -> os.stat_result | None:
 def check_collection(images: Images, expected: int | None = None) -> None:
     """Raise an error with the conversion for what is not several images, but one of them, or something else."""
     if isinstance(images, str | os.PathLike):
-        raise InputError("Images are given as a list.", f"For one image: [{os.fspath(images)!r}].")
+        path = os.fspath(images)
+        one = (
+            "List the images in it; fit_folder reads a folder per class."
+            if os.path.isdir(path)
+            else f"For one image: [{path!r}]."
+        )
+        raise InputError("Images are given as a list.", one)
     if isinstance(images, bytes | bytearray | memoryview | Image.Image) or _is_file(images):
         raise InputError("Images are given as a list.", "For one image: [image].")
     if isinstance(images, Mapping):
@@ -221,7 +228,7 @@ def _split_pair(item: Any, index: int) -> Iterable[tuple[Any, Any]]:
     else:
         raise InputError(
             f"Item {index} is {_describe(item)}, not an image with its label.",
-            "Give images and labels, fit(images, labels), or pairs (image, label).",
+            "Give images and their labels, or pairs (image, label).",
         )
     if is_array(image) and len(image.shape) == 4:
         return zip(image, as_labels(label, image), strict=True)
@@ -235,7 +242,7 @@ def _value(row: Mapping[Any, Any], keys: Sequence[str], name: str) -> Any:
     if match is None:
         raise InputError(
             f"{capitalize(name)} has the keys {', '.join(map(str, row))}; none of them is {', '.join(keys)}.",
-            "Rename a column, or give images and labels: fit(images, labels).",
+            "Rename a column, or give images and their labels.",
         )
     return row[match]
 

@@ -137,7 +137,7 @@ in training, and its weights must be identical."""
 WEB_USAGE = """Put this folder on any web server, or try it here:
 
 ```bash
-python3 -m http.server
+python3 -m http.server 8080
 ```
 
 and open <http://localhost:8000>. The model runs in the browser with onnxruntime-web; nothing is loaded from

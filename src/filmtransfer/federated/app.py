@@ -27,7 +27,15 @@ from .masking import STAGES
 from .parameters import get_parameters, make_model
 from .partition import of_classes
 from .plan import Plan
-from .records import GLOBAL_UPDATE, LOG_FILE, RESULT_FILE, DeploymentResult, Observer
+from .records import (
+    GLOBAL_UPDATE,
+    LOG_FILE,
+    RESULT_FILE,
+    DeploymentResult,
+    Log,
+    Observer,
+    append_json_line,
+)
 from .server import FederatedServer
 
 CACHE_MB = 512
@@ -42,6 +50,7 @@ def make_client_app(client_for: Callable[[Context, Plan], Client]) -> ClientApp:
             client = client_for(context, messages.read_plan(message.content))
         except FitError as error:
             name = str(context.node_config.get("name", context.node_id))
+            _client_log(str(context.node_config.get("state", "")))(f"The request is refused: {error}")
             return Message(messages.make_reply(name, about={"refused": str(error)}), reply_to=message)
         content = respond(
             client, message.metadata.message_type, message.content, context.state, context.node_id
@@ -64,6 +73,16 @@ def _client_for(context: Context, plan: Plan) -> Client:
     return _open_client(name, str(config["data"]), test, state, weights, plan)
 
 
+def _client_log(state: str) -> Log:
+    """Return what passes messages for the user to ``fit federate client``, by a file in the folder of its state."""
+
+    def log(text: str) -> None:
+        if state:
+            append_json_line(Path(state) / LOG_FILE, {"message": text})
+
+    return log
+
+
 @lru_cache(maxsize=2)
 def _open_client(name: str, data: str, test: str, state: str, weights: str, plan: Plan) -> Client:
     """Return the client of a folder; cached where Flower uses a process for more than one message."""
@@ -77,7 +96,8 @@ def _open_client(name: str, data: str, test: str, state: str, weights: str, plan
     test_examples = None
     if test and (images := of_classes(LabelledImages.from_path(test), examples.classes)).sources:
         test_examples = read_examples(images, model, every_class=False)
-    return Client(name, model, examples, get_parameters(model), test_examples, Path(state) if state else None)
+    folder = Path(state) if state else None
+    return Client(name, model, examples, get_parameters(model), test_examples, folder, _client_log(state))
 
 
 def read_examples(images: LabelledImages, model: AdaptedModel, *, every_class: bool = True) -> Examples:
@@ -107,23 +127,22 @@ def main(grid: Grid, context: Context) -> None:
     plan, folder = Plan.from_json(str(config["plan"])), Path(str(config["folder"]))
     test, weights = str(config.get("test", "")), str(config.get("weights", ""))
     make_folder(folder, parents=True)
-    with (folder / LOG_FILE).open("a", encoding="utf-8") as file:
 
-        def write(line: dict[str, object]) -> None:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
+    def write(line: dict[str, object]) -> None:
+        append_json_line(folder / LOG_FILE, line)
 
-        observer = Observer(
-            log=lambda text: write({"message": text}),
-            on_round=lambda record: write({"round": record}),
-            on_status=lambda text: write({"status": text}),
-        )
-        result: DeploymentResult
-        try:
-            result = run_federation(grid, plan, folder, test, weights, observer)
-        except FitError as error:
-            result = {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}
-        write_atomically(folder / RESULT_FILE, json.dumps(result, sort_keys=True).encode())
+    observer = Observer(
+        log=lambda text: write({"message": text}),
+        on_round=lambda record: write({"round": record}),
+        on_status=lambda text: write({"status": text}),
+        on_names=lambda names: write({"names": {str(node): name for node, name in names.items()}}),
+    )
+    result: DeploymentResult
+    try:
+        result = run_federation(grid, plan, folder, test, weights, observer)
+    except FitError as error:
+        result = {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}
+    write_atomically(folder / RESULT_FILE, json.dumps(result, sort_keys=True).encode())
 
 
 def run_federation(
@@ -140,13 +159,13 @@ def run_federation(
         log=observer.log,
         on_round=observer.on_round,
         on_status=on_status,
+        on_names=observer.on_names,
         max_wait=1e9,
     )
     if test:
         on_status("Reading the test images")
         images = LabelledImages.from_path(test)
         server.test = ServerTest(read_examples(images, server.model, every_class=False))
-    on_status("Waiting for clients")
     state = server.run()
     update = complete(server, state)
     size = update.save(folder / GLOBAL_UPDATE)
@@ -155,6 +174,7 @@ def run_federation(
     result: DeploymentResult = {
         "rounds": state.done, "classes": [str(name) for name in update.classes], "bytes": size, "clients": sorted(saved),
         "traffic": server.transport.traffic, "temperature": update.temperature, "estimate": update.results.get("estimate"),
+        "planned_rounds": plan.rounds, "assess": plan.assess, "test": test,
     }  # fmt: skip
     if server.test:
         accuracy, tested = server.test.accuracy(server.model, result["classes"])

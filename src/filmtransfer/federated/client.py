@@ -21,6 +21,7 @@ from torch import Tensor
 from ..arrays import to_numpy
 from ..errors import FitError, InputError
 from ..files import make_folder, write_atomically
+from ..formatting import count, digits_for, percent
 from ..heads import Statistics
 from ..model import AdaptedModel, FeaturePredictor
 from ..seeding import make_generator
@@ -38,7 +39,7 @@ from .messages import ConfigValue
 from .parameters import get_parameters, parameter_layout, set_parameters
 from .plan import Plan
 from .privacy import clip
-from .records import PERSONAL_UPDATE
+from .records import PERSONAL_UPDATE, Log
 from .scores import HeldOutScores, LabelledFeatures, held_out_scores
 from .statistics import from_arrays, to_arrays
 
@@ -67,6 +68,7 @@ class Client:
     start: np.ndarray  # the model's parameters before the first round
     test: Examples | None = None
     state: Path | None = None  # the folder for what the client keeps between rounds
+    log: Log = lambda _: None  # receives what the client does, for its user
 
     def __post_init__(self) -> None:
         self.sizes = parameter_layout(self.model).sizes
@@ -75,6 +77,7 @@ class Client:
         """Return the reply to a request; ``state`` is what Flower keeps for this client between messages."""
         plan = messages.read_plan(content)
         if message_type == messages.DESCRIBE:
+            self.log("Reporting the classes and their numbers of images.")
             return messages.make_reply(self.name, about=self.describe())
         if message_type == messages.TRAIN:
             arrays, metrics = self.train_round(
@@ -83,14 +86,12 @@ class Client:
             return messages.make_reply(self.name, arrays, metrics)
         if message_type in (messages.STATISTICS, messages.SCORES):
             self.receive(plan, messages.read_arrays(content))
+            self.log(f"{describe_sums(content)}.")
             return messages.make_reply(self.name, self.sums(plan, content))
         if message_type == messages.EVALUATE:
-            self.receive(plan, messages.read_arrays(content))
-            config = messages.read_config(content)
-            # The server evaluates the global classifier too where it has test images: then it asks for the statistics.
-            sums = self.sums(plan, content) if "classes" in config else None
-            return messages.make_reply(self.name, sums, self.evaluate(bool(config.get("leave_one_out"))))
+            return self.evaluate_round(plan, content)
         if message_type == messages.FINISH:
+            self.log("Saving the personalized classifier.")
             self.receive(plan, messages.read_arrays(content))
             # Images count as seen unless the server says that fine-tuning has not seen them.
             trained = bool(messages.read_config(content).get("trained", True))
@@ -143,6 +144,8 @@ class Client:
 
     def train(self, plan: Plan, server_round: int) -> dict[str, float]:
         """Run the local steps from the model's current parameters; refuse if episodes are not possible."""
+        name, masked = plan.round_name(server_round), " for a masked sum" if plan.secure else ""
+        self.log(f"{name}: training on {count(len(self.examples), 'image')}{masked}.")
         training = plan.training_config(server_round).resolve(self.model.backbone, len(self.examples))
         seed = make_generator(plan.seed, "client", self.name, server_round).initial_seed()
         proximal_mu = plan.mu if plan.algorithm == "fedprox" else 0.0
@@ -163,6 +166,8 @@ class Client:
         if history.stopped == "interrupted":  # of a simulation: half of a round is no result
             raise KeyboardInterrupt
         loss = {"loss": history.losses[-1]} if history.losses else {}  # a plan of 0 steps has none
+        if history.losses:
+            self.log(f"{name}: loss {history.losses[-1]:.3f} after {count(history.steps, 'step')}.")
         return {"num-examples": len(self.examples), "steps": history.steps, **loss}
 
     def compute(self, work: RecordDict) -> dict[str, np.ndarray]:
@@ -170,11 +175,12 @@ class Client:
         plan = messages.read_plan(work)
         received = self.receive(plan, messages.read_arrays(work))
         if "classes" in messages.read_config(work):
+            self.log(f"{describe_sums(work)}, masked.")
             return {name: array.astype(np.float64) for name, array in self.sums(plan, work).items()}
-        count = self.train(plan, messages.read_round(work))["num-examples"]
+        examples = self.train(plan, messages.read_round(work))["num-examples"]
         update = get_parameters(self.model).astype(np.float64) - received
         if plan.privacy is None:
-            return {"psi": count * update, "weight": np.array([float(count)])}
+            return {"psi": examples * update, "weight": np.array([float(examples)])}
         return {"psi": clip(update, plan.privacy.clip)[0], "weight": np.ones(1)}
 
     # Sums over images
@@ -232,6 +238,24 @@ class Client:
         """Build the personalized head from this client's images under the model's current ψ."""
         self.model.build_head(self.features(), self.examples.labels)
 
+    def evaluate_round(self, plan: Plan, content: RecordDict) -> RecordDict:
+        """Return the reply with the accuracy of the personalized classifier, and the statistics if they are requested.
+
+        The server requests them where it has test images, on which it then evaluates the global classifier.
+        """
+        self.receive(plan, messages.read_arrays(content))
+        config = messages.read_config(content)
+        leave_one_out = bool(config.get("leave_one_out"))
+        sums = self.sums(plan, content) if "classes" in config else None
+        metrics = self.evaluate(leave_one_out)
+        result = "statistics for the server's test images"
+        if images := int(metrics["num-examples"]):
+            how = " (leave-one-out)" if leave_one_out else ""
+            accuracy = percent(metrics["accuracy"], digits_for(images))
+            result = f"personalized accuracy {accuracy} on {count(images, 'image')}{how}"
+        self.log(f"{plan.round_name(messages.read_round(content))}: {result}.")
+        return messages.make_reply(self.name, sums, metrics)
+
     def evaluate(self, without_tests: bool = False) -> dict[str, float]:
         """Return the accuracy of the personalized classifier on this client's test images.
 
@@ -287,6 +311,16 @@ class Client:
             return {int(name): stored[name] for name in stored.files}
 
 
+def describe_sums(content: RecordDict) -> str:
+    """Return in words which sums over its images a client is asked for."""
+    if messages.TOTAL not in content:
+        return "Summing the statistics of the images"
+    histogram = "mean" in messages.read_config(content)
+    return (
+        "Counting the scores of images" if histogram else "Summing the scores of images for the calibration"
+    )
+
+
 def respond(
     client: Client, message_type: str, content: RecordDict, state: RecordDict, node: int
 ) -> RecordDict:
@@ -294,4 +328,5 @@ def respond(
     try:
         return client.handle(message_type, content, state, node)
     except FitError as error:
+        client.log(f"The request is refused: {error}")
         return messages.make_reply(client.name, about={"refused": str(error)})

@@ -52,7 +52,7 @@ class ClientManager:
         max_wait: float,
     ) -> None:
         self.transport, self.plan, self.max_wait = transport, plan, max_wait
-        self.log, self.on_status = observer.log, observer.on_status
+        self.log, self.on_status, self.on_names = observer.log, observer.on_status, observer.on_names
         self.clients: dict[int, ClientInfo] = {}
         self.rejected: dict[int, str] = {}  # permanently, with the reason
         self.requirements = {
@@ -119,9 +119,11 @@ class ClientManager:
             min(self.plan.timeout, DESCRIBE_SECONDS),
         )
         registered = self.transport.registered_names()
-        for node in sorted(replies):
-            about = messages.read_about(replies[node])
-            name = str(about.get("name", node))
+        described = {node: messages.read_about(reply) for node, reply in sorted(replies.items())}
+        names = {node: str(about.get("name", node)) for node, about in described.items()}
+        self.on_names(names)
+        for node, about in described.items():
+            name = names[node]
             reason = self._reason_to_reject(name, about)
             if (owner := registered.get(node, name)) != name:
                 reason = f"its key is that of {owner}. A client must use the name that its key was made for."

@@ -101,6 +101,7 @@ class Communication:
                 session=secrets.token_hex(8),
                 shapes=shapes,
                 bits=bits,
+                name_of=lambda node: self.clients.clients[node].name,
             )
             names = sorted(self.clients.clients[node].name for node in result.contributed)
             total, contributed, dropped = ClientSum(dict(result.sums), names), len(names), result.dropped

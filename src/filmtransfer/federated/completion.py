@@ -100,9 +100,13 @@ class Assessor:
         if not used.count:
             return self._without(update, *NO_SPARE_IMAGE)
         temperature = lowest_temperature(used.losses)
-        seen = "had not seen" if images.unseen else "had seen"
+        on = (
+            f"on {count(used.count, 'held-out image')} of the clients, which fine-tuning had not seen"
+            if images.unseen
+            else f"by leave-one-out on {count(used.count, 'image')} of the clients, which fine-tuning had seen"
+        )
         self.server.log(
-            f"Calibrated on {count(used.count, 'held-out image')} of the clients, which fine-tuning {seen}: "
+            f"Calibrated {on}: "
             f"temperature {temperature:g}, accuracy {percent(used.correct / used.count, digits_for(used.count))}."
         )
         return replace(

@@ -63,12 +63,14 @@ class ClientEvaluation:
         if plan.trained_by == "batches":  # there are no personalized classifiers, and no statistics
             self.asked = []
 
-    def evaluate(self, model: AdaptedModel, psi: np.ndarray, sent: Mapping[str, np.ndarray]) -> RoundRecord:
-        """Return the accuracies that can be had under ψ, which is sent as ``sent``."""
+    def evaluate(
+        self, model: AdaptedModel, number: int, psi: np.ndarray, sent: Mapping[str, np.ndarray]
+    ) -> RoundRecord:
+        """Return the accuracies that can be had after a round under ψ, which is sent as ``sent``."""
         classes = self.clients.classes()
         requested: dict[str, messages.ConfigValue] = {"classes": classes} if self.test else {}
         content = messages.make_request(
-            self.plan, 0, sent, leave_one_out=int(self.leave_one_out), **requested
+            self.plan, number, sent, leave_one_out=int(self.leave_one_out), **requested
         )
         exchanged, _ = self.transport.exchange(
             messages.EVALUATE, dict.fromkeys(self.asked, content), "evaluating"

@@ -165,8 +165,14 @@ def check_server_keys(folder: str | Path) -> Certificate:
 
 def check_client_keys(authority: str | Path, key: str | Path) -> None:
     """Check that a client's two files can be read and that its private key is private."""
-    read_certificate(authority).check(Path(authority))
     path = Path(key)
+    for file in (Path(authority), path):
+        if not file.is_file():
+            raise KeysError(
+                f"There is no file {file}.",
+                "A client needs the folder that the server's owner sent, with ca.crt and node.key.",
+            )
+    read_certificate(authority).check(Path(authority))
     try:
         loaded = load_ssh_private_key(read_file(path), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):

@@ -7,12 +7,11 @@ learning) have names; all randomness is determined by ``seed``, the round and th
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from ..errors import UsageError, check_choice, check_count, invalid_choice
+from ..errors import UsageError, check_choice, check_count, check_flag, check_number, invalid_choice
 from ..formatting import count
 from ..heads import HEADS, Scatter
 from ..heads.head import TrainedBy
@@ -28,12 +27,35 @@ FEDERATED_HEADS = [
     name for name, head in HEADS.items() if head.scatter in ("none", "task") or head.trained_by == "batches"
 ]
 PRESETS = ("cifar100", "quickdraw", "released", "bit", "small")
+# The head of "bit" is federated in simulations only.
+DEPLOYED_PRESETS = tuple(name for name in PRESETS if name != "bit")
 # Training settings that a plan does not have; image_size applies to images of any size.
 NOT_SHARED = {
     "small_image_size", "train_size", "cache_mb", "hold_out", "adapter", "adapter_options", "rule", "search_steps",
     "time_limit",
 }  # fmt: skip
 TRAINING = [name for name in config.names() if name not in NOT_SHARED]
+
+# What a setting may be: whole numbers with their minimum, and other numbers with a condition, also in words.
+COUNTS = {
+    "rounds": 0, "clients_per_round": 0, "decay_every": 0, "malicious": 0, "min_clients": 1, "evaluate_every": 0,
+}  # fmt: skip
+NumberRule = tuple[Callable[[float], bool], str]
+POSITIVE: NumberRule = (lambda value: value > 0, "a number above 0")
+NUMBERS: dict[str, NumberRule] = {
+    "decay": (lambda value: 0 < value <= 1, "a number above 0 and at most 1"),
+    "temperature": POSITIVE,
+    "mu": (lambda value: value >= 0, "a number of at least 0"),
+    "trim": (lambda value: 0 <= value < 0.5, "a number of at least 0 and below 0.5"),
+    "seed": (lambda value: isinstance(value, int), "a whole number"),
+    "timeout": (lambda value: value > 0, "a number of seconds above 0"),
+}
+PRIVACY_NUMBERS: dict[str, NumberRule] = {
+    "clip": POSITIVE,
+    "noise": POSITIVE,
+    "delta": (lambda value: 0 < value < 1, "a number above 0 and below 1"),
+    "epsilon": POSITIVE,
+}
 
 
 @dataclass(frozen=True)
@@ -44,6 +66,24 @@ class Privacy:
     noise: float = 1.0  # standard deviation of the noise on the sum, in units of the clip
     delta: float = 1e-5
     epsilon: float = 8.0  # the budget: no round is started that would exceed it
+
+    def __post_init__(self) -> None:
+        for name, rule in PRIVACY_NUMBERS.items():
+            check_number(name, getattr(self, name), *rule)
+
+    @classmethod
+    def from_settings(cls, settings: object) -> Privacy:
+        """Return the privacy of a plan from its settings by name."""
+        if isinstance(settings, Privacy):
+            return settings
+        if not isinstance(settings, Mapping):
+            raise UsageError(
+                f"privacy cannot be {settings!r}.", "As in --set 'privacy={noise=2.0, clip=0.5}'."
+            )
+        names = [f.name for f in fields(cls)]
+        if unknown := sorted(settings.keys() - set(names)):
+            raise invalid_choice("A setting of privacy", unknown[0], names)
+        return cls(**settings)
 
 
 @dataclass(frozen=True)
@@ -88,6 +128,10 @@ class Plan:
         times = (server_round - 1) // self.decay_every if self.decay_every else 0
         return self.training.learning_rate * self.decay**times
 
+    def round_name(self, server_round: int) -> str:
+        """Return a round in words; 0 is the evaluation before the first."""
+        return f"Round {server_round} of {self.rounds}" if server_round else "Before the first round"
+
     def training_config(self, server_round: int = 1) -> TrainingConfig:
         """Return the training config of a client in a round."""
         return replace(self.training, learning_rate=self.rate(server_round))
@@ -101,11 +145,8 @@ class Plan:
         """Return this plan with the chosen settings (None: not chosen), validated."""
         if unknown := sorted(chosen.keys() - self.names()):
             raise invalid_choice("A setting", unknown[0], sorted(self.names()))
-        if isinstance(privacy := chosen.get("privacy"), Mapping):
-            names = [f.name for f in fields(Privacy)]
-            if unknown := sorted(privacy.keys() - set(names)):
-                raise invalid_choice("A setting of privacy", unknown[0], names)
-            chosen["privacy"] = Privacy(**privacy)
+        if chosen.get("privacy") is not None:
+            chosen["privacy"] = Privacy.from_settings(chosen["privacy"])
         training = {name: chosen.pop(name) for name in TRAINING if name in chosen}
         training["small_image_size"] = training.get("image_size")
         chosen["training"] = self.training.override(**training)
@@ -115,27 +156,22 @@ class Plan:
 
     def validate(self) -> None:
         """Raise an error if a setting is invalid, or settings contradict each other."""
-        for name, minimum in (
-            ("rounds", 0), ("clients_per_round", 0), ("decay_every", 0), ("malicious", 0),
-            ("min_clients", 1), ("evaluate_every", 0),
-        ):  # fmt: skip
+        for name, minimum in COUNTS.items():
             check_count(name, getattr(self, name), minimum)
+        for name, rule in NUMBERS.items():
+            check_number(name, getattr(self, name), *rule)
+        for name in ("secure", "assess"):
+            check_flag(name, getattr(self, name))
+        if not isinstance(self.backbone, str):
+            raise UsageError(
+                f"backbone cannot be {self.backbone!r}.", "It is the name of one; see 'fit backbones'."
+            )
         for name, allowed in (
             ("algorithm", ALGORITHMS),
             ("compression", COMPRESSIONS),
             ("head", FEDERATED_HEADS),
         ):
             check_choice(f"The {name}", getattr(self, name), allowed)
-        if not 0 < self.decay <= 1:
-            raise UsageError(f"decay cannot be {self.decay}.", "It is above 0 and at most 1.")
-        if not 0 < self.temperature < math.inf:
-            raise UsageError(f"temperature cannot be {self.temperature}.", "It is a number above 0.")
-        if not 0 <= self.mu < math.inf:
-            raise UsageError(f"mu cannot be {self.mu}.", "It is at least 0.")
-        if not 0 <= self.trim < 0.5:
-            raise UsageError(f"trim cannot be {self.trim}.", "It is at least 0 and below 0.5.")
-        if not 0 < self.timeout < math.inf:
-            raise UsageError(f"timeout cannot be {self.timeout}.", "It is a number of seconds above 0.")
         self._validate_combinations()
 
     def _validate_combinations(self) -> None:

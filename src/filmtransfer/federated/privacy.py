@@ -28,20 +28,25 @@ import json
 import math
 import os
 import random
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from ..errors import FitError, InputError, UsageError
 from .fixed_point import FloatArray
+from .plan import Privacy
+
+if TYPE_CHECKING:
+    import torch  # imported only where its generator is used: a budget is checked before torch is imported
 
 T = TypeVar("T")
 ORDERS = np.arange(2, 513)
+MORE_ROUNDS = "more noise, a larger epsilon or more clients"  # what lets a budget allow more rounds
 
 
 class BudgetError(FitError):
@@ -64,6 +69,8 @@ def sample(clients: Sequence[T], rate: float, generator: torch.Generator | None)
     if generator is None:
         system = random.SystemRandom()
         return [client for client in clients if system.random() < rate]
+    import torch
+
     drawn = torch.rand(len(clients), generator=generator, dtype=torch.float64)
     return [client for client, value in zip(clients, drawn.tolist(), strict=True) if value < rate]
 
@@ -79,6 +86,8 @@ def noisy_mean(
 def gaussian(count: int, generator: torch.Generator | None) -> FloatArray:
     """Draw standard normal numbers; without a generator from the operating system's entropy (Box–Muller)."""
     if generator is not None:
+        import torch
+
         return torch.randn(count, generator=generator, dtype=torch.float64).numpy()
     pairs = (count + 1) // 2
     integers = np.frombuffer(os.urandom(16 * pairs), dtype=np.uint64).reshape(2, pairs)
@@ -141,6 +150,12 @@ class Accountant:
         if not 0 < self.epsilon < math.inf:
             raise UsageError(f"epsilon cannot be {self.epsilon}.", "The budget is a number above 0.")
 
+    @classmethod
+    def of(cls, privacy: Privacy, clients: int, clients_per_round: int) -> Accountant:
+        """Return a new account for so many clients; ``clients_per_round`` is 0 for all of them."""
+        drawn = min(clients_per_round or clients, clients)
+        return cls(clients, drawn, privacy.noise, privacy.delta, privacy.epsilon)
+
     @property
     def rate(self) -> float:
         """q, the probability that a client is drawn in a round."""
@@ -162,7 +177,35 @@ class Accountant:
 
     def can_continue(self) -> bool:
         """Return whether one more round stays within the budget."""
-        return self.after(self.rounds + 1) <= self.epsilon
+        return self.remaining(1) == 1
+
+    def remaining(self, rounds: int) -> int:
+        """Return how many of so many further rounds stay within the budget."""
+        return bisect_right(
+            range(1, rounds + 1), self.epsilon, key=lambda further: self.after(self.rounds + further)
+        )
+
+    def check_first_round(self) -> None:
+        """Raise an error if the budget does not allow a single round."""
+        if not self.can_continue():
+            raise UsageError(
+                f"The privacy budget ε = {self.epsilon:g} at δ = {self.delta:g} allows no round: "
+                f"the first one would have ε = {self.after(1):.3g}.",
+                f"Use {MORE_ROUNDS}.",
+            )
+
+    def limit(self, done: int, planned: int) -> str:
+        """Return in words how many rounds the budget allows if they are fewer than planned; empty otherwise.
+
+        ``done`` are the rounds so far, also those under other settings.
+        """
+        allowed = self.remaining(planned - done)
+        if allowed in (0, planned - done):  # 0: the server reports that the budget is spent
+            return ""
+        return (
+            f"The privacy budget ε = {self.epsilon:g} at δ = {self.delta:g} allows {done + allowed} of the "
+            f"{planned} rounds; for more rounds use {MORE_ROUNDS}."
+        )
 
     def spend(self) -> float:
         """Account for a round, before its mean is used, and return the ε so far; refuse to exceed the budget."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypedDict
 
 GLOBAL_UPDATE = "global.safetensors"  # in the folder of the server
@@ -54,6 +56,10 @@ class DeploymentResult(TypedDict, total=False):
     test_images: int
     estimate: dict[str, object] | None
     temperature: float
+    # The arguments of the run, by which a federation that has finished is recognised.
+    planned_rounds: int
+    assess: bool
+    test: str
     error: str
     hint: str
     exit_code: int
@@ -64,6 +70,9 @@ class DeploymentResult(TypedDict, total=False):
 Log = Callable[[str], None]  # receives messages for people, one line each
 OnRound = Callable[[RoundRecord], None]
 OnStatus = Callable[[str], None]  # receives what is being done now, for a line that is replaced
+OnNames = Callable[
+    [Mapping[int, str]], None
+]  # receives the names of the nodes that have described themselves
 SEPARATOR = " · "  # in a status: between what is being done, who is connected, and the last accuracy
 
 
@@ -74,3 +83,41 @@ class Observer:
     log: Log = lambda _: None
     on_round: OnRound = lambda _: None
     on_status: OnStatus = lambda _: None
+    on_names: OnNames = lambda _: None
+
+
+JsonObject = dict[str, object]
+
+
+def append_json_line(path: Path, line: Mapping[str, object]) -> None:
+    """Append a line to a file that another process follows."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def read_json_lines(path: Path) -> list[JsonObject]:
+    """Return the complete lines of a file; an incomplete last line is not returned yet."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    lines = []
+    for line in text.splitlines():
+        try:
+            lines.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return lines
+
+
+class JsonLineReader:
+    """Follows the lines that another process appends to a file; those of earlier runs are skipped."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.count = path, len(read_json_lines(path))
+
+    def new_lines(self) -> list[JsonObject]:
+        """Return the complete lines appended since the last call."""
+        new = read_json_lines(self.path)[self.count :]
+        self.count += len(new)
+        return new

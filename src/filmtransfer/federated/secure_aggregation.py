@@ -86,11 +86,12 @@ def secure_sum(
     session: str,
     shapes: Shapes,
     bits: int = FRACTIONAL_BITS,
+    name_of: Callable[[int], str] = "Client {}".format,
 ) -> SecureSum:
     """Sum the arrays that ``compute`` returns for the work of each node; they have these names and shapes.
 
     ``exchange(stage, requests)`` sends one message "query.secure_<stage>" to each node and returns the contents of
-    the replies. ``session`` must be new each time, also when a round is repeated.
+    the replies. ``session`` must be new each time, also when a round is repeated. ``name_of`` is for errors.
     """
     if not MIN_CLIENTS <= threshold <= len(work) or 2 * threshold <= len(work):
         raise UsageError(
@@ -98,7 +99,7 @@ def secure_sum(
             f"It is at least {MIN_CLIENTS}, above half of the clients, and at most all of them.",
         )
     config = SessionConfig(session, threshold, bits, {name: tuple(shape) for name, shape in shapes.items()})
-    server = _ServerSession(exchange, config, {})
+    server = _ServerSession(exchange, config, name_of, {})
 
     keys = server.ask("keys", {node: RecordDict() for node in work}, _read_keys)
     binding = config.binding(keys)
@@ -152,6 +153,7 @@ class _ServerSession:
 
     exchange: Exchange
     config: SessionConfig
+    name_of: Callable[[int], str]
     dropped: dict[int, str]
 
     def ask(
@@ -181,7 +183,8 @@ class _ServerSession:
         if len(results) < config.threshold:
             raise SecureAggregationError(
                 f"Secure aggregation stopped at {stage!r}: {len(results)} clients are left, and the threshold is "
-                f"{config.threshold}. " + " ".join(f"Client {n} {why}." for n, why in self.dropped.items()),
+                f"{config.threshold}. "
+                + " ".join(f"{self.name_of(n)} {why}." for n, why in self.dropped.items()),
                 "No values were revealed; repeat the round as a new session.",
                 stage,
                 self.dropped,
@@ -192,7 +195,7 @@ class _ServerSession:
         """Stop if the reconstructed secret of a client is not the one it committed to."""
         if not valid:
             raise SecureAggregationError(
-                f"The mask of client {node} cannot be removed: some of its shares are false.",
+                f"The mask of {self.name_of(node)} cannot be removed: some of its shares are false.",
                 "No values were revealed; repeat the round as a new session, with other clients if it recurs.",
                 "unmask",
                 self.dropped,

@@ -30,7 +30,7 @@ from .evaluation import ClientEvaluation, ServerTest
 from .parameters import ParameterLayout, get_parameters, parameter_layout
 from .plan import Plan
 from .privacy import Accountant, clip, noisy_mean, sample
-from .records import Log, Observer, OnRound, OnStatus, RoundRecord
+from .records import Log, Observer, OnNames, OnRound, OnStatus, RoundRecord
 from .statistics import array_shapes, from_arrays
 from .transport import Transport, no_traffic
 
@@ -59,12 +59,13 @@ class FederatedServer:
     log: Log = lambda _: None
     on_round: OnRound = lambda _: None
     on_status: OnStatus = lambda _: None
+    on_names: OnNames = lambda _: None
     max_wait: float = 600.0
 
     def __post_init__(self) -> None:
         self._set_model(self.make_model(1))
         self.transport = Transport(self.grid, self.plan.timeout)
-        observer = Observer(self.log, self.on_round, self.on_status)
+        observer = Observer(self.log, self.on_round, self.on_status, self.on_names)
         self.clients = ClientManager(self.transport, self.plan, self.model, observer, self.max_wait)
         self.communication = Communication(self.transport, self.plan, self.clients, self.log)
         self.reported_clients = -1  # fewer than the plan's clients per round
@@ -81,17 +82,21 @@ class FederatedServer:
         classes = state.classes if state else self.clients.classes()
         if plan.trained_by == "batches":  # the head's parameters depend on the classes
             self._set_model(self.make_model(len(classes)))
+        accountant = self._accountant(state)
+        if accountant and state is None and plan.rounds:
+            accountant.check_first_round()
         if state is None or state.done < plan.rounds:
             self.log(self.clients.describe())
             self.log(self._describe_plan())
+            if accountant and (limit := accountant.limit(state.done if state else 0, plan.rounds)):
+                self.log(limit)
         if state is None:
             initial: RoundRecord = {"round": 0}
-            initial |= self.evaluate(self.start, "Evaluating before the first round")
+            initial |= self.evaluate(self.start, 0)
             state = Checkpoint(self.start.copy(), classes, [], initial)
             self._save(state, initial)
         elif state.done < plan.rounds:
             self.log(f"Resuming after round {state.done} of {plan.rounds}.")
-        accountant = self._accountant(state)
         while state.done < plan.rounds:
             if accountant and not accountant.can_continue():
                 self.log(f"No further round: {accountant.summary()}, and one more would exceed the budget.")
@@ -103,7 +108,7 @@ class FederatedServer:
                 record |= {"epsilon": accountant.spend(), "delta": accountant.delta}
                 state.accountant = accountant.to_json()
             if number == plan.rounds or (plan.evaluate_every and number % plan.evaluate_every == 0):
-                record |= self.evaluate(state.psi, f"{self._round(number)}: evaluating")
+                record |= self.evaluate(state.psi, number)
             state.rounds.append(record)
             self._save(state, record)
         return state
@@ -132,7 +137,7 @@ class FederatedServer:
         for attempt in range(MAX_ATTEMPTS):
             self.clients.wait_for_clients()
             chosen = self.sample_clients(number, attempt)
-            self.on_status(f"{self._round(number)}: training on {count(len(chosen), 'client')}")
+            self.on_status(f"{self.plan.round_name(number)}: training on {count(len(chosen), 'client')}")
             result = train(number, psi, chosen, failures)
             if result is not None:
                 update, record = result
@@ -141,14 +146,14 @@ class FederatedServer:
                 return update, record | self.transport.traffic["training"]
             if attempt + 1 < MAX_ATTEMPTS:
                 self.log(
-                    f"{self._round(number)}: fewer than {self.plan.min_clients} usable replies; it is repeated."
+                    f"{self.plan.round_name(number)}: fewer than {self.plan.min_clients} usable replies; it is repeated."
                 )
         reasons = "; ".join(
             f"{name}: {reason}"
             for name, reason in sorted({**failures["missing"], **failures["refused"]}.items())
         )
         raise FederationError(
-            f"{self._round(number)} had fewer than {self.plan.min_clients} usable replies {MAX_ATTEMPTS} times ({reasons}).",
+            f"{self.plan.round_name(number)} had fewer than {self.plan.min_clients} usable replies {MAX_ATTEMPTS} times ({reasons}).",
             "The checkpoint is kept: start again when the clients are connected.",
         )
 
@@ -192,7 +197,7 @@ class FederatedServer:
                     raise InputError("it trained on no examples.")
             except FitError as error:
                 failures["refused"][name] = str(error)
-                self.log(f"{self._round(number)}: the reply of {name} is refused: {error}")
+                self.log(f"{self.plan.round_name(number)}: the reply of {name} is refused: {error}")
                 continue
             updates[name], examples[name] = update, int(number_of)
             if (loss := messages.read_finite_metric(reply, "loss")) is not None:
@@ -232,12 +237,9 @@ class FederatedServer:
         try:
             check_update(update)
         except InputError as error:
-            self.log(f"{self._round(number)}: the sum cannot be used: {error}")
+            self.log(f"{self.plan.round_name(number)}: the sum cannot be used: {error}")
             return None
         return update, {"contributed": sums.clients, "examples": round(weight)}
-
-    def _round(self, number: int) -> str:
-        return f"Round {number} of {self.plan.rounds}"
 
     # Differential privacy
 
@@ -245,14 +247,12 @@ class FederatedServer:
     def _expected_clients(self) -> int:
         return min(self.plan.clients_per_round or len(self.clients), len(self.clients))
 
-    def _accountant(self, state: Checkpoint) -> Accountant | None:
-        privacy = self.plan.privacy
-        if privacy is None:
+    def _accountant(self, state: Checkpoint | None) -> Accountant | None:
+        if self.plan.privacy is None:
             return None
-        new = Accountant(
-            len(self.clients), self._expected_clients, privacy.noise, privacy.delta, privacy.epsilon
-        )
-        return Accountant.from_json(state.accountant).continued(new) if state.accountant else new
+        new = Accountant.of(self.plan.privacy, len(self.clients), self.plan.clients_per_round)
+        spent = state.accountant if state else ""
+        return Accountant.from_json(spent).continued(new) if spent else new
 
     def _private_mean(self, total: np.ndarray, number: int) -> np.ndarray:
         """Return the noisy mean of clipped updates; its denominator does not depend on the sample."""
@@ -291,11 +291,12 @@ class FederatedServer:
             )
         return SummedStatistics(from_arrays(total.arrays, *facts), classes, total.clients)
 
-    def evaluate(self, psi: np.ndarray, status: str) -> RoundRecord:
-        """Evaluate ψ: centrally in a simulation, on the clients' and the server's own images otherwise.
+    def evaluate(self, psi: np.ndarray, number: int) -> RoundRecord:
+        """Evaluate ψ after a round: centrally in a simulation, on the clients' and the server's own images otherwise.
 
-        ``status`` is shown meanwhile, unless there is nothing to evaluate.
+        That is shown as the status meanwhile, unless there is nothing to evaluate.
         """
+        status = f"{self.plan.round_name(number)}: evaluating"
         if self.evaluate_fn:
             self.on_status(status)
             return self.evaluate_fn(psi)
@@ -303,7 +304,7 @@ class FederatedServer:
         if not evaluation.asked:
             return {}
         self.on_status(status)
-        return evaluation.evaluate(self.model, psi, self.compress_parameters(psi)[0])
+        return evaluation.evaluate(self.model, number, psi, self.compress_parameters(psi)[0])
 
     def finish(self, psi: np.ndarray, trained: list[str]) -> dict[str, str]:
         """Let every client save its personalized classifier under the final ψ; return the file names by client."""

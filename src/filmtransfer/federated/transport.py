@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flwr.app import Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from .messages import message_cost
 from .records import RoundRecord
+
+# Flower's reasons why there is no reply, in the words of a user; other errors keep their own.
+NO_REPLY = {
+    ErrorCode.MESSAGE_UNAVAILABLE: "the request to it, or its reply, was lost",
+    ErrorCode.REPLY_MESSAGE_UNAVAILABLE: "its reply came too late",
+    ErrorCode.NODE_UNAVAILABLE: "it stopped responding",
+    ErrorCode.CLIENT_APP_CRASHED: "its process ended",
+}
 
 
 def no_traffic() -> RoundRecord:
@@ -55,7 +64,7 @@ class Transport:
         for reply in list(self.grid.send_and_receive(sent, timeout=timeout or self.timeout)):
             node = _replying_node(reply, sent)
             if reply.has_error():
-                missing[node] = _last_line(reply.error.reason or "")
+                missing[node] = NO_REPLY.get(reply.error.code) or _last_line(reply.error.reason or "")
             else:
                 parameters, size = message_cost(reply)
                 traffic["parameters_up"] += parameters

@@ -153,7 +153,7 @@ def _quantize(directions: np.ndarray) -> np.ndarray:
 def check_false_alarm(rate: float) -> None:
     """Refuse a false-alarm rate for which there is no threshold."""
     if not 0 < rate < 0.5:
-        raise UsageError(f"The false-alarm rate cannot be {rate}.", "It lies between 0 and 0.5.")
+        raise UsageError(f"The false-alarm rate cannot be {rate}.", "It is above 0 and below 0.5.")
 
 
 def class_directions(features: np.ndarray, labels: np.ndarray) -> np.ndarray:

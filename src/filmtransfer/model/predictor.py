@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from ..arrays import Array, like, log_softmax, namespace, to_numpy
-from ..errors import InputError, invalid_choice
+from ..errors import InputError, check_count, invalid_choice
 from ..heads import Head, SingularError, State, map_state
 from .ood import FALSE_ALARM, MIN_SCORES, OODDetector
 from .support import Label, Support, no_statistics
@@ -148,6 +148,7 @@ class FeaturePredictor:
         """Explain features (B, D) by the distances to the class means and the nearest support photos."""
         if self.support is None:
             raise no_statistics("its predictions cannot be explained")
+        check_count("photos", photos, 0)
         support, queries = self.support.features.astype(np.float64), features.astype(np.float64)
         references = np.concatenate([self.support.class_means(), support])
         distances = self.head.distances(support, queries, references)

@@ -14,6 +14,8 @@ from safetensors.numpy import save as serialise
 
 from ..errors import UpdateFileError, first_line
 
+NOT_AN_UPDATE = "An update file is a .safetensors file, as written by 'fit train' or by the service."
+
 
 def pack(tensors: Mapping[str, np.ndarray], key: str, metadata: str) -> bytes:
     """Return the content of a file; ``metadata`` is a JSON text, stored under ``key``."""
@@ -22,6 +24,9 @@ def pack(tensors: Mapping[str, np.ndarray], key: str, metadata: str) -> bytes:
 
 def unpack(content: bytes, key: str, source: str, hint: str) -> tuple[dict[str, np.ndarray], Any]:
     """Return the tensors, and the document stored under ``key`` or None. Nothing in a file is ever run."""
+    # A .safetensors file begins with the length of a JSON document, and then the document.
+    if content[8:9] not in (b"{", b""):
+        raise UpdateFileError(f"{source} is not an update file.", NOT_AN_UPDATE)
     try:
         tensors = parse(content)
         (length,) = struct.unpack("<Q", content[:8])

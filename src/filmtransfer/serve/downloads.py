@@ -25,6 +25,7 @@ from ..processes import ChildProcess
 from .errors import ApiError
 from .make_download import ERROR_FILE, MADE_FILE, REPORT_FILE, THUMBNAILS, UPDATE_FILE, DownloadKind
 from .metrics import Metrics
+from .present_names import present_content
 from .settings import ServiceSettings
 from .store import NotFoundError, ProjectId, Store
 from .turns import UserTurns
@@ -109,7 +110,7 @@ class DownloadMaker:
 
     def _write_inputs(self, kind: DownloadKind, project: ProjectId, number: int, folder: Path) -> None:
         """Write what the child needs: the update file, and for a report the thumbnails of the project's photos."""
-        (folder / UPDATE_FILE).write_bytes(self.store.versions.content(project, number))
+        (folder / UPDATE_FILE).write_bytes(present_content(self.store, project, number))
         if kind != "report":
             return
         title = f"{self.store.projects.get(project).name}, version {number}"

@@ -15,9 +15,9 @@ from starlette.exceptions import HTTPException
 
 from ..errors import FitError, InputError, UnavailableError, UpdateFileError, UsageError
 from .engine.batcher import QueueFullError
+from .field_errors import DESCRIPTION, describe_field_errors
 from .store import (
     ConflictError,
-    JsonObject,
     NotFoundError,
     QuotaError,
     StoreError,
@@ -59,7 +59,11 @@ STATUSES: Sequence[tuple[type[FitError], int, str]] = (
 )
 
 CODES = {404: "not_found", 405: "bad_method", 400: "bad_request", 413: "too_large", 415: "bad_type"}
-HINTS = {404: "/openapi.json lists the routes.", 405: "/openapi.json lists the methods of this route."}
+HINTS = {
+    400: DESCRIPTION,  # the body cannot be parsed
+    404: "/openapi.json lists the routes.",
+    405: "/openapi.json lists the methods of this route.",
+}
 
 
 def error_response(
@@ -96,8 +100,7 @@ def install_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     def handle_invalid_fields(_: Request, error: RequestValidationError) -> JSONResponse:
-        message = "; ".join(dict.fromkeys(_describe_field(one) for one in error.errors()))
-        return error_response(422, "bad_field", message, "/openapi.json describes what this route takes.")
+        return error_response(422, "bad_field", *describe_field_errors(error.errors()))
 
     @app.exception_handler(HTTPException)
     def handle_framework_error(_: Request, error: HTTPException) -> JSONResponse:
@@ -107,8 +110,3 @@ def install_handlers(app: FastAPI) -> None:
         )
         response.headers.update(error.headers or {})  # Allow, with status 405
         return response
-
-
-def _describe_field(error: JsonObject) -> str:
-    field = ".".join(str(part) for part in error["loc"] if part not in ("body", "path", "query"))
-    return f"{field[:100] or 'The body'}: {error['msg']}"

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import Path
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from .download_types import FileKind, file_names
 from .settings import MAX_STEPS, MIN_VERSIONS
 from .store import JsonObject, Quota, Version
+from .store.values import clean_name
 from .summary import accuracy_fields, assessment_fields
 
 MAX_NUMBER = 2**31 - 1
 
 Id = Annotated[str, Path(description="An id that the API returned; any other is 404.")]
 Number = Annotated[int, Path(ge=1, le=MAX_NUMBER)]
-Name = Annotated[str, Field(min_length=1, max_length=400, description="1 to 100 printable characters.")]
+DISPLAY_NAME = Field(
+    max_length=400,  # before surrounding blanks are removed
+    description="1 to 100 printable characters.",
+    json_schema_extra={"minLength": 1},
+)
 Count = Annotated[int, Field(ge=0, le=2**53, strict=True)]
 Steps = Annotated[int, Field(ge=0, le=MAX_STEPS, strict=True, description="0: without fine-tuning.")]
+
+
+def checked_name(kind: str) -> AfterValidator:
+    """Return the check of a name: the store's, so that whatever is wrong with a name has the same status."""
+    return AfterValidator(partial(clean_name, kind))
 
 
 class RequestModel(BaseModel):
@@ -85,7 +96,7 @@ class QuotaUpdate(RequestModel):
 class UserCreate(RequestModel):
     """A new user."""
 
-    name: Name
+    name: Annotated[str, DISPLAY_NAME, checked_name("user")]
     quota: QuotaUpdate | None = None
 
 
@@ -128,7 +139,7 @@ class TokenPublic(BaseModel):
 class ProjectCreate(RequestModel):
     """The name of a project."""
 
-    name: Name
+    name: Annotated[str, DISPLAY_NAME, checked_name("project")]
 
 
 class ProjectPublic(ResponseModel):
@@ -154,7 +165,7 @@ class ProjectsPublic(BaseModel):
 class ClassCreate(RequestModel):
     """The name of a class."""
 
-    name: Name
+    name: Annotated[str, DISPLAY_NAME, checked_name("class")]
 
 
 class ClassPublic(ResponseModel):
@@ -340,7 +351,10 @@ class PredictionPublic(BaseModel):
     version: int
     name: str | None = Field(serialization_alias="class")
     unknown: bool
-    known: float
+    known: float = Field(
+        description="The score that decides whether it is unknown: how much the image resembles the training photos, about 0 "
+        "for a typical one and negative below that. 1 in a version without a threshold."
+    )
     probabilities: list[ClassProbability]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import shlex
 import socket
 import warnings
 from collections.abc import Callable
@@ -258,6 +259,17 @@ def default_user_token(store: Store, folder: Path) -> str | None:
         return None
     token = file.read_text().strip()
     return token if store.users.by_token(token) else None  # it may have been replaced
+
+
+def explain_missing_token(config: ServerConfig, url: str) -> str:
+    """Return in a line why the link has no token, and how to get one that does."""
+    file = config.folder / USER_TOKEN_FILE
+    reason = f"that in {file} was replaced" if file.is_file() else "'fit serve' did not create the users"
+    store = "the same --database" if config.database else f"--folder {shlex.quote(str(config.folder))}"
+    return (
+        f"The link has no token, because {reason}: use {url}#token=TOKEN with the token of a user, "
+        f"or with a new one of 'fit user token ID' with {store} ('fit user list' shows the ids)."
+    )
 
 
 def log_to(file: Path, stack: ExitStack) -> None:

@@ -37,6 +37,7 @@ from .store import (
     Training,
 )
 from .summary import accuracy_fields
+from .trainable import check_trainable
 from .training import train_user
 
 POLL = 0.5  # seconds between two queries of an empty queue
@@ -116,8 +117,7 @@ class Worker:
         project, store = training.project, self.store
         names = {one.id: one.name for one in store.classes.all(project)}
         photos = store.photos.all(project)
-        if not photos:
-            raise InputError("There are no photos yet.", "Add a few to each of at least two classes.")
+        check_trainable(len({photo.class_id for photo in photos}), InputError)
         images = [store.photos.content(project, photo.id) for photo in photos]
         labels = [names[photo.class_id] for photo in photos]
         last = 0.0

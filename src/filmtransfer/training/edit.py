@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from ..arrays import Array, to_numpy
-from ..data.inputs import Images, image_sources
+from ..data.inputs import Images, as_label, image_sources
 from ..errors import InputError, UsageError
 from ..heads import HEADS, make_head
 from ..model import Label, Support, Update
@@ -55,6 +55,7 @@ def add_images(
 ) -> Edited:
     """Add photos, given as images, to a class; ``on_images`` is called as by ``classify``."""
     kept_support(update)  # an error before any work
+    name = checked_label(update, name)
     sources = list(image_sources(images))
     features = classifier.classify(sources, strict=True, on_images=on_images).predictions.features
     names = [name_of(source, f"added {i}") for i, source in enumerate(sources)]
@@ -75,12 +76,14 @@ def add_photos(
     digests: Sequence[str],
 ) -> Edited:
     """Add photos to a class, which is made if it is new; photos that are stored already are skipped."""
-    support = kept_support(update)
+    support, name = kept_support(update), checked_label(update, name)
     classes = list(update.classes)
     known = set(support.digests)
     new = [i for i, digest in enumerate(digests) if digest not in known and digest not in digests[:i]]
     if not new:
-        raise InputError("All of these photos are in it already.", "Give other photos, or forget them first.")
+        raise InputError(
+            "All of these photos are in this classifier already.", "Give other photos, or forget them first."
+        )
     if name not in classes:
         classes.append(name)
     more = Support(
@@ -128,7 +131,9 @@ def remove_class(update: Update, name: Label) -> Edited:
 
 def merge_classes(update: Update, names: Sequence[Label], into: Label) -> Edited:
     """Merge several classes into one."""
-    support = kept_support(update)
+    if isinstance(names, str):
+        raise UsageError("The classes to merge are given as a list.", f"As in [{names!r}, …].")
+    support, into = kept_support(update), checked_label(update, into)
     merged = [class_index(update, name) for name in names]
     if len(set(merged)) < 2:
         raise UsageError("Merging needs at least two different classes.", "Name them all.")
@@ -150,19 +155,24 @@ def merge_classes(update: Update, names: Sequence[Label], into: Label) -> Edited
 
 def rename_class(update: Update, name: Label, to: Label) -> Update:
     """Rename a class; this needs no statistics."""
-    index = class_index(update, name)
+    index, to = class_index(update, name), checked_label(update, to)
     if to in update.classes:
         raise InputError(f"There is a class {to} already.", "Merge them, or choose another name.")
     classes = [to if i == index else c for i, c in enumerate(update.classes)]
-    support = update.support
-    if support is not None:  # photos are named after their class folder
-        names = [
-            f"{to}/{n.rpartition('/')[2]}" if int(c) == index and n.startswith(f"{name}/") else n
-            for n, c in zip(support.names, support.labels, strict=True)
-        ]
-        support = replace(support, names=names)
     line = _dated({"what": "rename", "class": name, "to": to})
-    return replace(update, classes=classes, support=support, edits=[*update.edits, line])
+    return replace(with_names(update, classes), edits=[*update.edits, line])
+
+
+def with_names(update: Update, classes: Sequence[Label]) -> Update:
+    """Return the update with other names of its classes, in their order; photos are named after their class folder."""
+    support = update.support
+    if support is not None:
+        names = []
+        for photo, c in zip(support.names, support.labels, strict=True):
+            old, new = update.classes[c], classes[c]
+            names.append(f"{new}/{photo.rpartition('/')[2]}" if photo.startswith(f"{old}/") else photo)
+        support = replace(support, names=names)
+    return replace(update, classes=list(classes), support=support)
 
 
 def strip_statistics(update: Update) -> Update:
@@ -192,6 +202,18 @@ def class_index(update: Update, name: Label) -> int:
     return update.classes.index(name)
 
 
+def checked_label(update: Update, name: object) -> Label:
+    """Return the label of a class as it is stored; raise an error if it is none, or of another type than the others."""
+    label, text = as_label(name, "the class"), isinstance(update.classes[0], str)
+    if isinstance(label, str) != text or label != label:  # only NaN differs from itself
+        kind = "text" if text else "numbers"
+        raise InputError(
+            f"A class cannot be called {label!r}: the classes of this classifier are {kind}.",
+            f"They are: {', '.join(map(repr, update.classes[:12]))}.",
+        )
+    return label
+
+
 def find_photos(update: Update, name: str, digest: str | None) -> list[int]:
     """Return the support images with this content or, where there is no content to compare, with this name."""
     support = kept_support(update)
@@ -204,7 +226,8 @@ def find_photos(update: Update, name: str, digest: str | None) -> list[int]:
     if digest is None and len(matches) > 1:
         same = ", ".join(support.names[i] for i in matches[:3])
         raise InputError(
-            f"Several photos are called {name}: {same}.", "Give the class as well, as in cup/1.jpg."
+            f"Several photos are called {name}: {same}.",
+            "Give the class as well, as in cup/1.jpg, or the path of the photo's own file.",
         )
     return matches
 

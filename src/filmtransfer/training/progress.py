@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from typing import TextIO
 
+from ..errors import UsageError
 from ..formatting import duration
 from .callbacks import Callbacks, Progress
 
@@ -53,7 +54,12 @@ class Reporter:
     """
 
     def __init__(self, callbacks: Callbacks, verbose: int = 0) -> None:
-        self._given = callbacks
+        if not isinstance(callbacks, Callbacks):
+            raise UsageError(
+                f"callbacks cannot be {callbacks!r}.",
+                "As in Callbacks(on_step=print): from filmtransfer import Callbacks.",
+            )
+        self._user_callbacks = callbacks
         self._lines = ProgressLines(sys.stderr, verbose > 1) if verbose else None
         self._began = time.monotonic()
         observed = (
@@ -74,14 +80,14 @@ class Reporter:
 
     def _on_phase(self, name: str) -> None:
         self._say(name)
-        self._given.phase(name)
+        self._user_callbacks.phase(name)
 
     def _on_step(self, progress: Progress) -> None:
         logger.debug("fine-tuning %s", describe_step(progress))
         if self._lines is not None:
             self._lines.on_step(progress)
-        if self._given.on_step is not None:
-            self._given.on_step(progress)
+        if self._user_callbacks.on_step is not None:
+            self._user_callbacks.on_step(progress)
 
 
 def describe_step(progress: Progress) -> str:

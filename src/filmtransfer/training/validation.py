@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import index
 from typing import Any
 
 from ..backbones import record_for
@@ -23,6 +24,14 @@ def training_config(preset_name: str, head: str, chosen: Mapping[str, Any]) -> T
             f"The BiT-HyperRule trains a linear head, not {head}.", "Use head='linear', or another preset."
         )
     return config
+
+
+def check_seed(seed: object) -> None:
+    """Raise an error for a seed that is not a whole number, of Python or numpy."""
+    try:
+        index(seed)  # type: ignore[arg-type]
+    except TypeError:
+        raise UsageError(f"seed cannot be {seed!r}.", "It is a whole number.") from None
 
 
 def check_settings(

@@ -105,8 +105,17 @@ def test_the_inventory_lists_present_and_missing_datasets(tmp_path):
     assert reason.endswith(f"and put them in {tmp_path / 'flowers102'}.")
     assert rows["cifar10"].classes == 10
     assert all(bool(row.source) == row.present != bool(row.why_missing) for row in rows.values())
+    (tmp_path / "file").touch()
     with pytest.raises(InputError, match="no data folder"):
-        inventory(tmp_path / "absent")
+        inventory(tmp_path / "file")
+
+
+def test_the_inventory_of_a_folder_that_does_not_exist_says_how_to_get_everything(tmp_path):
+    rows = inventory(tmp_path / "absent")
+    assert [row.name for row in rows] == list(DATASETS)
+    assert not any(row.present for row in rows)
+    assert all(row.why_missing.endswith(f"in {tmp_path / 'absent' / row.name}.") for row in rows[:3])
+    assert not (tmp_path / "absent").exists()
 
 
 def test_tasks_on_the_same_files_share_them(tmp_path):

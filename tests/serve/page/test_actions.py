@@ -105,7 +105,9 @@ def test_training_progress_is_announced_and_training_can_be_stopped(
     expect(page.locator("#train-status")).to_have_text("Step 4 of 9, about 2 minutes left")
     page.get_by_role("button", name="Stop training").click()
     announced(page, "Training was stopped.")
-    expect(page.locator("#train-status")).to_have_text("Stopped. Version 1 is in use.")
+    expect(page.locator("#train-status")).to_have_text(
+        "Stopped: fine-tuning was not kept. Version 1 is in use."
+    )
     expect(page.get_by_role("button", name="Train again")).to_be_focused()
 
 

@@ -72,7 +72,7 @@ def test_an_uploaded_version_takes_the_place_of_the_old_answer_score_and_matrix(
         "The accuracy of version 3 has not been estimated."
     )
     expect(page.locator("#train-status")).to_have_text(
-        "Version 3 was uploaded. Train to make one of your 25 photos in 3 classes."
+        "Version 3 was uploaded. Train to replace it by one of your own photos: 25 photos in 3 classes."
     )
     expect(page.locator(".curve")).to_have_count(0)  # it is the curve of another version
     expect(page.locator(".confusion")).to_have_count(0)
@@ -133,11 +133,19 @@ def test_the_score_is_the_estimate_of_the_service(opened: Opener, service: Runni
     expect(page.locator("#assessment-body > p")).to_have_text(
         "3 of 25 photos are misclassified. Measured on 25 of your photos; fine-tuning has seen 17 of them. If one is in the wrong class, open it and move it; more photos of its kind help, too."
     )
-    assert score(page) == ["Version 2", "62.5% accuracy", fake.versions[0]["estimate"]["text"]]
+    expect(page.locator("#train-card .result p")).to_have_count(4)
+    assert score(page) == [
+        "Version 2",
+        "62.5% accuracy",
+        fake.versions[0]["estimate"]["text"],
+        "Version 1 had 80%, measured on 25 photos: the two figures cannot be compared.",
+    ]
+    expect(page.locator(".curve circle")).to_have_count(1)
     expect(page.locator(".version").first).to_contain_text("62.5% accuracy on 8 photos")
     expect(page.locator(".curve svg")).to_have_accessible_name(re.compile("fine-tuned 62.5%"))
     shown = page.locator("body").inner_text()
     assert set(re.findall(r"[\d.]+%", page.locator("#train-card .result").inner_text())) == {
+        "80%",
         "62.5%",
         "62%",
         "95%",

@@ -25,6 +25,15 @@ def test_only_unseen_images_count_where_there_are_enough():
     assert seen.estimate.images == 16
 
 
+def test_without_fine_tuning_no_image_was_seen_however_few_there_are():
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(3, 4)).astype(np.float32), np.array([0, 1, 1])
+    head = make_head("protonets").configure(features, labels)
+    assessment = assess(head, features, labels, np.ones(3, bool), np.zeros(2), seed=0)
+    assert assessment.estimate.images == 2  # fewer than a spread needs
+    assert assessment.unseen
+
+
 def test_without_an_image_to_spare_there_is_no_assessment():
     features, labels = random_support((1, 1, 1))
     assert assess(make_head("lda"), features, labels, labels == 0, np.zeros(3), seed=0) is None

@@ -80,7 +80,9 @@ def locate_dataset(name: str, root: str | Path) -> DatasetLocation:
 
 def inventory(root: str | Path) -> list[InventoryRow]:
     """Return for every dataset of the catalogue whether it is below ``root`` and, if not, how to get it."""
-    base = _data_folder(root)
+    base = Path(root)
+    if base.exists():
+        _data_folder(base)  # an error for a file
     rows = []
     for entry in DATASETS.values():
         location, reason = None, ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..averages import run_notes
 from ..published import BACKBONES, Published, lookup, published
 from ..result_table import COMPARISON, Cell, Count, ResultTable, write_tables
-from ..rows import Row
+from ..rows import Row, quantity
 from .dataset import VIDEO_KINDS
 from .evaluation import Summary, summarise
 from .runs import METHODS
@@ -167,6 +167,6 @@ def _notes(rows: Sequence[Row]) -> list[str]:
     ended = sum(row["result"].get("stopped") == "not finite" for row in rows)
     if ended:
         notes.append(
-            f"{ended} runs ended because of parameters that are not finite; the last finite ones are used."
+            f"{quantity(ended, 'run')} ended because of parameters that are not finite; the last finite ones are used."
         )
     return notes

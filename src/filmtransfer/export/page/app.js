@@ -11,7 +11,7 @@ let queue = Promise.resolve(); // photos are classified one after the other
 start().catch((error) => {
   setStatus(
     location.protocol === "file:"
-      ? "Browsers do not load a model from a local file. Start a web server in this folder with 'python3 -m http.server', then open http://localhost:8000"
+      ? "Browsers do not load a model from a local file. Start a web server in this folder with 'python3 -m http.server 8080', then open http://localhost:8080"
       : `The model could not be loaded (${error.message}).`,
     true,
   );

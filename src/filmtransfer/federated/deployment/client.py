@@ -29,7 +29,7 @@ from ...processes import (
 from .. import messages
 from ..certificates import KeysError
 from ..keys import check_client_keys, check_name
-from ..records import Log
+from ..records import LOG_FILE, JsonLineReader, Log
 from .environment import NODE_VARIABLE, UNKNOWN_APP, flower_environment, make_secret
 from .probe import parse_address, probe_server
 
@@ -38,21 +38,6 @@ FINISHED_SECONDS = (
     5.0  # without an answer, after which a server that announced the end is considered finished
 )
 REFUSED = "[code: 2004]"  # Flower's code for a node that is not registered, or is already online
-ACTIVITIES = {
-    messages.DESCRIBE: "Reporting the classes and their numbers of images.",
-    messages.TRAIN: "Training.",
-    messages.EVALUATE: "Evaluating the personalized classifier.",
-    messages.STATISTICS: "Summing statistics.",
-    messages.SCORES: "Summing the scores of held-out images.",
-    messages.FINISH: "Saving the personalized classifier.",
-}
-
-SECURE_STAGES = {
-    "keys": "sending keys",
-    "shares": "sending shares of secrets",
-    "masked": "computing and sending masked values",
-    "unmask": "helping to remove the masks of the sum",
-}
 
 
 @dataclass(frozen=True)
@@ -141,14 +126,6 @@ def _no_server(identity: ClientIdentity, reason: str) -> UnavailableError:
     )
 
 
-def describe_request(message_type: str) -> str:
-    """Return in words what a request of the server asks for."""
-    if message_type.startswith(messages.SECURE):
-        stage = message_type.removeprefix(messages.SECURE)
-        return f"Secure aggregation: {SECURE_STAGES.get(stage, stage)}."
-    return ACTIVITIES.get(message_type, f"Working on {message_type}.")
-
-
 @dataclass(eq=False)
 class SuperNodeRunner:
     """Runs a SuperNode, again and again after a lost connection, and reports what happens."""
@@ -161,9 +138,11 @@ class SuperNodeRunner:
     executor: ForkedProcess | None = None
     finished: bool = False  # whether the server has announced the end
     over: bool = False
+    disconnected_since: float | None = None
 
     def __post_init__(self) -> None:
         self.node_file = self.folder / "node_id"
+        self.messages = JsonLineReader(self.folder / LOG_FILE)
 
     def run(self) -> None:
         """Run a SuperNode until it ends; returns if the federation is over, or to be tried again."""
@@ -197,10 +176,11 @@ class SuperNodeRunner:
         """Follow SuperNode's log; start the executor once it is connected."""
         self.executor = None
         self.refused, self.connected = False, False
-        self.disconnected_since: float | None = None
+        self.disconnected_since = None
         while supernode.alive():
             for line in supernode.new_lines():
                 self.read_log_line(line)
+            self.read_messages()
             if self.connected and self.executor is None:
                 from .executor import run_executor  # slow to import, and not needed by a refused client
 
@@ -249,7 +229,11 @@ class SuperNodeRunner:
         elif match := re.search(r"Receiving: (\S+) message", line):
             self._report_connection()
             self.finished = match[1] == messages.FINISH
-            self.log(describe_request(match[1]))
+
+    def read_messages(self) -> None:
+        """Report what the client app does: it appends a line to its messages."""
+        for line in self.messages.new_lines():
+            self.log(str(line["message"]))
 
     def _report_connection(self) -> None:
         if self.disconnected_since is not None:

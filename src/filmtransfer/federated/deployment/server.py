@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 import httpx
 
 from ...errors import FitError, InputError, UnavailableError, UpdateFileError, UsageError
-from ...formatting import list_names, percent
+from ...formatting import count, list_names, percent
 from ...processes import (
     LOOPBACK,
     ChildProcess,
@@ -31,7 +31,18 @@ from ...processes import (
 from ..checkpoint import ROUNDS_FILE, Checkpoint
 from ..keys import check_server_keys, public_keys
 from ..plan import Plan
-from ..records import LOG_FILE, RESULT_FILE, SEPARATOR, DeploymentResult, Observer, RoundRecord
+from ..records import (
+    GLOBAL_UPDATE,
+    LOG_FILE,
+    RESULT_FILE,
+    SEPARATOR,
+    DeploymentResult,
+    JsonLineReader,
+    JsonObject,
+    Observer,
+    RoundRecord,
+    read_json_lines,
+)
 from .environment import flower_environment, make_secret
 
 if TYPE_CHECKING:
@@ -40,8 +51,6 @@ if TYPE_CHECKING:
 START_SECONDS = 120.0
 POLL_SECONDS = 1.0  # between two checks of clients and run
 UNSPECIFIED = {"0.0.0.0": LOOPBACK, "::": "::1"}  # and the address by which this machine reaches itself
-
-JsonObject = dict[str, object]
 
 
 class FederationStoppedError(FitError):
@@ -111,17 +120,23 @@ def run_server(
     observer: Observer | None = None,
 ) -> DeploymentResult:
     """Run the federation to its end; return the result of the server app with all rounds."""
-    path = Path(folder).resolve()
+    path, observer = Path(folder).resolve(), observer or Observer()
     endpoint.check()
     Checkpoint.load(path, plan)  # refuses the folder of another federation before anything is started
     config = {"plan": plan.to_json(), "folder": str(path)}
     config |= {
         name: str(Path(p).resolve()) if p else "" for name, p in (("test", test), ("weights", weights))
     }
+    if (finished := finished_result(path, plan, config["test"])) is not None:
+        more = "" if finished["rounds"] < plan.rounds else " To continue it, use more rounds."
+        observer.log(
+            f"The federation in {path} has already finished after {count(finished['rounds'], 'round')}.{more}"
+        )
+        return _with_rounds(finished, path)
     with interruptible(), exclusive_folder(path, "server"):
         wait_for_port(endpoint.host, endpoint.port)
         (path / RESULT_FILE).unlink(missing_ok=True)
-        runner = SuperLinkRunner(endpoint, path, observer or Observer())
+        runner = SuperLinkRunner(endpoint, path, observer, plan.min_clients)
         try:
             runner.run(config, flower_environment(path / "flower", endpoint.local_host, poll))
         finally:
@@ -129,21 +144,48 @@ def run_server(
     result: DeploymentResult = json.loads((path / RESULT_FILE).read_text(encoding="utf-8"))
     if "error" in result:
         raise _ERRORS.get(result["exit_code"], FederationStoppedError)(result["error"], result["hint"])
-    records = cast(list[RoundRecord], read_json_lines(path / ROUNDS_FILE))
-    return {**result, "folder": str(path), "lines": records}
+    return _with_rounds(result, path)
+
+
+def finished_result(folder: Path, plan: Plan, test: str) -> DeploymentResult | None:
+    """Return the result of a federation that has finished with these arguments; None if there is something to do.
+
+    The folder is of the same federation. It may have fewer rounds than planned: those of its privacy budget.
+    """
+    try:
+        result: DeploymentResult = json.loads((folder / RESULT_FILE).read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError):
+        return None
+    if "error" in result or not (folder / GLOBAL_UPDATE).exists():
+        return None
+    if plan.rounds > max(result["rounds"], result.get("planned_rounds", 0)):
+        return None
+    same = (result.get("assess", plan.assess), result.get("test", test)) == (plan.assess, test)
+    return result if same else None
+
+
+def _with_rounds(result: DeploymentResult, folder: Path) -> DeploymentResult:
+    records = cast(list[RoundRecord], read_json_lines(folder / ROUNDS_FILE))
+    return {**result, "folder": str(folder), "lines": records}
 
 
 class SuperLinkRunner:
     """Runs a SuperLink and the server app, and reports what happens."""
 
-    def __init__(self, endpoint: Endpoint, folder: Path, observer: Observer) -> None:
+    def __init__(self, endpoint: Endpoint, folder: Path, observer: Observer, needed: int) -> None:
         self.endpoint, self.folder, self.log = endpoint, folder, observer.log
         self.observer = observer
+        self.needed = needed  # clients that a round needs
         self.children: list[ChildProcess | ForkedProcess] = []
         self.keys: dict[str, bytes] = {}  # of the registered clients
+        self.names: dict[
+            str, str
+        ] = {}  # by node, of clients without a key, once they have described themselves
+        self.nodes: Mapping[str, str] = {}  # that are connected
         self.online: set[str] = set()
+        self.connecting = 0  # clients whose names are not known yet
         self.phase, self.accuracy = "Starting the run", ""
-        self.lines = len(read_json_lines(folder / LOG_FILE))  # reported
+        self.messages = JsonLineReader(folder / LOG_FILE)
 
     def run(self, config: Mapping[str, str], environment: Mapping[str, str]) -> None:
         """Start the processes and follow the run until it is finished."""
@@ -234,7 +276,8 @@ class SuperLinkRunner:
             except httpx.TransportError:  # SuperLink is busy or has ended, which the next check shows
                 time.sleep(POLL_SECONDS)
                 continue
-            self._report_clients({node.name or f"client {node.node_id}" for node in nodes})
+            self._read_messages()  # what the app wrote before these clients had connected comes first
+            self._report_clients({str(node.node_id): node.name for node in nodes})
             if state.finished:
                 self._read_messages()
                 if not state.completed or not (self.folder / RESULT_FILE).exists():
@@ -246,26 +289,37 @@ class SuperLinkRunner:
                 return
             time.sleep(POLL_SECONDS)
 
-    def _report_clients(self, connected: set[str]) -> None:
-        """Report who has connected and who has disconnected, one after the other."""
-        expected = f" of {len(self.keys)}" if self.keys else ""
+    def _report_clients(self, nodes: Mapping[str, str]) -> None:
+        """Report who has connected and who has disconnected, one after the other.
+
+        ``nodes`` are the connected ones with their names; one without a key is reported once its name is known.
+        """
+        self.nodes = nodes
+        names = [name or self.names.get(node, "") for node, name in nodes.items()]
+        connected = {name for name in names if name}
+        self.connecting = names.count("")
         for name in sorted(self.online - connected):
             self.online.remove(name)
-            self.log(f"{name} is disconnected ({len(self.online)}{expected} connected).")
+            self.log(f"{name} is disconnected ({len(self.online)} connected, {self.needed} needed).")
         for name in sorted(connected - self.online):
             self.online.add(name)
-            self.log(f"{name} is connected ({len(self.online)}{expected}).")
+            self.log(f"{name} is connected ({len(self.online)} connected, {self.needed} needed).")
         self._report_status()
 
     def _report_status(self) -> None:
         """Report in one line what is being done, who is connected, and the last accuracy."""
         connected = f"connected: {list_names(self.online, 5)}" if self.online else "no client is connected"
+        if self.connecting and not self.online:
+            connected = f"{count(self.connecting, 'client')} connecting"
         self.observer.on_status(SEPARATOR.join(filter(None, (self.phase, connected, self.accuracy))))
 
     def _read_message(self, line: JsonObject) -> None:
         """Report a line of the server app: a complete round, a message, or what it is doing."""
         if "round" in line:
             self._read_round(cast(RoundRecord, line["round"]))
+        elif "names" in line:
+            self.names |= cast(dict[str, str], line["names"])
+            self._report_clients(self.nodes)
         elif "status" in line:
             self.phase = str(line["status"])
             self._report_status()
@@ -282,22 +336,5 @@ class SuperLinkRunner:
 
     def _read_messages(self) -> None:
         """Report the lines that the server app has appended to its messages."""
-        new = read_json_lines(self.folder / LOG_FILE)[self.lines :]
-        for line in new:
+        for line in self.messages.new_lines():
             self._read_message(line)
-        self.lines += len(new)
-
-
-def read_json_lines(path: Path) -> list[JsonObject]:
-    """Return the complete lines of a file; an incomplete last line is not returned yet."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return []
-    lines = []
-    for line in text.splitlines():
-        try:
-            lines.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return lines

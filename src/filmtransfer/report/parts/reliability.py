@@ -15,6 +15,7 @@ from ..markup import Markup, join, paragraph, tag
 from ..report_data import PhotoPredictions, ReportData
 from . import Section
 
+TELLS_NOTHING = 0.6  # width of the interval of the accuracy
 VISIBLE = 0.1  # change of log T that can be seen in the diagram
 FEW_IMAGES = 100  # below which there are half as many bins
 WIDTH, HEIGHT, SIDE, TOP = 480, 470, 330, 36
@@ -84,7 +85,9 @@ def _verdict(data: ReportData, predictions: PhotoPredictions) -> str:
     accuracy, confidence = float(predictions.correct.mean()), float(predictions.confidence.mean())
     low, high = wilson(int(predictions.correct.sum()), len(predictions))
     averages = f"On average the classifier was {percent(confidence, 0)} confident, and {percent(accuracy, 0)} of its predictions were correct"
-    if low <= confidence <= high:
+    if high - low > TELLS_NOTHING:
+        verdict = ": too few photos to tell whether its percentages can be trusted."
+    elif low <= confidence <= high:
         verdict = ": its percentages can be trusted, as far as so many photos can show."
     elif confidence > accuracy:
         verdict = ": it is overconfident, that is, its predictions are correct less often than it says."

@@ -140,6 +140,9 @@ def interval(result: MeasuredAccuracy, chance: float) -> Markup:
     low, high = x(result.low), x(result.high)
     narrow = high - low < 60  # the labels would overlap if they were centred
     high_anchor = "start" if narrow and high < WIDTH - 60 else "end" if high > WIDTH - 40 else "middle"
+    low_end = (
+        min(low, WIDTH - 74) if narrow and high_anchor == "end" else low
+    )  # beside the label of the upper end
     accuracy_text, low_text, high_text = accuracy_figures(result)
     return figure(
         WIDTH,
@@ -150,7 +153,7 @@ def interval(result: MeasuredAccuracy, chance: float) -> Markup:
         tag("circle", cx=x(result.accuracy), cy=34, r=7.0, class_="dot"),
         line(x(chance), 22, x(chance), 46, "chance"),
         svg_text(max(x(chance), 40), 64, "guessing", anchor="middle", class_="tick"),
-        svg_text(low, 18, low_text, anchor="end" if narrow else "middle", class_="tick"),
+        svg_text(low_end, 18, low_text, anchor="end" if narrow else "middle", class_="tick"),
         svg_text(min(high, WIDTH - 14), 18, high_text, anchor=high_anchor, class_="tick"),
         class_="figure",
     )

@@ -23,6 +23,7 @@ from ...model import FeaturePredictor, Label, Update
 from ...model.update import KnownBackbone
 
 SHARED = 256  # kinds of heads and of pixel specs; users may bring others
+UPLOAD_HINT = "Send a .safetensors file that 'fit train' or this service has written."
 ARRAY_OVERHEAD = 150  # bytes that numpy and Python need around the numbers of an array
 
 # Members with equal heads or pixel specs share one object; a head of these has no state of its own.
@@ -161,13 +162,19 @@ class Engine:
 
     def check(self, content: bytes, largest: int = MAX_SIZE) -> Update:
         """Return the update in a file's bytes; refuse one that cannot be served here, or takes images above ``largest``."""
-        update = Update.from_bytes(content)
+        try:
+            update = Update.from_bytes(content, "The file")
+        except UpdateFileError as error:  # its hint is for the command line
+            raise UpdateFileError(error.message, UPLOAD_HINT) from None
         if update.pixels.size > largest:  # one such image would take the time of hundreds
             raise UpdateFileError(
-                f"This classifier takes images of {update.pixels.size} pixels.",
-                f"The service allows {largest}: train it with a smaller --image-size.",
+                f"This classifier takes images of {update.pixels.size} pixels; the service allows {largest}.",
+                "Train it again with a smaller image size (fit train --image-size).",
             )
-        self._member(update)
+        try:
+            self._member(update)
+        except UpdateFileError as error:
+            raise UpdateFileError(error.message, error.hint or UPLOAD_HINT) from None
         return update
 
     def member(self, content: bytes) -> Member:

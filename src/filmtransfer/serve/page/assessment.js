@@ -181,7 +181,7 @@ function draw() {
   const wrong = mistakes();
   const fits = state.assessment.classes.length <= MAX_CLASSES && !narrow.matches;
   body.replaceChildren(h("p", { class: "soft" }, summary()));
-  if (fits) body.append(table(wrong));
+  if (fits && state.assessment.images) body.append(table(wrong));
   else if (wrong.length) body.append(groups(wrong));
   if (focused) focusOn(document.querySelector(`[data-mistake="${focused}"]`));
 }

@@ -25,7 +25,7 @@ const KINDS = [
     kind: "web",
     title: "Web page",
     text: "A page that classifies photos in the browser; none leaves the device. Unpack it, then:",
-    command: () => "python3 -m http.server --directory classifier",
+    command: () => "python3 -m http.server 8080 --bind 127.0.0.1 --directory classifier",
   },
   {
     kind: "report",

@@ -123,8 +123,26 @@ function result() {
     h("p", { class: "soft" }, `Version ${version.number}`),
     h("p", { class: "score" }, h("strong", {}, version.estimate.percentage), " accuracy"),
     h("p", { class: "soft" }, version.estimate.text),
-  ];
+    comparison(version),
+  ].filter(Boolean);
 }
+
+/** Why an earlier version of the same training may have had a higher estimate: other photos were counted. */
+function comparison({ number, estimate }) {
+  const other = withEstimates().find(
+    (version) => version.number < number && version.estimate.images !== estimate.images,
+  );
+  if (!other || !isOfTraining()) return null;
+  const photos = count(other.estimate.images, "photo");
+  const text = `Version ${other.number} had ${other.estimate.percentage}, measured on ${photos}: the two figures cannot be compared.`;
+  return h("p", { class: "soft" }, text);
+}
+
+/** The versions of the displayed training that have an estimate. */
+const withEstimates = () =>
+  state.published
+    .map((version) => ({ ...version, estimate: estimateOf(version.number) }))
+    .filter(({ estimate }) => estimate !== null);
 
 /** Whether the version in use is one that the displayed training made. */
 const isOfTraining = () => state.published.some(({ number }) => number === current()?.number);
@@ -134,11 +152,11 @@ function statusText(reason) {
   const version = current();
   const photos = `${count(total(), "photo")} in ${count(usable().length, "class", "classes")}`;
   if (version?.source === "uploaded")
-    return `Version ${version.number} was uploaded. ${reason || `Train to make one of your ${photos}.`}`;
+    return `Version ${version.number} was uploaded. ${reason || `Train to replace it by one of your own photos: ${photos}.`}`;
   if (reason) return reason;
   if (isStale()) return "Your photos have changed. Train again to use them.";
   if (state.training?.state === "cancelled")
-    return version ? `Stopped. Version ${version.number} is in use.` : `Stopped. ${photos}, ready.`;
+    return version ? `Stopped: fine-tuning was not kept. Version ${version.number} is in use.` : `Stopped. ${photos}, ready.`;
   if (version) return `Trained on ${photos}.`;
   return `${photos}, ready. A first classifier will be ready in seconds.`;
 }
@@ -157,9 +175,8 @@ function drawProgress(busy) {
   if (last && state.training?.state === "running")
     Object.assign(parts.bar, { max: last.steps || 1, value: last.step });
   else parts.bar.removeAttribute("value");
-  const published = state.published
-    .map((version) => ({ ...version, estimate: estimateOf(version.number) }))
-    .filter(({ estimate }) => estimate !== null);
+  const comparable = ({ estimate }, _, all) => estimate.images === all.at(-1).estimate.images;
+  const published = withEstimates().filter(comparable);
   const drawn = (state.progress.length > 1 || published.length > 0) && (busy || isOfTraining());
   parts.figure.replaceChildren(...(drawn ? [curve(state.progress, published)] : []));
   show(parts.hint, !drawn && !busy && !current());

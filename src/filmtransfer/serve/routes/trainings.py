@@ -20,6 +20,8 @@ from ..schemas import (
     TrainingsPublic,
     errors,
 )
+from ..store import ConflictError
+from ..trainable import check_trainable
 
 router = APIRouter(prefix="/api/trainings", tags=["trainings"], responses=errors(*GUARDED))
 
@@ -38,6 +40,8 @@ def request_training(
 ) -> TrainingPublic:
     """Train on the photos of a project: first a classifier without fine-tuning, then the fine-tuned one."""
     chosen = options.model_dump(exclude_none=True) if options else {}
+    with_photos = [one for one in service.store.classes.all(project) if one.photos]
+    check_trainable(len(with_photos), ConflictError)
     training = service.store.trainings.request(project, chosen)
     service.on_training()
     return TrainingPublic.model_validate(training)

@@ -12,6 +12,7 @@ from ..deps import CurrentProject, CurrentUser, JsonOnly, Service, ServiceDep, S
 from ..download_types import TYPES, FileKind
 from ..errors import ApiError
 from ..make_download import DownloadKind
+from ..present_names import present_content
 from ..schemas import (
     GUARDED,
     HTML,
@@ -67,8 +68,8 @@ def choose_version(change: CurrentVersionUpdate, project: CurrentProject, store:
 
 @router.get("/{number}/file", response_class=Response, responses={**FILE, **errors(404)})
 def download_version(number: Number, project: CurrentProject, store: StoreDep) -> Response:
-    """Return the update file, which 'fit predict' takes."""
-    return _attachment("file", number, store.versions.content(project, number))
+    """Return the update file, which 'fit predict' takes, with the names that the classes have now."""
+    return _attachment("file", number, present_content(store, project, number))
 
 
 def _attachment(kind: FileKind, number: int, content: bytes) -> Response:

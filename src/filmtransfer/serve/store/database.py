@@ -31,7 +31,7 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.url = _parse_url(url)
-        self.display_url = self.url.render_as_string(hide_password=True)
+        self.display_url = display_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._write_lock: AbstractContextManager[object] = nullcontext()
         if self.is_sqlite:
@@ -39,6 +39,19 @@ class Database:
             _check_file(Path(str(self.url.database)))
         self.engine = _engine(self.url)
         self._writer = self.engine.execution_options(writes=True)
+
+    @staticmethod
+    def exists(url: str) -> bool:
+        """Return whether there is a database at the URL: for SQLite, a file with content. Nothing is created."""
+        parsed = _parse_url(url)
+        if parsed.get_backend_name() != "sqlite":
+            return True  # or the first connection fails
+        try:
+            return Path(str(parsed.database)).stat().st_size > 0
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:  # no access: opening it says so
+            return True
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -97,6 +110,11 @@ class Database:
             raise StoreUnavailableError(
                 f"All connections to {self.display_url} are in use.", "Try again in a moment."
             ) from error
+
+
+def display_url(url: str) -> str:
+    """Return the URL without its password."""
+    return _parse_url(url).render_as_string(hide_password=True)
 
 
 def _parse_url(url: str) -> URL:

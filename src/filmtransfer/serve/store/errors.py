@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from ...errors import FitError
 
+OF_PROJECT = (
+    "class",
+    "photo",
+    "training",
+    "version",
+)  # kinds of records that are found in their project only
+
 
 class StoreError(FitError):
     """Base class of the store's errors."""
@@ -39,4 +46,8 @@ class StoreDamagedError(StoreError):
 
 def not_found(kind: str) -> NotFoundError:
     """Return the error for a record of this kind that does not exist."""
-    return NotFoundError(f"There is no such {kind}.", "It may have been deleted; list them again.")
+    if kind in OF_PROJECT:
+        hint = "It may have been deleted, or belong to another project: name that one with ?project=ID."
+    else:
+        hint = "It may have been deleted; list them again."
+    return NotFoundError(f"There is no such {kind}.", hint)

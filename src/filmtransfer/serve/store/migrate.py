@@ -45,6 +45,12 @@ def migrate(database: Database) -> None:
             _upgrade(connection, scripts)
 
 
+def is_migrated(database: Database) -> bool:
+    """Return whether the database has the tables of a store, of any version."""
+    with database.read() as connection:
+        return _revision(connection) is not None
+
+
 def _revision(connection: Connection) -> str | None:
     context = MigrationContext.configure(connection, opts={"version_table": TABLE})
     revision: str | None = context.get_current_revision()

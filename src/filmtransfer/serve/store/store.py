@@ -16,7 +16,7 @@ from sqlalchemy import URL, text
 from ...errors import UsageError
 from .classes import ClassRepository
 from .database import Database
-from .migrate import migrate
+from .migrate import is_migrated, migrate
 from .object_folder import ObjectFolder
 from .objects import ObjectStore
 from .photos import PhotoRepository
@@ -77,6 +77,17 @@ class Store:
             raise
         store.objects.try_sweep()
         return store
+
+    @staticmethod
+    def exists(location: StoreLocation) -> bool:
+        """Return whether there is a store at a location. Nothing is created."""
+        if not Database.exists(location.database):
+            return False
+        database = Database(location.database)
+        try:
+            return is_migrated(database)
+        finally:
+            database.close()
 
     def close(self) -> None:
         """Close the connections to the database."""

@@ -59,7 +59,7 @@ def assess(
     return Assessment(
         leave_one_out=everything,
         used=used,
-        unseen=used is unseen,
+        unseen=bool(held_out[used.index].all()),
         estimate=evaluate(after.argmax(1), truths, classes),
         temperature=temperature,
         log_loss=(log_loss(before, truths), log_loss(after, truths)),
