@@ -61,6 +61,10 @@ class FitWarning(UserWarning):
     """Something the user should know, although the work continues."""
 
 
+class SkippedImageWarning(FitWarning):
+    """Some images could not be used; commands list them one by one instead."""
+
+
 def check_choice(what: str, value: object, allowed: Collection[object]) -> None:
     """Raise an error for a value that is not among the allowed values of an option."""
     if value not in allowed:

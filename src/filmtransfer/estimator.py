@@ -235,7 +235,7 @@ class FewShotClassifier(ImagePredictions, ScikitClassifier):
         prepared = prepare(images, config, head, backbone, hardware, seed=self.seed, strict=self.strict)
         log_prior(self.prior, prepared.loaded.counts())  # an error before any work if it does not fit
         for note in remarks(prepared.loaded, isinstance(self.prior, str) and self.prior == "uniform"):
-            warnings.warn(note, FitWarning, stacklevel=4)  # the caller of fit
+            warnings.warn(note, stacklevel=4)  # the caller of fit
         return prepared
 
     def training_config(self) -> TrainingConfig:

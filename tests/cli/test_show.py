@@ -50,7 +50,9 @@ def test_plain_facts_come_first_and_the_rest_on_request(trained, capsys):
     code, everything, _ = run(capsys, "show", update, "--all")
     assert "19,936 of them FiLM" in everything
     assert re.search(r"learning_rate +0\.0035", everything)
-    assert re.search(r"estimate images +\d", everything)
+    assert re.search(r"photos it was measured on +\d", everything)
+    assert re.search(r"interpolation factor α +\d", everything)
+    assert "log_loss" not in everything
     for page in (out, everything):
         assert "{" not in page, "no Python dict"
         assert "None" not in page

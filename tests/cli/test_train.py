@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -207,3 +208,12 @@ def test_every_head_has_a_report(reported, capsys, tmp_path, arguments):
     )
     assert code == 0, err
     assert "Would more photos help?" in (tmp_path / "e.report.html").read_text()
+
+
+def test_a_skipped_photo_is_named_once(trained, capsys, tmp_path):
+    photos = tmp_path / "photos"
+    shutil.copytree(trained[0], photos)
+    (photos / "disc" / "broken.png").write_text("no image")
+    _, _, err = run(capsys, "train", photos, "--out", tmp_path / "x.safetensors", "--steps", "0", *SMALL)
+    assert err.count("broken.png") == 1
+    assert "skipped: " in err

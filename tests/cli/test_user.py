@@ -146,9 +146,12 @@ def test_errors_are_one_clear_line(capsys, tmp_path, arguments, code, line):
     assert "Traceback" not in err
 
 
-def test_the_location_of_the_store_is_required_and_checked(capsys):
-    assert main(["user", "list"]) == 2
-    assert "--folder" in capsys.readouterr().err
+def test_the_location_of_the_store_is_that_of_the_service_and_checked(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["user", "list"]) == 3
+    assert "There is no service in fit-serve" in capsys.readouterr().err
+    Store.open(StoreLocation.of(Path("fit-serve"))).close()
+    assert main(["user", "list"]) == 0
     for url, code in (
         ("mysql://a/b", 2),
         ("nonsense", 2),

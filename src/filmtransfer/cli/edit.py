@@ -29,7 +29,9 @@ command = partial(command_with_groups, app)
 class EditTarget:
     """The file and the options of all commands."""
 
-    file: Annotated[Path, typer.Argument(help="An update file that keeps statistics.")]
+    file: Annotated[
+        Path, typer.Argument(help="An update file; renaming a class works without statistics, too.")
+    ]
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write here instead of changing the file itself.")
     ] = None

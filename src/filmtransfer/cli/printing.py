@@ -18,7 +18,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..errors import FitWarning
+from ..errors import FitWarning, SkippedImageWarning
 
 if TYPE_CHECKING:
     from ..data import SkippedImage
@@ -164,8 +164,13 @@ class Printer:
             try:
                 yield
             finally:
-                messages = (str(w.message) for w in caught if issubclass(w.category, FitWarning))
+                messages = (str(w.message) for w in caught if _is_note(w.category))
                 self.note(*dict.fromkeys(messages))
+
+
+def _is_note(category: type[Warning]) -> bool:
+    """Tell whether a warning is for the user; skipped images are listed one by one (``skipped``)."""
+    return issubclass(category, FitWarning) and not issubclass(category, SkippedImageWarning)
 
 
 def as_typed(text: str) -> Any:

@@ -11,7 +11,7 @@ import typer
 
 from ..errors import MissingExtraError, UsageError, check_choice, check_count
 from ..processes import LOOPBACK
-from ..serve.settings import CACHE_MB, LEASE, PORT, WORKER_IDLE, ServiceSettings, read_rate
+from ..serve.settings import CACHE_MB, DEFAULT_FOLDER, LEASE, PORT, WORKER_IDLE, ServiceSettings, read_rate
 from .printing import Backbone, Json, Printer, Threads, Weights
 from .progress import PhaseDisplay
 
@@ -22,7 +22,7 @@ REQUIRED = ("fastapi", "uvicorn", "sqlalchemy", "alembic", "fsspec", "prometheus
 
 
 def serve(
-    folder: Annotated[Path, typer.Argument(help="The folder of the service.")] = Path("fit-serve"),
+    folder: Annotated[Path, typer.Argument(help="The folder of the service.")] = Path(DEFAULT_FOLDER),
     host: Annotated[str, typer.Option(help="Address to listen on.")] = LOOPBACK,
     port: Annotated[int, typer.Option(help="Port to listen on; 0: any free one.")] = PORT,
     database: Annotated[

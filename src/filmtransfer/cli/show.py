@@ -209,6 +209,18 @@ def _print_update(printer: Printer, update: Update, document: JsonTable, everyth
         printer.say("Settings, results and versions: fit show --all. Every photo: fit show --photos.")
 
 
+RESULT_NAMES = {  # of what a file stores under shorter names
+    "estimate accuracy": "estimated accuracy",
+    "estimate low": "lower end of the 95% interval",
+    "estimate high": "upper end of the 95% interval",
+    "estimate images": "photos it was measured on",
+    "estimate unseen": "unseen by fine-tuning",
+    "estimate log_loss": "log loss without, with temperature",
+    "share": "interpolation factor α",
+    "stopped": "fine-tuning ended by",
+}
+
+
 def _print_details(printer: Printer, update: Update, document: JsonTable) -> None:
     """Print counts of parameters, settings, results and versions."""
     from ..heads import HEADS
@@ -234,7 +246,12 @@ def _print_details(printer: Printer, update: Update, document: JsonTable) -> Non
     for title, table in (("Settings", update.settings), ("Results", update.results)):
         printer.say()
         printer.say(f"{title}:")
-        printer.facts(dict(_flat(table)))
+        printer.facts({_describe_name(name): value for name, value in _flat(table)})
+
+
+def _describe_name(name: str) -> str:
+    """Return what a setting or a result is called in the terms of the documentation."""
+    return RESULT_NAMES.get(name, name.replace("scores ", "held-out score of α = "))
 
 
 def _flat(table: JsonTable, prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ import typer
 
 from ..errors import InputError, UsageError
 from ..formatting import count, file_size
-from ..serve.settings import MIN_VERSIONS
+from ..serve.settings import DEFAULT_FOLDER, MIN_VERSIONS
 from .printing import Json, Printer, command_group
 from .settings import command_with_groups
 
@@ -32,7 +32,10 @@ class StoreSession:
     def __init__(
         self,
         folder: Annotated[
-            Path | None, typer.Option(help="The folder of the service, with fit.db and objects/.")
+            Path | None,
+            typer.Option(
+                help="The folder of the service, with fit.db and objects/; by default that of 'fit serve'."
+            ),
         ] = None,
         database: Annotated[
             str | None, typer.Option(help="sqlite:///FILE or postgresql://name:password@host/base.")
@@ -45,6 +48,8 @@ class StoreSession:
         from ..serve.store import StoreLocation
 
         self.printer = Printer(as_json)
+        if folder is None and database is None:
+            folder = Path(DEFAULT_FOLDER)
         self.folder, self.database = folder, database
         self.location = StoreLocation.of(folder, database, objects)
 

@@ -13,6 +13,7 @@ WORKER_IDLE: float = 300  # seconds without a training after which a worker ends
 WORKER_READY = "is ready"  # in the line that a worker prints when it can claim trainings
 CACHE_MB = 256  # memory for cached classifiers
 MAX_STEPS = 1000  # of one training
+DEFAULT_FOLDER = "fit-serve"  # of a service
 MAX_PROJECTS = 50  # of one user
 MIN_VERSIONS = 1  # of a quota: a new version replaces the oldest
 RATE_OF_ADDRESS = 5  # times the requests of a token: several people may share an address

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..backbones import Backbone
 from ..data import LabelledImages, LoadedImages, largest_side, load
-from ..errors import UsageError
+from ..errors import FitWarning, SkippedImageWarning, UsageError
 from ..formatting import capitalize, count
 from ..heads import Head
 from ..model import AdaptedModel, Hardware
@@ -60,20 +60,22 @@ def prepare(
     return Prepared(model, loaded, pixels, train_pixels, labels, config)
 
 
-def remarks(loaded: LoadedImages, uniform_prior: bool) -> list[str]:
+def remarks(loaded: LoadedImages, uniform_prior: bool) -> list[FitWarning]:
     """Return what a user should know about the images before training."""
-    notes = list(loaded.warnings)
+    notes = [FitWarning(text) for text in loaded.warnings]
     if loaded.skipped:
         first = loaded.skipped[0]
         skipped = capitalize(count(len(loaded.skipped), "image was", "images were"))
         which = "" if len(loaded.skipped) == 1 else ", the first"
-        notes.append(f"{skipped} skipped{which}: {first.name}: {first.reason}.")
+        notes.append(SkippedImageWarning(f"{skipped} skipped{which}: {first.name}: {first.reason}."))
     counts = loaded.counts()
     if max(counts) > IMBALANCE * min(counts) and uniform_prior:
         notes.append(
-            f"Classes have from {min(counts)} to {max(counts)} images, but the prior is uniform. "
-            "If images of larger classes are more likely in use, set prior='empirical'."
+            FitWarning(
+                f"Classes have from {min(counts)} to {max(counts)} images, but the prior is uniform. "
+                "If images of larger classes are more likely in use, set prior='empirical'."
+            )
         )
     if max(counts) == 1:
-        notes.append("Every class has one image: the head is built, but there is no fine-tuning.")
+        notes.append(FitWarning("Every class has one image: the head is built, but there is no fine-tuning."))
     return notes

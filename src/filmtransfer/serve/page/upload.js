@@ -41,7 +41,9 @@ function report(classId, name, added, existing, failed) {
   if (sentences.length) announce(sentences.join(" "));
   if (!failed.length) return;
   const [first] = failed;
-  const others = failed.length > 1 ? ` (and ${failed.length - 1} more)` : "";
+  const names = failed.slice(1, 4).map(({ file }) => file.name || "a photo");
+  const more = failed.length > 4 ? `, ${failed.length - 4} more` : "";
+  const others = names.length ? ` (and ${names.join(", ")}${more})` : "";
   const stored = state.photos.length;
   notify(
     `${first.file.name || "The photo"}${others} could not be added to ${name}: ${first.error.message}`,

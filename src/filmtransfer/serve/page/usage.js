@@ -37,10 +37,11 @@ const everything = () =>
   state.projects.length > 1
     ? `all ${state.projects.length} projects with their classes, photos and versions`
     : `${count(state.classes.length, "class", "classes")}, ${count(state.photos.length, "photo")} and ${count(state.versions.length, "version")}`;
-const ADVICE = "This cannot be undone. Download a version first if you want to keep the classifier.";
+const advice = () =>
+  `This cannot be undone.${state.versions.length ? " Download a version first if you want to keep the classifier." : ""}`;
 
 async function startOver() {
-  const text = `This deletes ${everything()}. Your access stays: the same link opens this page again. ${ADVICE}`;
+  const text = `This deletes ${everything()}. Your access stays: the same link opens this page again. ${advice()}`;
   if (!(await confirmed({ title: "Start over?", text, yes: "Delete and start over", no: "Keep everything" })))
     return;
   await attempt(
@@ -59,7 +60,7 @@ async function startOver() {
 }
 
 async function deleteAccount(hidePage) {
-  const text = `This deletes your account: ${everything()}, your name and your access. Your link will not work any more. ${ADVICE}`;
+  const text = `This deletes your account: ${everything()}, your name and your access. Your link will not work any more. ${advice()}`;
   if (
     !(await confirmed({
       title: "Delete your account?",
