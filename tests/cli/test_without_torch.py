@@ -91,6 +91,7 @@ def test_evaluate_with_a_report_runs_on_onnxruntime(folder, tmp_path):
         ("edit", "merge", "FILE", "bars", "disc", "--into", "both", "-o", "OUT"),
         ("edit", "forget", "FILE", "bars/1.png", "-o", "OUT"),
         ("backbones",),
+        ("bench", "recipes"),
         ("--help",),
         ("user", "add", "ann", "--folder", "STORE"),
     ],

@@ -96,8 +96,11 @@ class Recipe:
     figures: tuple[str, ...] = ()
     about: str = ""  # the comment at the beginning of the file
 
-    def runs(self) -> list[Run]:
-        """Return all combinations, seed by seed, so that a table of one seed is complete before the next begins."""
+    def runs(self, *, check: bool = True) -> list[Run]:
+        """Return all combinations, seed by seed, so that a table of one seed is complete before the next begins.
+
+        Their values are checked, which needs torch, unless they are only counted.
+        """
         order = sorted(self.sweep, key=lambda name: (name != "seed", list(self.sweep).index(name)))
         runs = []
         for values in itertools.product(*(self.sweep[name] for name in order)):
@@ -106,7 +109,8 @@ class Recipe:
             own = {**METHODS.get(method, {}), **self.methods.get(method, {})}
             chosen = {"backbone": BACKBONE, **self.settings, **own, **point}
             federated_settings.validate_settings(chosen, LOCAL_KEYS)
-            check_run_settings(chosen)
+            if check:
+                check_run_settings(chosen)
             runs.append(Run(chosen))
         return list({run.key: run for run in runs}.values())
 
