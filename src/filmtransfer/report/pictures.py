@@ -19,6 +19,7 @@ from PIL import Image
 
 from ..arrays import to_numpy
 from ..data import LoadedImages
+from ..data.digest import DIGEST
 from ..data.pixels import FILE_TYPES, ImageSource, as_file
 from ..model.support import name_of
 from .markup import Markup, tag
@@ -57,7 +58,7 @@ class PhotoRecorder:
         for square, source in zip(squares, sources, strict=True):
             pixels = np.ascontiguousarray(square.transpose(1, 2, 0))
             self.names.append(name_of(source, f"image {len(self.names) + 1}"))
-            self.digests.append(hashlib.sha256(pixels.tobytes()).hexdigest()[:32])
+            self.digests.append(hashlib.sha256(pixels.tobytes()).hexdigest()[:DIGEST])
             self.thumbnails.append(thumbnail(pixels, aspect_ratio(source)))
 
 

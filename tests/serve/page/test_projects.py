@@ -178,7 +178,7 @@ def test_folders_go_to_the_project_they_were_chosen_for(
     open_projects(page)
     page.get_by_role("button", name="birds 1 class, 1 photo").click()
     expect(page.locator("#project")).to_have_text("birds")
-    expect(page.locator(".notice")).to_contain_text("1 photo beside the subfolders was left out.")
+    expect(page.locator(".notice")).to_contain_text("1 photo beside the subfolders was ignored.")
     assert fake.counts() == {"cup": 2, "plate": 2, "robin": 1}
     assert other.counts() == {"robin": 1}
     expect(page.locator(".class")).to_have_count(1)
@@ -265,7 +265,7 @@ def test_a_chosen_folder_becomes_classes(
         "Each subfolder becomes a class."
     )
     page.set_input_files("#folder-files", folder)
-    expect(page.locator("#photos .notice")).to_contain_text("1 photo beside the subfolders was left out.")
+    expect(page.locator("#photos .notice")).to_contain_text("1 photo beside the subfolders was ignored.")
     assert list(fake.counts().items()) == [("cup", 4), ("bowl", 1), ("plate", 3)]  # "cup" existed
     page.set_input_files("#folder-files", save_folder(tmp_path / "empty", {"cup": 0}))
     expect(page.locator("#photos .notice")).to_contain_text("There are no photos in this folder.")

@@ -100,6 +100,15 @@ def figure_text(url: str, token: str) -> str:
     return str(current["estimate"]["text"])
 
 
+def ranking(url: str, token: str, photo: dict[str, object]) -> list[str]:
+    """Return the classes of a photo in the order of their probabilities, from the API."""
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": str(photo["mimeType"])}
+    response = httpx.post(
+        f"{url}api/predictions", content=photo["buffer"], headers=headers
+    ).raise_for_status()
+    return [row["class"] for row in response.json()["probabilities"]]
+
+
 def test_a_complete_session(link: str, opened: Opener, tmp_path: Path) -> None:
     url, _, token = link.partition("#token=")
     page = opened(url, token=token, expected=("401",))
@@ -145,6 +154,8 @@ def test_a_complete_session(link: str, opened: Opener, tmp_path: Path) -> None:
     page.set_input_files("#try-file", jpeg(1, 102))  # type: ignore[arg-type]
     expect(page.locator(".answer .what")).to_have_text("bars")
     expect(polite).to_contain_text("bars, ")
+    for seed in (197, 198, 199):
+        assert ranking(url, token, jpeg(1, seed))[0] == "bars"  # of a new photo, rejected or not
     page.set_input_files("#try-file", out_of_distribution_image())  # type: ignore[arg-type]
     expect(page.locator(".answer")).to_have_text("None of these")
     expect(polite).to_have_text("None of these.")

@@ -201,7 +201,7 @@ async function addFolders({ classes, outside }, project) {
   }
   if (outside)
     notify(
-      `${count(outside, "photo beside the subfolders was", "photos beside the subfolders were")} left out.`,
+      `${count(outside, "photo beside the subfolders was", "photos beside the subfolders were")} ignored.`,
       "Each subfolder is a class. Put every photo into one of them.",
       where(),
     );
