@@ -17,6 +17,7 @@ from typing import IO, Literal, Protocol
 import numpy as np
 from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
+from ..budgets import MAX_PIXELS
 from ..errors import InputError
 
 
@@ -35,8 +36,6 @@ File = str | os.PathLike[str] | bytes  # a path, or the content
 FILE_TYPES = (str, os.PathLike, bytes)  # for isinstance; every other source that is not Pillow's is an array
 ImageSource = File | Image.Image | np.ndarray | ArrayImage
 
-# Checked before decoding: a small file can declare an image that does not fit into memory.
-MAX_PIXELS = 100_000_000
 MIN_SIDE = 4
 MAX_SIZE = 4096  # of the input squares of a backbone
 
