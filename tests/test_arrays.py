@@ -64,10 +64,16 @@ def test_small_functions(rng):
     assert not arrays.is_floating(labels)
 
 
-def test_rows_of_each_class_are_padded():
-    index, mask = arrays.padded_index(np.array([1, 0, 1]), 2)
-    assert index.tolist() == [[1, 0], [0, 2]]
-    assert mask.tolist() == [[True, False], [True, True]]
+def test_classes_of_similar_size_are_stacked_and_padded():
+    (pair, index, mask), (single, *_) = arrays.stacks_by_size(np.array([1, 0, 1, 2, 2, 2, 0, 3, 2]), 4)[:2]
+    assert (pair.tolist(), single.tolist()) == ([0, 1], [2])
+    assert index.tolist() == [[1, 6], [0, 2]]
+    assert mask.all()
+    labels = np.repeat(np.arange(4), [3, 4, 1, 9])
+    stacks = arrays.stacks_by_size(labels, 4)
+    assert [members.tolist() for members, _, _ in stacks] == [[0, 1], [2], [3]]
+    assert stacks[0][1].tolist() == [[0, 1, 2, 0], [3, 4, 5, 6]]
+    assert stacks[0][2].tolist() == [[True, True, True, False], [True] * 4]
 
 
 def test_values_take_the_kind_of_another_array_and_keep_their_gradient():

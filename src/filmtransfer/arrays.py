@@ -175,14 +175,29 @@ def diagonal_matrices(x: Array) -> Array:
     return x[:, :, None] * eye(x.shape[1], x)
 
 
-def padded_index(labels: Array, classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of each class (C, N_max), padded with 0, and a mask of the entries that are not padding."""
+def stacks_by_size(labels: Array, classes: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Group classes whose numbers of rows are below the same power of two, so that padding at most doubles a class.
+
+    Each group has its classes (G), their rows (G, n), padded with 0, and a mask of the entries that are not padding.
+    """
     rows = [np.flatnonzero(to_numpy(labels) == c) for c in range(classes)]
+    groups: dict[int, list[int]] = {}
+    for c, members in enumerate(rows):
+        groups.setdefault((len(members) - 1).bit_length(), []).append(c)
+    return [(np.array(group), *_padded([rows[c] for c in group])) for group in groups.values()]
+
+
+def _padded(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     longest = max(map(len, rows))
-    index, mask = np.zeros((classes, longest), np.int64), np.zeros((classes, longest), bool)
+    index, mask = np.zeros((len(rows), longest), np.int64), np.zeros((len(rows), longest), bool)
     for c, members in enumerate(rows):
         index[c, : len(members)], mask[c, : len(members)] = members, True
     return index, mask
+
+
+def argsort(x: Array) -> Array:
+    """Return the indices that sort x, which has no equal values."""
+    return namespace(x).argsort(x)
 
 
 def concatenate(parts: Sequence[Array]) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import get_args
 
 import numpy as np
@@ -323,3 +324,23 @@ def test_bad_support_is_named():
         LDA().logits(torch.zeros(1, 3))
     with pytest.raises(UsageError, match=", ".join(HEADS)):
         make_head("svm")
+
+
+@pytest.mark.parametrize("kind", ["array", "tensor"])
+def test_qda_of_one_large_class_among_many_small_ones_stays_small(rng, kind):
+    sizes = [1] * 150 + [2] * 20 + [5, 6, 7, 60]
+    labels = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    features, query = rng.normal(size=(len(labels), 320)), rng.normal(size=(9, 320))
+    if kind == "tensor":
+        features, query, labels = map(torch.from_numpy, (features, query, labels))
+    with torch.no_grad():
+        head = QDA(side="rows").match(features).configure(features, labels)
+        entries = sum(math.prod(array.shape) for array in head.configured())
+        assert entries < 5 * len(labels) ** 2 + 3 * len(labels) * 320, (
+            "padding every class to 60 takes 626,400"
+        )
+        columns = QDA(side="columns").match(features).configure(features, labels)
+        got, want = (np.asarray(one.logits(query)) for one in (head, columns))
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-8)
+        relative, shared = head.scores().map(lambda _, array: array.astype(np.float64))(np.asarray(query))
+    np.testing.assert_allclose(relative + shared, want, rtol=1e-5, atol=1e-3)

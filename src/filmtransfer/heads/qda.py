@@ -10,29 +10,33 @@ b = e₁/(N_c−1). With (L Lᵀ) = e₃·I + a·XXᵀ, d = z − μ_c and T T�
     dᵀΣ₀⁻¹d  = (‖d‖² − a·‖L⁻¹ X d‖²) / e₃        log|Σ_c| = log|Σ₀| + log|T Tᵀ|
 
 One problem of size N×N and C of size N_c×N_c, instead of C of size D×D; a query enters only through ‖z − m‖²
-and X(z − m). For a query in the span of the support rows dᵀΣ₀⁻¹d is a small difference of large values: in
+and X(z − m). The small ones are stacked by classes of similar size, each stack padded to its largest class: together
+they have at most 4N² entries, however uneven the classes are. For a query in the span of the support rows dᵀΣ₀⁻¹d is a small difference of large values: in
 float32 its gradient had three digits left. So this side works in float64 wherever the device has it, and
 gives float64 logits; its share of a step is a few milliseconds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from ..arrays import (
     Array,
+    argsort,
     cholesky,
+    concatenate,
     contiguous,
     eye,
     labels_like,
     like,
     namespace,
     on_device,
-    padded_index,
     precise,
     solve_lower,
+    stacks_by_size,
     take_along_rows,
     to_numpy,
 )
@@ -52,11 +56,24 @@ class QDARows(NamedTuple):
     share: Array  # S (N, C)
     gram_share: Array  # XXᵀS (N, C)
     cholesky: Array  # L (N, N)
-    rows_of: Array  # the rows of each class, padded (C, N_max)
-    half: Array  # √b T⁻¹H (C, N_max, N_max)
+    stacks: Array  # of classes of similar size: how many, and the size n of the largest (G, 2)
+    order: Array  # where each class is among the stacked ones (C)
+    rows_of: Array  # the rows of each stacked class, padded: C_g·n entries of each stack
+    half: Array  # √b T⁻¹H of each stacked class: C_g·n·n entries of each stack
     log_det: Array  # log|Σ_c| (C)
     scale: Array  # a
     ridge: Array  # e3
+
+    def by_stack(self) -> Iterator[tuple[Array, Array]]:
+        """Yield the rows (C_g, n) and the factors (C_g, n, n) of each stack of classes."""
+        row = entry = 0
+        for classes, size in self.stacks.tolist():
+            rows, half = self.rows_of[row:], self.half[entry:]
+            row, entry = row + classes * size, entry + classes * size * size
+            yield (
+                rows[: classes * size].reshape(classes, size),
+                half[: classes * size * size].reshape(classes, size, size),
+            )
 
 
 class QDA(QuadraticHead, GaussianHead):
@@ -94,13 +111,31 @@ class QDA(QuadraticHead, GaussianHead):
         gram = x @ x.mT
         lower = lowrank.factor(gram, scale, ridge)
         _, solved = lowrank.within(lower, gram)  # X Σ₀⁻¹ Xᵀ
-        padded, mask = padded_index(labels, classes)
-        index, centre = on_device(labels_like(padded, x), x), centring(like(mask, x))
+        stacks = stacks_by_size(labels, classes)
+        halves, log_dets = zip(
+            *(self._stack(solved, index, mask, extra[members]) for members, index, mask in stacks),
+            strict=True,
+        )
+        order = np.argsort(np.concatenate([members for members, _, _ in stacks]))
+        own = concatenate(log_dets)[on_device(labels_like(order, x), x)]
+        return QDARows(
+            mean, centred, share, gram @ share, lower,
+            labels_like(np.array([index.shape for _, index, _ in stacks]), x),
+            on_device(labels_like(order, x), x),
+            on_device(labels_like(np.concatenate([index.reshape(-1) for _, index, _ in stacks]), x), x),
+            concatenate([half.reshape(-1) for half in halves]),
+            lowrank.log_determinant(lower, ridge, dimension) + own,
+            scale, ridge,
+        )  # fmt: skip
+
+    def _stack(self, solved: Array, rows: np.ndarray, mask: np.ndarray, extra: Array) -> tuple[Array, Array]:
+        """Compute √b T⁻¹H and log|T Tᵀ| of a stack of classes from X Σ₀⁻¹ Xᵀ (N, N) and b."""
+        index = on_device(labels_like(rows, solved), solved)
+        centre = centring(like(mask, solved))
         inner = centre @ solved[index[:, :, None], index[:, None, :]] @ centre
-        own = cholesky(eye(padded.shape[1], x) + extra * (inner + inner.mT) / 2)
-        half = solve_lower(own, namespace(x).sqrt(extra) * centre)
-        log_det = lowrank.log_determinant(lower, ridge, dimension) + lowrank.log_determinant_of(own)
-        return QDARows(mean, centred, share, gram @ share, lower, index, half, log_det, scale, ridge)
+        own = cholesky(eye(rows.shape[1], solved) + extra * (inner + inner.mT) / 2)
+        half = solve_lower(own, namespace(solved).sqrt(extra) * centre)
+        return half, lowrank.log_determinant_of(own)
 
     def build_from(self, statistics: Statistics) -> State:
         """Compute the Cholesky factors from n_c, Σz and Σzzᵀ of each class."""
@@ -116,13 +151,19 @@ class QDA(QuadraticHead, GaussianHead):
         if isinstance(state, Factors):
             return -(state.squared_distances(query) + lowrank.log_determinant_of(state.cholesky)) / 2
         x, norms = query_products(state, query)
-        *_, gram_share, lower, index, half, log_det, scale, ridge = state
+        assert isinstance(state, QDARows)
+        lower = state.cholesky
         of_query, solved = lowrank.within(lower, x.mT)  # (N, Q)
-        of_means, solved_means = lowrank.within(lower, gram_share)  # (N, C)
+        of_means, solved_means = lowrank.within(lower, state.gram_share)  # (N, C)
         shared = squared_distances(of_query.mT, of_means.mT)  # ‖L⁻¹ X d‖² (Q, C)
-        offsets = solved[index] - take_along_rows(solved_means.mT, index)[:, :, None]  # (C, N_c, Q)
-        own = half @ offsets
-        return -((norms - scale * shared) / ridge - (own * own).sum(1).mT + log_det) / 2
+        means, own, start = solved_means.mT[argsort(state.order)], [], 0
+        for index, half in state.by_stack():
+            of_means = take_along_rows(means[start : start + len(index)], index)
+            offsets = half @ (solved[index] - of_means[:, :, None])  # (C_g, n, Q)
+            own.append((offsets * offsets).sum(1))
+            start += len(index)
+        within = concatenate(own)[state.order].mT  # (Q, C)
+        return -((norms - state.scale * shared) / state.ridge - within + state.log_det) / 2
 
     def scores(self) -> Scores:
         """Return the log-densities as a module without differences of large values."""
@@ -157,32 +198,38 @@ class QDARowScores(Scores):
     bias: Array
     own: Array
     offset: Array
+    members: Array
 
     def __init__(self, state: QDARows) -> None:
-        mean, centred, share, half, log_det, scale, ridge = (
+        mean, centred, share, log_det, scale, ridge = (
             precise(to_numpy(array))
-            for array in (
-                state.mean, state.centred, state.share, state.half, state.log_det, state.scale, state.ridge,
-            )
-        )  # fmt: skip
+            for array in (state.mean, state.centred, state.share, state.log_det, state.scale, state.ridge)
+        )
         left, spread, right = np.linalg.svd(centred, full_matrices=False)
         whiten = (ridge + scale * spread**2) ** -0.5
         middle = whiten * (share.mT @ centred @ right.mT)  # v_c (C, r)
-        own = half @ (left * (spread * whiten))[to_numpy(state.rows_of)]  # E_c (C, N_max, r)
-        offset = np.einsum("cnr,cr->cn", own, middle)
-        self.classes, self.rows = own.shape[:2]
+        support = left * (spread * whiten)
+        own = np.empty_like(support)  # E_c of all classes: a row for each support image (N, r)
+        offset = np.empty(len(own))
+        members = np.argsort(to_numpy(state.order))
+        for rows, half in state.by_stack():
+            ours, members = members[: len(rows)], members[len(rows) :]
+            for c, index, factor in zip(ours, to_numpy(rows), to_numpy(half), strict=True):
+                size = int((share[:, c] > 0).sum())
+                own[index[:size]] = factor[:size, :size] @ support[index[:size]]
+                offset[index[:size]] = own[index[:size]] @ middle[c]
         self.ridge = float(ridge)
         self.keep(mean=mean, basis=right.mT, whiten=whiten, middle=middle.mT)
         self.keep(bias=-((middle * middle).sum(1) + log_det) / 2)
-        self.keep(own=own.reshape(-1, own.shape[2]).T, offset=offset.reshape(-1))
+        self.keep(own=own.mT, offset=offset, members=share > 0)
 
     def __call__(self, z: Array) -> tuple[Array, Array]:
         """Compute r and s."""
         z = z - self.mean
         within = z @ self.basis
         v = within * self.whiten
-        own = (v @ self.own - self.offset).reshape(-1, self.classes, self.rows)
-        relative = v @ self.middle + self.bias + (own * own).sum(2) / 2
+        own = v @ self.own - self.offset
+        relative = v @ self.middle + self.bias + (own * own) @ self.members / 2
         outside = z - within @ self.basis.T  # the part of z outside the span of the support rows
         distance = (outside * outside).sum(1)[:, None] / self.ridge + (v * v).sum(1)[:, None]
         return relative, -distance / 2
