@@ -14,6 +14,21 @@ MAX_PIXELS = 100_000_000  # a small file can declare an image that does not fit 
 
 # Update files
 
+MAX_UPDATE_BYTES = 1_000_000_000  # of a file; the largest hold all weights of a backbone
+MAX_UPDATE_HEADER = 20_000_000  # bytes of its JSON: about 100,000 names and digests of photos
+MAX_UPDATE_VALUES = 1_000_000  # of its JSON
+MAX_UPDATE_DEPTH = 20  # of nested tables and lists
+MAX_UPDATE_DIGITS = 40  # of an integer
+MAX_UPDATE_TENSORS = 10_000
+MAX_UPDATE_CLASSES = 50_000
+MAX_UPDATE_LABEL = 500  # characters of a class name: longer than any file name
+MAX_UPDATE_EDITS = 10_000
+MAX_HEAD_BYTES = 4_000_000_000  # of memory to restore a head
+MAX_HEAD_OPERATIONS = 1_000_000_000_000  # of arithmetic to restore a head: about 20 s
+MAX_SERVED_HEAD_BYTES = 256_000_000  # the same for a file that is uploaded to the service
+MAX_SERVED_HEAD_OPERATIONS = 100_000_000_000
+MAX_UPLOADED_SUMMARY = 1_000_000  # characters that the service keeps of an uploaded file for its lists
+
 # Requests
 
 # Federations

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import FitError, InputError
+from .formatting import file_size
 
 CACHE_VARIABLE = "FILMTRANSFER_CACHE"
 
@@ -119,6 +120,14 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def read_at_most(path: str | Path, limit: int, error: type[FitError] = InputError) -> bytes:
+    """Return the content of a file; refuse one above ``limit`` bytes before it is read."""
+    with reading(path, error=error), Path(path).open("rb") as file:
+        if os.fstat(file.fileno()).st_size <= limit and len(content := file.read(limit + 1)) <= limit:
+            return content
+    raise error(f"{path} is larger than {file_size(limit)}, the limit.", "Check that it is the right file.")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Literal, Self, TypeVar
+from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,15 @@ from .statistics import Scatter, Statistics
 State = tuple[Array, ...]  # each head has its own NamedTuple
 AnyState = TypeVar("AnyState", bound=State)
 Shapes = dict[str, tuple[int, ...]]
+
+
+class Cost(NamedTuple):
+    """What an operation takes at most, to the order of magnitude."""
+
+    bytes: int  # of memory
+    operations: int  # of arithmetic
+
+
 TrainedBy = Literal["episodes", "batches"]
 
 
@@ -85,6 +94,13 @@ class Head(ABC):
     @abstractmethod
     def stored_shapes(cls, classes: int, features: int, examples: int) -> list[Shapes]:
         """Return the possible shapes of ``tensors()``, the paper's last; ``labels`` are int64, the others float32."""
+
+    @classmethod
+    def restoring_cost(cls, shapes: Shapes, counts: Sequence[int]) -> Cost:
+        """Return what ``restore`` takes for stored tensors of these shapes."""
+        del counts
+        entries = sum(map(math.prod, shapes.values()))
+        return Cost(8 * entries, entries)
 
     @abstractmethod
     def scores(self) -> Scores:

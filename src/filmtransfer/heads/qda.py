@@ -18,7 +18,7 @@ gives float64 logits; its share of a step is a few milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -136,6 +136,13 @@ class QDA(QuadraticHead, GaussianHead):
         own = cholesky(eye(rows.shape[1], solved) + extra * (inner + inner.mT) / 2)
         half = solve_lower(own, namespace(solved).sqrt(extra) * centre)
         return half, lowrank.log_determinant_of(own)
+
+    @classmethod
+    def rows_cost(cls, rows: int, counts: Sequence[int]) -> tuple[int, int]:
+        """Return how many numbers and operations ``build_rows`` takes within the span of the N rows."""
+        padded = [min(2 * count, rows) for count in counts]
+        stacked = 5 * sum(count**2 for count in padded)
+        return 8 * rows**2 + 3 * rows * len(counts) + stacked, 10 * rows**3 + 6 * sum(n**3 for n in padded)
 
     def build_from(self, statistics: Statistics) -> State:
         """Compute the Cholesky factors from n_c, Σz and Σzzᵀ of each class."""

@@ -6,15 +6,16 @@ a mean and a Cholesky factor for each class. An update stores the smaller one.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from ..arrays import Array, diagonal_matrices, precise, solve_lower, to_numpy, zeros
 from .gaussian import Side, use_rows
-from .head import Head, Shapes, State, check_support
+from .head import Cost, Head, Shapes, State, check_support
 from .scores import QuadraticScores, Scores
 
 
@@ -80,6 +81,21 @@ class QuadraticHead(Head):
         cholesky = zeros((classes, features, features), packed)
         cholesky[:, rows, columns] = packed
         return self.set_state(Factors(means, cholesky), counts)
+
+    @classmethod
+    def restoring_cost(cls, shapes: Shapes, counts: Sequence[int]) -> Cost:
+        """Return what ``restore`` takes: of the centred rows, products of N×D numbers and what ``rows_cost`` says."""
+        if "rows" not in shapes:
+            stored = math.prod(shapes["means"]) + math.prod(shapes["cholesky"])
+            return Cost(16 * stored, 4 * stored)
+        rows, columns = shapes["rows"]
+        entries, operations = cls.rows_cost(rows, counts)
+        return Cost(8 * (3 * rows * columns + entries), 2 * rows * rows * columns + operations)
+
+    @classmethod
+    @abstractmethod
+    def rows_cost(cls, rows: int, counts: Sequence[int]) -> tuple[int, int]:
+        """Return how many numbers and operations ``build_rows`` takes within the span of the N rows."""
 
     @classmethod
     def stored_shapes(cls, classes: int, features: int, examples: int) -> list[Shapes]:

@@ -7,6 +7,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeAlias
 
+from ..budgets import MAX_UPDATE_CLASSES, MAX_UPDATE_EDITS, MAX_UPDATE_LABEL
 from ..data.pixels import INTERPOLATIONS, MAX_SIZE, PixelSpec
 from ..errors import FitError, UpdateFileError
 from ..heads import HEADS, make_head
@@ -62,8 +63,14 @@ def read_metadata(document: Json) -> JsonTable:
 def _classes(classes: Json, counts: Json) -> list[Label]:
     if not (isinstance(classes, list) and isinstance(counts, list) and len(classes) == len(counts) > 0):
         raise UpdateFileError("class names and counts do not fit.")
+    if len(classes) > MAX_UPDATE_CLASSES:
+        raise UpdateFileError(
+            f"it has {len(classes):,} classes; at most {MAX_UPDATE_CLASSES:,} are possible."
+        )
     if not all(isinstance(c, str | int | float | bool) for c in classes) or len(set(classes)) < len(classes):
         raise UpdateFileError("class names have to be different texts or numbers.")
+    if max(len(str(c)) for c in classes) > MAX_UPDATE_LABEL:
+        raise UpdateFileError(f"a class name has more than {MAX_UPDATE_LABEL} characters.")
     if not all(type(n) is int and 0 < n < 2**31 for n in counts):
         raise UpdateFileError("counts have to be whole numbers above 0.")
     return classes
@@ -113,6 +120,8 @@ def _temperature(stored: Json) -> float:
 def _edits(stored: Json) -> list[JsonTable]:
     if not isinstance(stored, list) or not all(isinstance(edit, dict) for edit in stored):
         raise UpdateFileError("the list of edits is not a list of tables.")
+    if len(stored) > MAX_UPDATE_EDITS:
+        raise UpdateFileError(f"it was edited more than {MAX_UPDATE_EDITS:,} times.")
     return stored
 
 

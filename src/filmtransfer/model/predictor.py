@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from ..arrays import Array, like, log_softmax, namespace, to_numpy
-from ..errors import InputError, check_count, invalid_choice
+from ..errors import InputError, UpdateFileError, check_count, invalid_choice
 from ..heads import Head, SingularError, State, map_state
 from .ood import FALSE_ALARM, MIN_SCORES, OODDetector
 from .support import Label, Support, no_statistics
@@ -106,13 +106,16 @@ class FeaturePredictor:
         return cls(head, map_state(to_numpy, head.configured()), names, log_prior(prior, head.counts))
 
     def predict(self, features: Array) -> Predictions:
-        """Compute logits and probabilities of features (B, D), an array or a tensor."""
+        """Compute logits and probabilities of features (B, D), an array or a tensor; all of them are finite."""
         features = to_numpy(features)
         try:
-            logits = self.head.evaluate(self.state, features).astype(np.float64)
+            with np.errstate(all="ignore"):  # what overflows is refused
+                logits = self.head.evaluate(self.state, features).astype(np.float64)
+                probabilities = self.posterior(logits)
         except SingularError:
             raise InputError("The head of this classifier is singular.", "Train it again.") from None
-        return Predictions(features, logits, self.posterior(logits))
+        _check_finite("probabilities", logits, probabilities)
+        return Predictions(features, logits, probabilities)
 
     def posterior(self, logits: Array) -> Array:
         """Compute p(y=c | z) of logits (B, C), an array or a tensor."""
@@ -124,7 +127,9 @@ class FeaturePredictor:
 
     def ood_scores(self, predictions: Predictions) -> np.ndarray:
         """Compute the OOD score of each image (B): the lower, the less it looks like any class."""
-        scores: np.ndarray = self._detector().scores(predictions.features, predictions.logits)
+        with np.errstate(all="ignore"):
+            scores: np.ndarray = self._detector().scores(predictions.features, predictions.logits)
+        _check_finite("OOD scores", scores)
         return scores
 
     def rejected(self, predictions: Predictions, false_alarm: float = FALSE_ALARM) -> np.ndarray:
@@ -136,7 +141,9 @@ class FeaturePredictor:
 
     def threshold(self, false_alarm: float = FALSE_ALARM) -> float:
         """Return the OOD score below which an image is rejected."""
-        return self._detector().threshold(false_alarm)
+        threshold = self._detector().threshold(false_alarm)
+        _check_finite("OOD scores", threshold)
+        return threshold
 
     def _detector(self) -> OODDetector:
         if self.ood is None:
@@ -151,7 +158,9 @@ class FeaturePredictor:
         check_count("photos", photos, 0)
         support, queries = self.support.features.astype(np.float64), features.astype(np.float64)
         references = np.concatenate([self.support.class_means(), support])
-        distances = self.head.distances(support, queries, references)
+        with np.errstate(all="ignore"):
+            distances = self.head.distances(support, queries, references)
+        _check_finite("distances", distances)
         to_means, to_photos = np.split(distances, [len(self.classes)], 1)
         return [
             Explanation(
@@ -165,3 +174,11 @@ class FeaturePredictor:
         """Return the name, the class and the distance of a support photo."""
         assert self.support is not None
         return self.support.names[index], self.classes[self.support.labels[index]], float(distance)
+
+
+def _check_finite(what: str, *values: Array) -> None:
+    """Refuse results that are not finite: parameters may be finite and yet so large that arithmetic overflows."""
+    if not all(np.isfinite(array).all() for array in values):
+        raise UpdateFileError(
+            f"The {what} of this classifier are not finite.", "Use an earlier version of it, or train it again."
+        )

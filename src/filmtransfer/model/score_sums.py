@@ -81,8 +81,13 @@ class ScoreSums:
             and histogram.dtype == np.int64
             and 0 <= self.count <= MAX_COUNT
             and bool((histogram >= 0).all())
-            and int(histogram.sum()) in (0, self.count)
+            and histogram.sum(dtype=np.float64) in (0, self.count)
+            and self._is_finite()
         )
+
+    def _is_finite(self) -> bool:
+        with np.errstate(all="ignore"):  # sums that overflow are refused
+            return bool(np.isfinite([*self.mean, *self.spread, self.deviation]).all())
 
     def tensors(self) -> dict[str, np.ndarray]:
         """Return what an update file stores."""

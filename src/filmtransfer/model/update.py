@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from ..arrays import Array, is_finite, is_floating, labels_like, like, to_numpy
+from ..budgets import MAX_HEAD_BYTES, MAX_HEAD_OPERATIONS, MAX_UPDATE_BYTES
 from ..data.pixels import PixelSpec
 from ..errors import InputError, UpdateFileError, UsageError
-from ..files import reading, write_atomically
+from ..files import read_at_most, write_atomically
+from ..formatting import file_size
 from ..heads import HEADS, Head, SingularError, make_head
 from .body import Body
 from .estimate import Estimate
@@ -168,6 +170,7 @@ class Update:
 
     def restore_head(self, kind: Array = NUMPY) -> Head:
         """Return the configured head: of numpy arrays, or of tensors with the device and dtype of ``kind``."""
+        self.check_cost()
         head = make_head(self.head, **self.head_options).match(kind)
         head.set_log_weights(self.head_weights)
         tensors = {
@@ -195,6 +198,19 @@ class Update:
             raise UpdateFileError(f"{self.backbone} cannot take images of {self.pixels.size} pixels.")
 
     # Sizes
+
+    def check_cost(
+        self, memory: int = MAX_HEAD_BYTES, operations: int = MAX_HEAD_OPERATIONS, hint: str = ""
+    ) -> None:
+        """Refuse a head that would take more bytes of memory or more arithmetic to restore."""
+        shapes = {name: tuple(tensor.shape) for name, tensor in self.head_tensors.items()}
+        cost = HEADS[self.head].restoring_cost(shapes, self.counts)
+        if cost.bytes > memory or cost.operations > operations:
+            raise UpdateFileError(
+                f"The {self.head} head of {len(self.classes):,} classes and {sum(self.counts):,} photos is too large: "
+                f"it takes {file_size(cost.bytes)} of memory and {cost.operations / 1e9:,.0f} billion operations.",
+                hint or "Train it again with the lda head, or with fewer photos.",
+            )
 
     def stored_parameters(self) -> int:
         """Return how many parameters this file stores for the model (support features not counted)."""
@@ -266,10 +282,7 @@ class Update:
     @classmethod
     def load(cls, path: str | Path) -> Update:
         """Read and check a file. Nothing in it is ever run."""
-        file = Path(path)
-        with reading(file, error=UpdateFileError):
-            content = file.read_bytes()
-        return cls.from_bytes(content, str(file))
+        return cls.from_bytes(read_at_most(path, MAX_UPDATE_BYTES, UpdateFileError), str(path))
 
     @classmethod
     def from_bytes(cls, content: bytes, source: str = "the update") -> Update:

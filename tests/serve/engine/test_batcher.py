@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from filmtransfer.errors import InputError, UnavailableError, UsageError
+from filmtransfer.errors import InputError, UnavailableError, UpdateFileError, UsageError
 from filmtransfer.serve.engine.batcher import Batcher, QueueFullError
 from filmtransfer.serve.engine.multi_user import Answer, Engine
 
@@ -92,7 +92,7 @@ def test_an_error_affects_only_its_image(engine, members):
     assert first.result(10).classes
     for user, future in enumerate(good, 2):
         assert future.result(10).classes[0][0].endswith(f" of {user}")
-    with pytest.raises(InputError, match="not finite"):
+    with pytest.raises(UpdateFileError, match="not finite"):
         bad.result(10)
     assert gate.batches[:2] == [1, 5]
     batcher.close()

@@ -193,7 +193,7 @@ def test_rejection_and_temperature(engine, files):
     assert answer.ood_score == 0.25
     assert answer.classes[0][1] < sure.classes[0][1]
     assert not engine.answers([replace(doubtful, threshold=0.1)], pixels)[0].rejected
-    with pytest.raises(InputError, match="not finite"):
+    with pytest.raises(UpdateFileError, match="not finite"):
         engine.answers([replace(member, film=member.film * np.nan)], pixels)
 
 

@@ -236,10 +236,6 @@ def _answers(members: Sequence[Member], features: np.ndarray) -> list[Answer]:
         predictor = member.predictor
         prediction = predictor.predict(features[i : i + 1])
         (probabilities,) = prediction.probabilities.tolist()
-        if any(p != p for p in probabilities):
-            raise InputError(
-                "The probabilities of this image are not finite.", "Go back to an earlier version."
-            )
         order = sorted(range(len(probabilities)), key=lambda c: -probabilities[c])
         classes = [(predictor.classes[c], probabilities[c]) for c in order]
         if predictor.ood is None:
