@@ -32,3 +32,7 @@ MAX_UPLOADED_SUMMARY = 1_000_000  # characters that the service keeps of an uplo
 # Requests
 
 # Federations
+
+MAX_NAME_LENGTH = 255  # characters of the name of a client or a class: what a file system allows
+MAX_NAMES = 100_000  # classes of a client or of a federation
+MAX_REASON = 500  # characters of a client's reason for a refusal

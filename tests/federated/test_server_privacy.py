@@ -10,11 +10,12 @@ import pytest
 
 from filmtransfer.errors import InputError, UsageError
 from filmtransfer.federated import messages
+from filmtransfer.federated.checkpoint import Checkpoint
 from filmtransfer.federated.client import Client
 from filmtransfer.federated.client_manager import FederationError
 from filmtransfer.federated.completion import trained_clients
 from filmtransfer.federated.plan import Privacy
-from filmtransfer.federated.privacy import Accountant
+from filmtransfer.federated.privacy import Accountant, noisy_mean
 from tests.federated.tiny import PLAN, make_server, population, with_failing_clients
 
 SECURE = replace(PLAN, secure=True, clients_per_round=4, rounds=1)
@@ -135,3 +136,86 @@ def test_a_budget_for_no_round_is_refused_before_anything_is_evaluated(monkeypat
     monkeypatch.setattr(server, "evaluate", None)
     with pytest.raises(UsageError, match="allows no round"):
         server.run()
+
+
+class KilledError(BaseException):
+    """Stands for the end of the process: nothing of the server catches it."""
+
+
+def _killing(call, before, countdown):
+    """Let ``call`` end the process before or after its effect, when it is called for the n-th time."""
+
+    def killed(*args, **options):
+        countdown[0] -= 1
+        if before and countdown[0] == 0:
+            raise KilledError
+        result = call(*args, **options)
+        if countdown[0] == 0:
+            raise KilledError
+        return result
+
+    return killed
+
+
+STEPS = ("aggregate", "checkpoint", "evaluate", "publish", "rounds.jsonl", "on_round")
+
+
+@pytest.mark.slow(seconds=8)
+@pytest.mark.parametrize("step", STEPS)
+def test_no_round_is_released_that_is_not_accounted_for_wherever_the_server_is_killed(
+    step, tmp_path, monkeypatch
+):
+    """Each kill is followed by a resumption; a release is a ψ that clients are sent or a record that is published."""
+    privacy = Privacy(clip=0.01, noise=5.0, delta=1e-3, epsilon=1e6)
+    plan = replace(SECURE, secure=False, rounds=3, privacy=privacy, clients_per_round=0, evaluate_every=1)
+    clients = population(plan)
+    released: set[bytes] = set()
+    for kill in range(2 * 4 + 1):
+        server = make_server(clients, tmp_path)
+
+        def release(psi):
+            released.add(psi.tobytes())
+            return {"accuracy": 0.5}
+
+        server.evaluate_fn = release
+        # New noise each time, as in a deployment: a round that is repeated is another release.
+        monkeypatch.setattr(
+            "filmtransfer.federated.server.noisy_mean",
+            lambda total, deviation, n, _: noisy_mean(total, deviation, n, None),
+        )
+        owner, name = {
+            "aggregate": (server, "run_round"),
+            "checkpoint": (server, "_save"),
+            "evaluate": (server, "evaluate_fn"),
+            "publish": (server, "_publish"),
+            "rounds.jsonl": (Checkpoint, "write_rounds"),
+            "on_round": (server, "on_round"),
+        }[step]
+        with monkeypatch.context() as patched:
+            if kill < 8:
+                countdown = [kill // 2 + 1]
+                patched.setattr(owner, name, _killing(getattr(owner, name), kill % 2 == 0, countdown))
+            try:
+                server.run()
+            except KilledError:
+                pass
+        stored = Checkpoint.load(tmp_path, plan)
+        spent = json.loads(stored.accountant)["rounds"] if stored and stored.accountant else 0
+        assert len(released - {clients.start.tobytes()}) <= spent, f"after {kill} kills"
+    assert stored is not None
+    assert stored.done == spent == 3
+    assert all(record["accuracy"] == 0.5 and "unfinished" not in record for record in stored.rounds)
+    lines = [json.loads(line) for line in (tmp_path / "rounds.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == [0, 1, 2, 3]
+
+
+def test_the_sampling_rate_is_never_above_the_accountants():
+    privacy = Privacy(clip=0.01, noise=5.0, delta=1e-3, epsilon=1e6)
+    server = make_server(population(replace(SECURE, secure=False, clients_per_round=2, privacy=privacy)))
+    server.run()
+    assert server.accountant.rate == server._sampling_rate == 0.5
+    del server.clients.clients[1]  # however the roster shrinks
+    assert server._sampling_rate == 0.5
+    for node in range(5, 9):  # four clients join: two per round are expected still
+        server.clients.clients[node] = replace(server.clients.clients[2], name=f"new-{node}")
+    assert server._sampling_rate == pytest.approx(2 / 7)

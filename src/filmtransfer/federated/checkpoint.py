@@ -1,7 +1,8 @@
 """The checkpoint from which a server resumes: ψ, the records of the rounds so far, and their plan.
 
-It is one file, replaced atomically after every round. ``rounds.jsonl`` beside it is for people and programs to follow;
-it is rewritten from the checkpoint, so that the two always agree.
+It is one file, replaced atomically as soon as a round has its ψ and before that is sent to anyone: ψ and the privacy
+spent on it are on disk together, so that no kill of the server separates them. ``rounds.jsonl`` beside it is for people
+and programs to follow; it is rewritten from the checkpoint once a round is finished.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Checkpoint:
         return len(self.rounds)
 
     def save(self, folder: Path, plan: Plan) -> None:
-        """Write the checkpoint and ``rounds.jsonl`` into a folder."""
+        """Write the checkpoint into a folder; when this returns, it survives a kill and a power failure."""
         about = {
             "plan": plan.to_dict(),
             "classes": self.classes,
@@ -52,6 +53,9 @@ class Checkpoint:
         np.savez(buffer, psi=self.psi, about=np.array(json.dumps(about, sort_keys=True)))
         make_folder(folder, parents=True)
         write_atomically(folder / CHECKPOINT_FILE, buffer.getvalue())
+
+    def write_rounds(self, folder: Path) -> None:
+        """Write the records of the rounds into ``rounds.jsonl`` in a folder."""
         lines = [
             json.dumps(record, sort_keys=True) + "\n" for record in [self.initial, *self.rounds] if record
         ]

@@ -24,6 +24,7 @@ from .transport import Transport
 
 POLL_SECONDS = 0.5  # between two checks for new clients
 DESCRIBE_SECONDS = 300.0  # in which a client must read its images and describe itself
+MAX_SHOWN = 200  # characters of a client's value in a message for people
 
 
 class FederationError(FitError):
@@ -54,7 +55,7 @@ class ClientManager:
         self.transport, self.plan, self.max_wait = transport, plan, max_wait
         self.log, self.on_status, self.on_names = observer.log, observer.on_status, observer.on_names
         self.clients: dict[int, ClientInfo] = {}
-        self.rejected: dict[int, str] = {}  # permanently, with the reason
+        self.rejected: dict[int, str] = {}  # until they disconnect, with the reason
         self.requirements = {
             "digest": model.backbone.digest,
             "pixels": json.dumps(asdict(model.pixels), sort_keys=True),
@@ -88,7 +89,10 @@ class ClientManager:
         """Register new clients; wait until there are enough for a round."""
         deadline, reported = time.monotonic() + self.max_wait, -1
         while True:
-            new = self.transport.connected_nodes() - self.clients.keys() - self.rejected.keys()
+            nodes = self.transport.connected_nodes()
+            # A client that comes back is asked again: its owner may have changed what it was rejected for.
+            self.rejected = {node: why for node, why in self.rejected.items() if node in nodes}
+            new = nodes - self.clients.keys() - self.rejected.keys()
             if new:
                 self.on_status(f"Registering {count(len(new), 'client')}")
                 self.register(sorted(new))
@@ -120,43 +124,59 @@ class ClientManager:
         )
         registered = self.transport.registered_names()
         described = {node: messages.read_about(reply) for node, reply in sorted(replies.items())}
-        names = {node: str(about.get("name", node)) for node, about in described.items()}
+        names = {
+            node: registered.get(node) or _claimed_name(about, node) for node, about in described.items()
+        }
         self.on_names(names)
         for node, about in described.items():
             name = names[node]
-            reason = self._reason_to_reject(name, about)
-            if (owner := registered.get(node, name)) != name:
-                reason = f"its key is that of {owner}. A client must use the name that its key was made for."
-            if reason:
+            if reason := self._reason_to_reject(name, about):
                 self.rejected[node] = f"{name}: {reason}"
                 self.log(f"{name} is refused: {reason}")
             else:
-                counts, tests = about.get("counts"), about["tests"]
-                self.clients[node] = ClientInfo(
-                    name,
-                    messages.read_strings(about, "classes"),
-                    sum(n for n in counts if isinstance(n, int)) if isinstance(counts, list) else 0,
-                    tests if isinstance(tests, int) else 0,
-                )
+                self._accept(node, name, about)
+
+    def _accept(self, node: int, name: str, about: ConfigRecord) -> None:
+        """Add a client to the roster; one that was restarted keeps its seat."""
+        for before in [other for other, client in self.clients.items() if client.name == name]:
+            del self.clients[before]
+        counts, tests = about.get("counts"), about.get("tests")
+        self.clients[node] = ClientInfo(
+            name,
+            messages.read_strings(about, "classes"),
+            sum(n for n in counts if isinstance(n, int) and n > 0) if isinstance(counts, list) else 0,
+            max(tests, 0) if isinstance(tests, int) else 0,
+        )
 
     def _reason_to_reject(self, name: str, about: ConfigRecord) -> str:
-        """Return why this client cannot take part; empty if it can."""
-        if "refused" in about:
-            return str(about["refused"])
+        """Return why this client cannot take part; empty if it can. ``name`` is that of its key, if it has one."""
+        if reason := messages.reason_of(about):
+            return reason
+        try:
+            claimed = messages.read_text(about, "name")
+        except FitError as error:
+            return str(error)
+        if claimed != name:
+            return f"it calls itself {claimed}, and its key is that of {name}. A client must use the name that its key was made for."
         for what, required in self.requirements.items():
             if what == "layout" and self.plan.trained_by == "batches":
                 continue  # it depends on the classes of all clients
             if (value := about.get(what)) != required:
-                return f"its {what} is {value!s}, the server's is {required}. Both need the same backbone and plan."
+                return f"its {what} is {str(value)[:MAX_SHOWN]}, the server's is {required}. Both need the same backbone and plan."
         nodes = self.transport.connected_nodes()
-        for node, client in list(self.clients.items()):
-            if client.name == name:
-                if node in nodes:
-                    return "another client of this name is connected already. Each needs a different name."
-                del self.clients[node]  # the client was restarted
+        if any(client.name == name and other in nodes for other, client in self.clients.items()):
+            return "another client of this name is connected already. Each needs a different name."
         try:
             known = {client.name: client.classes for client in self.clients.values()}
             merge_class_names({**known, name: messages.read_strings(about, "classes")})
         except FitError as error:
             return str(error)
         return ""
+
+
+def _claimed_name(about: ConfigRecord, node: int) -> str:
+    """Return the name that a client gives itself, or its node's number if that is not usable."""
+    try:
+        return messages.read_text(about, "name")
+    except FitError:
+        return str(node)

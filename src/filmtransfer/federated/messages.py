@@ -14,6 +14,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
+from ..budgets import MAX_NAME_LENGTH, MAX_NAMES, MAX_REASON
 from ..errors import InputError
 from .plan import Plan
 
@@ -103,7 +104,15 @@ def read_finite_metric(content: RecordDict, name: str) -> float | None:
 
 def read_refusal(content: RecordDict) -> str:
     """Return why the client refused the request; empty if it did not."""
-    return str(read_about(content).get("refused", ""))
+    return reason_of(read_about(content))
+
+
+def reason_of(about: ConfigRecord) -> str:
+    """Return the reason of a refusal as one line of bounded length; empty if this is none."""
+    if "refused" not in about:
+        return ""
+    text = "".join(c if c.isprintable() else " " for c in str(about["refused"])[:MAX_REASON])
+    return text.strip() or "it gave no reason."
 
 
 def read_config(content: RecordDict) -> ConfigRecord:
@@ -129,12 +138,32 @@ def read_round(content: RecordDict) -> int:
     return server_round
 
 
+def read_text(record: ConfigRecord, name: str) -> str:
+    """Return a name of a record: printable text of bounded length."""
+    value = record.get(name)
+    if not isinstance(value, str) or not is_name(value):
+        raise InputError(f"Its {name} is not one line of 1 to {MAX_NAME_LENGTH} printable characters.")
+    return value
+
+
+def is_name(value: str) -> bool:
+    """Return whether a text from outside may name a client or a class: it has no control or format characters."""
+    return 0 < len(value) <= MAX_NAME_LENGTH and value.isprintable()
+
+
 def read_strings(record: ConfigRecord, name: str) -> list[str]:
-    """Return a list of strings of a record."""
+    """Return a list of names of a record, such as its classes."""
     values = record.get(name)
     if not isinstance(values, list):
         raise InputError(f"The message has no list of {name}.")
-    return [str(value) for value in values]
+    if len(values) > MAX_NAMES:
+        raise InputError(f"The message has {len(values)} {name}; at most {MAX_NAMES} are read.")
+    for value in values:
+        if not isinstance(value, str) or not is_name(value):
+            raise InputError(
+                f"One of its {name} is not one line of 1 to {MAX_NAME_LENGTH} printable characters."
+            )
+    return values
 
 
 def read_numbers(record: ConfigRecord, name: str) -> list[float]:

@@ -18,6 +18,7 @@ class RoundRecord(TypedDict, total=False):
     """All or part of what is recorded of a round; round 0 is the evaluation before the first."""
 
     round: int
+    unfinished: bool  # in a checkpoint: the round has its ψ, which is still to be evaluated
     clients: list[str]  # that were chosen
     contributed: list[str]  # those whose updates are in the aggregated one
     # The clients that did not contribute, and why.

@@ -69,6 +69,7 @@ class FederatedServer:
         self.clients = ClientManager(self.transport, self.plan, self.model, observer, self.max_wait)
         self.communication = Communication(self.transport, self.plan, self.clients, self.log)
         self.reported_clients = -1  # fewer than the plan's clients per round
+        self.accountant: Accountant | None = None  # with differential privacy, once the rounds begin
 
     def _set_model(self, model: AdaptedModel) -> None:
         self.model, self.start = model, get_parameters(model)
@@ -82,36 +83,59 @@ class FederatedServer:
         classes = state.classes if state else self.clients.classes()
         if plan.trained_by == "batches":  # the head's parameters depend on the classes
             self._set_model(self.make_model(len(classes)))
-        accountant = self._accountant(state)
-        if accountant and state is None and plan.rounds:
-            accountant.check_first_round()
+        self.accountant = self._make_accountant(state)
+        if self.accountant and state is None and plan.rounds:
+            self.accountant.check_first_round()
         if state is None or state.done < plan.rounds:
             self.log(self.clients.describe())
             self.log(self._describe_plan())
-            if accountant and (limit := accountant.limit(state.done if state else 0, plan.rounds)):
+            if self.accountant and (limit := self.accountant.limit(state.done if state else 0, plan.rounds)):
                 self.log(limit)
         if state is None:
             initial: RoundRecord = {"round": 0}
             initial |= self.evaluate(self.start, 0)
             state = Checkpoint(self.start.copy(), classes, [], initial)
-            self._save(state, initial)
-        elif state.done < plan.rounds:
-            self.log(f"Resuming after round {state.done} of {plan.rounds}.")
+            self._save(state)
+            self._publish(state, initial)
+        else:
+            self._resume(state)
         while state.done < plan.rounds:
-            if accountant and not accountant.can_continue():
-                self.log(f"No further round: {accountant.summary()}, and one more would exceed the budget.")
+            if self.accountant and not self.accountant.can_continue():
+                self.log(
+                    f"No further round: {self.accountant.summary()}, and one more would exceed the budget."
+                )
                 break
             number = state.done + 1
             update, record = self.run_round(number, state.psi)
             state.psi = (state.psi + update).astype(state.psi.dtype)
-            if accountant:
-                record |= {"epsilon": accountant.spend(), "delta": accountant.delta}
-                state.accountant = accountant.to_json()
+            if self.accountant:
+                record |= {"epsilon": self.accountant.spend(), "delta": self.accountant.delta}
+                state.accountant = self.accountant.to_json()
             if number == plan.rounds or (plan.evaluate_every and number % plan.evaluate_every == 0):
-                record |= self.evaluate(state.psi, number)
+                record["unfinished"] = True
             state.rounds.append(record)
-            self._save(state, record)
+            # Before anything that depends on the new ψ leaves the server, the privacy spent on it is on disk.
+            self._save(state)
+            self._finish_round(state)
         return state
+
+    def _resume(self, state: Checkpoint) -> None:
+        """Finish the last round of a checkpoint if the server was killed after it had saved ψ."""
+        if state.rounds and "unfinished" in state.rounds[-1]:
+            self._finish_round(state)
+        if state.done < self.plan.rounds:
+            self.log(f"Resuming after round {state.done} of {self.plan.rounds}.")
+        if self.folder:
+            state.write_rounds(self.folder)
+
+    def _finish_round(self, state: Checkpoint) -> None:
+        """Evaluate the new ψ where the plan says so, and publish the record of the round."""
+        record = state.rounds[-1]
+        if "unfinished" in record:
+            record |= self.evaluate(state.psi, state.done)
+            del record["unfinished"]
+            self._save(state)
+        self._publish(state, record)
 
     def _describe_plan(self) -> str:
         """Return the number of rounds and of their clients in words."""
@@ -119,14 +143,19 @@ class FederatedServer:
         rounds = capitalize(count(plan.rounds, "round")) + (", each" if plan.rounds > 1 else "")
         each = "with all connected clients"
         if plan.privacy:
-            each = f"with about {self._expected_clients} of {count(len(self.clients), 'client')}, drawn at random"
+            expected = round(self._sampling_rate * len(self.clients))
+            each = f"with about {expected} of {count(len(self.clients), 'client')}, drawn at random"
         elif 0 < plan.clients_per_round < len(self.clients.connected()):
             each = f"with {count(plan.clients_per_round, 'client')}, drawn at random"
         return f"{rounds} {each}." if plan.rounds else "No rounds: nothing is trained."
 
-    def _save(self, state: Checkpoint, record: RoundRecord) -> None:
+    def _save(self, state: Checkpoint) -> None:
         if self.folder:
             state.save(self.folder, self.plan)
+
+    def _publish(self, state: Checkpoint, record: RoundRecord) -> None:
+        if self.folder:
+            state.write_rounds(self.folder)
         self.on_round(record)
 
     def run_round(self, number: int, psi: np.ndarray) -> tuple[np.ndarray, RoundRecord]:
@@ -162,9 +191,8 @@ class FederatedServer:
         connected = self.clients.connected()
         names, wanted = sorted(connected), self.plan.clients_per_round
         generator = make_generator(self.plan.seed, "clients", number, attempt)
-        if self.plan.privacy:  # the sample must stay secret: a known seed only in a simulation
-            rate = self._expected_clients / len(self.clients)
-            chosen = sample(names, rate, generator if self.evaluate_fn else None)
+        if self.accountant:  # the sample must stay secret: a known seed only in a simulation
+            chosen = sample(names, self._sampling_rate, generator if self.evaluate_fn else None)
         else:
             if len(names) < wanted and len(names) != self.reported_clients:
                 self.log(
@@ -244,10 +272,13 @@ class FederatedServer:
     # Differential privacy
 
     @property
-    def _expected_clients(self) -> int:
-        return min(self.plan.clients_per_round or len(self.clients), len(self.clients))
+    def _sampling_rate(self) -> float:
+        """q of the next round: never above what the accountant charges, whoever has joined or left since the start."""
+        assert self.accountant is not None
+        roster = len(self.clients)
+        return min(self.accountant.rate, min(self.plan.clients_per_round or roster, roster) / roster)
 
-    def _accountant(self, state: Checkpoint | None) -> Accountant | None:
+    def _make_accountant(self, state: Checkpoint | None) -> Accountant | None:
         if self.plan.privacy is None:
             return None
         new = Accountant.of(self.plan.privacy, len(self.clients), self.plan.clients_per_round)
@@ -259,7 +290,8 @@ class FederatedServer:
         privacy = self.plan.privacy
         assert privacy is not None
         generator = make_generator(self.plan.seed, "privacy noise", number) if self.evaluate_fn else None
-        return noisy_mean(total, privacy.noise * privacy.clip, self._expected_clients, generator)
+        expected = self._sampling_rate * len(self.clients)
+        return noisy_mean(total, privacy.noise * privacy.clip, expected, generator)
 
     def compress_parameters(self, psi: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Return the arrays to send for ψ, and ψ as clients receive it; compressed is its difference from the start."""
