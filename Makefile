@@ -2,9 +2,11 @@
 # make quick   lint and unit tests: about a minute
 # make test    all tests: about six minutes
 # make check   lint, types and import rules
-# Each sets up what it needs in .venv. PYTHON names the interpreter to build it with. See docs/development.md.
+# Each sets up what it needs in .venv. PYTHON names the interpreter to build it with;
+# LOCK=no installs by version only. See docs/development.md.
 PYTHON ?= python3
 VENV ?= .venv
+LOCK ?= yes
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
@@ -13,7 +15,7 @@ ORT := $(VENV)/share/onnxruntime-web/ort.wasm.bundle.min.mjs
 # The run ends when make does, even if make is killed (tests/guardian.py).
 PYTEST := FIT_TEST_PARENT=$$PPID $(BIN)/python -m pytest
 
-.PHONY: browser demo quick test test-docs check format docs accuracy clean
+.PHONY: browser demo quick test test-docs check format docs lock accuracy clean
 
 demo: $(CORE)
 	$(BIN)/fit demo --out demo-output
@@ -35,6 +37,7 @@ check: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m scripts.make_lock --check
 
 format: $(DEV)
 	$(BIN)/ruff check --fix .
@@ -48,22 +51,19 @@ docs: $(DEV)
 accuracy: $(DEV)
 	$(BIN)/python benchmarks/accuracy.py --data ../shared/data
 
-# torch is named first and by version, so that pip takes the CPU build where there is one.
-PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt torch==2.13.0
-
-$(CORE): pyproject.toml constraints.txt
+$(CORE): pyproject.toml constraints.txt $(wildcard locks/*.txt)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "filmtransfer needs Python 3.11 or newer: make PYTHON=python3.11 …")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e .
+	$(BIN)/python scripts/install.py core --lock $(LOCK)
 	touch $@
 
 $(DEV): $(CORE)
-	$(PIP) -e '.[dev]'
+	$(BIN)/python scripts/install.py dev --lock $(LOCK)
 	touch $@
 
 # The accessibility checks for the pages.
 $(AXE): $(DEV)
-	mkdir -p $(@D) && cd $(@D) && npm pack --silent axe-core@4.14.0 && tar -xzf axe-core-*.tgz package/axe.min.js && mv package/axe.min.js axe.min.js && rm -rf package axe-core-*.tgz && touch axe.min.js
+	$(BIN)/python -m scripts.fetch_npm axe-core $(@D)
 
 # The pages are tested in a real browser.
 APT := apt-get install -y -q --no-install-recommends chromium
@@ -74,7 +74,11 @@ browser:
 
 # The runtime of an exported page.
 $(ORT): $(DEV)
-	mkdir -p $(@D) && cd $(@D) && npm pack --silent onnxruntime-web@1.30.0 && tar -xzf onnxruntime-web-*.tgz --strip-components=2 package/dist/ort.wasm.bundle.min.mjs package/dist/ort-wasm-simd-threaded.wasm && rm -f onnxruntime-web-*.tgz && touch ort.wasm.bundle.min.mjs
+	$(BIN)/python -m scripts.fetch_npm onnxruntime-web $(@D)
+
+# The exact files of the set-up, after a change of pyproject.toml or constraints.txt; UPGRADE=--upgrade takes newer ones.
+lock:
+	$(BIN)/python -m scripts.make_lock $(UPGRADE)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output

