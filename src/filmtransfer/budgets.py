@@ -11,6 +11,11 @@ from __future__ import annotations
 # Images
 
 MAX_PIXELS = 100_000_000  # a small file can declare an image that does not fit into memory
+# Bytes that decoding an image, or scaling the decoded image, may take beside its file: in Pillow's memory, in that of the
+# decoder and for the RGB result. It is enough for 100 megapixels of JPEG, RGB or 16-bit grey, 87 of RGBA, and for HEIC of
+# 60. benchmarks/results/decoding.md compares it with the memory that a process really takes.
+MAX_IMAGE_MEMORY = 700_000_000
+MAX_IMAGE_FILE = 800_000_000  # bytes; some decoders read the complete file
 
 # Update files
 

@@ -1,14 +1,17 @@
-"""Atomic writing of files, completely or not at all, the cache folder, and the error for files that cannot be read."""
+"""Atomic writing of files, completely or not at all, the cache folder, regular files, and the error for files that cannot be read."""
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from .errors import FitError, InputError
 from .formatting import file_size
@@ -122,9 +125,37 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
+    """Open a file for reading; what is no regular file is an OSError, and no pipe or device is opened."""
+    _check_regular(os.stat(path), path)
+    flags = (
+        os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+    )  # a pipe may take its place
+    handle = os.open(path, flags)
+    try:
+        _check_regular(os.fstat(handle), path)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _check_regular(status: os.stat_result, path: str | os.PathLike[str]) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+
+
+def read_regular(path: str | os.PathLike[str]) -> bytes:
+    """Return the content of a file, which must be a regular one."""
+    with open_regular(path) as file:
+        return file.read()
+
+
 def read_at_most(path: str | Path, limit: int, error: type[FitError] = InputError) -> bytes:
     """Return the content of a file; refuse one above ``limit`` bytes before it is read."""
-    with reading(path, error=error), Path(path).open("rb") as file:
+    with reading(path, error=error), open_regular(path) as file:
         if os.fstat(file.fileno()).st_size <= limit and len(content := file.read(limit + 1)) <= limit:
             return content
     raise error(f"{path} is larger than {file_size(limit)}, the limit.", "Check that it is the right file.")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
+import av
 import numpy as np
 import pytest
 from PIL import Image
@@ -108,3 +110,42 @@ def test_without_pyav_the_error_names_the_extra(video, monkeypatch):
     monkeypatch.setitem(sys.modules, "av", None)
     with pytest.raises(MissingExtraError, match=r"\[video\]"):
         read_frames(video)
+
+
+def test_a_pipe_is_not_opened(tmp_path):
+    os.mkfifo(tmp_path / "x.mp4")
+    with pytest.raises(InputError, match="not a regular file"):
+        frame_times(tmp_path / "x.mp4")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ffconcat version 1.0\nfile {name}\n",
+        "#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n{name}\n#EXT-X-ENDLIST\n",
+    ],
+)
+def test_playlists_open_no_other_file(video, text):
+    playlist = video.with_name("playlist.mp4")
+    playlist.write_text(text.format(name=video.name))
+    with pytest.raises(InputError, match="damaged, or not a video"):
+        frame_times(playlist)
+
+
+def test_the_name_of_a_file_is_no_address(video, monkeypatch):
+    monkeypatch.chdir(video.parent)
+    video.rename("concat:a|b.mp4")
+    assert len(frame_times("concat:a|b.mp4")) == 20
+
+
+@pytest.mark.parametrize("suffix", [".mkv", ".avi", ".webm", ".mpg", ".mov", ".wmv", ".3gp"])
+def test_containers_of_videos_are_read(tmp_path, suffix):
+    codec = {".webm": "vp9", ".mpg": "mpeg1video", ".wmv": "wmv2", ".avi": "mpeg4"}.get(suffix, "libx264")
+    file = tmp_path / f"x{suffix}"
+    with av.open(str(file), "w") as container:
+        stream = container.add_stream(codec, rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 32, "yuv420p"
+        for image in greys(5):
+            container.mux(stream.encode(av.VideoFrame.from_image(image)))
+        container.mux(stream.encode())
+    assert len(read_frames(file)) == 5

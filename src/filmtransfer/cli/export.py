@@ -116,13 +116,13 @@ def _check_paths(
 ) -> None:
     """Refuse what cannot be read or written before torch is imported."""
     from ..errors import InputError, UpdateFileError
-    from ..files import check_writable, reading
+    from ..files import check_writable, open_regular, reading
     from ..model.hub import SCHEME, find_update
 
     if not file.startswith(SCHEME):
         path = find_update(file)
         with reading(path, error=UpdateFileError):
-            path.open("rb").close()
+            open_regular(path).close()
     for folder in (calibrate, ort):
         if folder is not None and not folder.exists():
             raise InputError(f"There is no folder {folder}.", "Check the path.")

@@ -22,6 +22,7 @@ import numpy as np
 from PIL import Image
 
 from ..errors import InputError
+from ..files import read_regular
 from ..formatting import capitalize, count
 from .digest import digest_of
 from .inputs import (
@@ -105,8 +106,8 @@ class LabelledImages:
         """Read a CSV file with a header, a column of paths (relative to the file) and one of labels."""
         path = Path(file)
         try:
-            with path.open(encoding="utf-8-sig", newline="") as content:
-                rows = list(csv.DictReader(StringIO(content.read(), newline="")))
+            content = read_regular(path).decode("utf-8-sig")
+            rows = list(csv.DictReader(StringIO(content, newline="")))
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             if isinstance(error, FileNotFoundError):
                 raise InputError(f"There is no file {path}.", "Check the path.") from None

@@ -2,23 +2,25 @@
 
 Decoding applies the EXIF orientation and converts grey, palette, transparent, CMYK and 16-bit images to
 RGB. Normalisation (mean and standard deviation) belongs to the backbone and is applied later, to batches of squares.
+
+``memory.py`` charges each file for the memory that it will take before a pixel is decoded, so no image takes more than
+``budgets.MAX_IMAGE_MEMORY``. Conversions of modes work on blocks, since each of their copies would be as large as the image.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
-from pathlib import Path
-from typing import IO, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
-from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from ..budgets import MAX_PIXELS
 from ..errors import InputError
+from .formats import FILE_TYPES, File, open_file
+from .memory import check_decoding, check_scaling
 
 
 class ArrayImage(Protocol):
@@ -32,11 +34,10 @@ class ArrayImage(Protocol):
         """Return the image as an array of numpy."""
 
 
-File = str | os.PathLike[str] | bytes  # a path, or the content
-FILE_TYPES = (str, os.PathLike, bytes)  # for isinstance; every other source that is not Pillow's is an array
 ImageSource = File | Image.Image | np.ndarray | ArrayImage
 
 MIN_SIDE = 4
+BLOCK = 1024  # the side of the blocks of pixels that are converted at once
 MAX_SIZE = 4096  # of the input squares of a backbone
 
 SUFFIXES = frozenset(
@@ -44,6 +45,7 @@ SUFFIXES = frozenset(
 )
 
 Fit = Literal["squash", "crop"]
+LEVEL_MODES = ("I;16", "I;16B", "I;16L", "I;16N", "I", "F")
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
 
 
@@ -65,17 +67,15 @@ def decode(source: ImageSource, near: int = 0) -> Image.Image:
     The source is a path, the bytes of a file, a PIL image or a uint8 array (H, W), (H, W, 3) or (H, W, 4).
     ``near`` is the side that will be needed; JPEGs are then decoded at a fraction of their size.
     """
-    with open_image(source) as image:
-        if near and image.format == "JPEG" and not isinstance(source, Image.Image):
-            image.draft("RGB", (2 * near, 2 * near))
-        return to_rgb(_upright(image))
+    with open_image(source, near) as image:
+        return to_rgb(_upright(image, keep=isinstance(source, Image.Image)))
 
 
 @contextmanager
-def open_image(source: ImageSource, formats: list[str] | None = None) -> Iterator[Image.Image]:
+def open_image(source: ImageSource, near: int = 0) -> Iterator[Image.Image]:
     """Open an image and check its size before a pixel is decoded; explain errors, also those of the block.
 
-    A file must have one of the ``formats`` of Pillow, by default any of them.
+    ``near`` is the side that will be needed; JPEGs will then be decoded at a fraction of their size.
     """
     try:
         if isinstance(source, Image.Image):
@@ -83,20 +83,19 @@ def open_image(source: ImageSource, formats: list[str] | None = None) -> Iterato
             yield source
         elif not isinstance(source, FILE_TYPES):
             yield _from_array(np.asarray(source))
-        elif (len(source) if isinstance(source, bytes) else Path(source).stat().st_size) == 0:
-            raise InputError("the file is empty")
         else:
-            with Image.open(as_file(source), formats=formats) as image:
+            with open_file(source) as image:
                 _check_size(*image.size)
+                check_decoding(image, near)
                 yield image
     except InputError:
         raise
-    except FileNotFoundError:
-        raise InputError("there is no such file") from None
     except Image.DecompressionBombError:  # Pillow itself rejects the largest images
         raise InputError(f"it has more than {MAX_PIXELS // 10**6} megapixels") from None
     except UnidentifiedImageError:
         raise InputError("this is not an image") from None
+    except MemoryError:  # of a process with a limit
+        raise InputError("decoding it takes too much memory") from None
     except Exception as error:  # Pillow's decoders raise many exception types for damaged files
         message = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"the image is damaged ({message[:80]})") from error
@@ -111,35 +110,67 @@ def _check_size(width: int, height: int) -> None:
 
 def to_rgb(image: Image.Image) -> Image.Image:
     """Return the image as 8-bit RGB; transparent pixels become white."""
-    if image.mode == "RGB" and "transparency" not in image.info:
-        image.load()
-        return image
-    if image.mode in ("I;16", "I;16B", "I;16L", "I;16N", "I", "F"):
-        levels = np.nan_to_num(np.asarray(image).astype(np.float64))
-        top = 65535.0 if image.mode.startswith("I;16") or levels.max() > 255 else 255.0
-        if image.mode == "F" and levels.max() <= 1:
-            top = 1.0
-        return _from_array((levels.clip(0, top) * (255.0 / top)).round().astype(np.uint8)).convert("RGB")
-    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
-        rgba = image.convert("RGBA")
-        white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, rgba).convert("RGB")
-    return image.convert("RGB")
+    image.load()
+    if image.mode in LEVEL_MODES:
+        white = _white_level(image)
+        return _by_blocks(image, lambda block: _scale_levels(block, white))
+    if image.mode in ("RGBA", "LA", "PA", "RGBa") or "transparency" in image.info:
+        return _by_blocks(image, _on_white)
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _by_blocks(image: Image.Image, convert: Callable[[Image.Image], Image.Image]) -> Image.Image:
+    """Return an RGB image whose blocks are those of an image, converted one by one."""
+    rgb = Image.new("RGB", image.size)
+    for box in _blocks(image):
+        rgb.paste(convert(image.crop(box)), box)
+    return rgb
+
+
+def _blocks(image: Image.Image) -> Iterator[tuple[int, int, int, int]]:
+    for top in range(0, image.height, BLOCK):
+        for left in range(0, image.width, BLOCK):
+            yield left, top, min(left + BLOCK, image.width), min(top + BLOCK, image.height)
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    rgba = image.convert("RGBA")
+    white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
+    return Image.alpha_composite(white, rgba).convert("RGB")
+
+
+def _white_level(image: Image.Image) -> float:
+    """Return the level that is white in an image of 16 bits or of floats, as far as its largest level tells."""
+    if image.mode.startswith("I;16"):
+        return 65535.0
+    highest = max(float(_levels(image.crop(box)).max()) for box in _blocks(image))
+    if highest > 255:
+        return 65535.0
+    return 1.0 if image.mode == "F" and highest <= 1 else 255.0
+
+
+def _scale_levels(image: Image.Image, white: float) -> Image.Image:
+    levels = _levels(image).clip(0, white) * (255.0 / white)
+    return Image.fromarray(levels.round().astype(np.uint8)).convert("RGB")
+
+
+def _levels(image: Image.Image) -> np.ndarray:
+    return np.nan_to_num(np.asarray(image).astype(np.float64))
 
 
 def to_square(image: Image.Image, spec: PixelSpec) -> np.ndarray:
     """Return an image as uint8 pixels (3, size, size)."""
-    resampling = getattr(Image.Resampling, spec.interpolation.upper())
+    size = (spec.size, spec.size)
     if spec.fit == "crop":
         short = round(spec.size / spec.crop)
         scale = short / min(image.size)
-        image = image.resize(
-            (max(short, round(image.width * scale)), max(short, round(image.height * scale))), resampling
-        )
+        size = max(short, round(image.width * scale)), max(short, round(image.height * scale))
+    if spec.fit == "crop" or image.size != size:
+        check_scaling(image.size, size)
+        image = image.resize(size, getattr(Image.Resampling, spec.interpolation.upper()))
+    if spec.fit == "crop":
         left, top = (image.width - spec.size) // 2, (image.height - spec.size) // 2
         image = image.crop((left, top, left + spec.size, top + spec.size))
-    elif image.size != (spec.size, spec.size):
-        image = image.resize((spec.size, spec.size), resampling)
     return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
 
 
@@ -165,20 +196,19 @@ def side_of(source: ImageSource) -> int:
     try:
         if not isinstance(source, FILE_TYPES):
             return max(source.shape[:2], default=0)
-        with Image.open(as_file(source)) as image:
+        with open_file(source) as image:
             return max(image.size)
     except Exception:  # decoding it later reports the reason
         return 0
 
 
-def as_file(source: File) -> str | os.PathLike[str] | BytesIO:
-    """Return what Pillow can open: a path, or the bytes of a file as a file object."""
-    return BytesIO(source) if isinstance(source, bytes) else source
-
-
-def _upright(image: Image.Image) -> Image.Image:
+def _upright(image: Image.Image, keep: bool) -> Image.Image:
+    """Return the first frame of an image in its upright orientation; ``keep`` is whether the image must not be changed."""
     image.load()
-    if getattr(image, "is_animated", False):
+    if not keep:
+        ImageOps.exif_transpose(image, in_place=True)
+        return image
+    if image.tell():
         image.seek(0)
     return ImageOps.exif_transpose(image)
 
@@ -194,26 +224,3 @@ def _from_array(array: np.ndarray) -> Image.Image:
         )
     _check_size(array.shape[1], array.shape[0])
     return Image.fromarray(array)
-
-
-def _is_heif(header: bytes) -> bool:
-    """Return whether a file is HEIC, the format of many phones; import and register its decoder if it may be.
-
-    The import takes half as long as that of this package. Two threads may register the decoder at the same time.
-    """
-    if header[4:8] != b"ftyp":  # no ISO media file
-        return False
-    try:
-        from pillow_heif import register_heif_opener
-    except ImportError:  # pragma: no cover - a platform without the wheel can read all other formats
-        return False
-    register_heif_opener()  # in place of the two functions of this module
-    accept = Image.OPEN["HEIF"][1]
-    return accept is not None and bool(accept(header))
-
-
-def _open_heif(file: IO[bytes], name: str | bytes) -> ImageFile.ImageFile:
-    return Image.OPEN["HEIF"][0](file, name)
-
-
-Image.register_open("HEIF", _open_heif, _is_heif)

@@ -1,11 +1,15 @@
 """Frames of a video file, decoded with PyAV: upright, in presentation order, optionally at a lower rate.
 
+FFmpeg knows protocols and playlists, with which a file can name others to open, on this machine or elsewhere. Only the
+containers of videos are read, and nothing but the file itself is opened.
+
 Phones store the orientation of the camera as a rotation, which is applied here like that of EXIF for photos.
 The list of frames is read from the packets without decoding; the caller selects the frames to decode.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +18,17 @@ from typing import TYPE_CHECKING
 from PIL import Image
 
 from ..errors import InputError, MissingExtraError
+from ..files import open_regular
 
 if TYPE_CHECKING:
     import av
     from av.container import InputContainer
 
 VIDEO_SUFFIXES = frozenset([".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".3gp", ".mpg", ".mpeg", ".wmv"])
+LOCAL_ONLY = {
+    "protocol_whitelist": "file",
+    "format_whitelist": "mov,avi,matroska,webm,mpeg,mpegvideo,mpegts,asf",
+}
 
 
 def frame_times(path: str | Path, rate: float | None = None) -> list[tuple[int, float]]:
@@ -73,9 +82,10 @@ def _opened(path: str | Path) -> Iterator[tuple[InputContainer, av.VideoStream]]
     except ImportError:
         raise MissingExtraError("Reading videos", "video") from None
     try:
-        if Path(path).stat().st_size == 0:
-            raise InputError("the file is empty")
-        with av.open(str(path)) as container:
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                raise InputError("the file is empty")
+        with av.open(f"file:{os.fspath(path)}", options=LOCAL_ONLY) as container:
             if not container.streams.video:
                 raise InputError("the file contains no video")
             yield container, container.streams.video[0]

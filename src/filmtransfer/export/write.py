@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import InputError, UpdateFileError, UsageError
 from ..estimator import FewShotClassifier
-from ..files import check_writable, write_atomically
+from ..files import check_writable, open_regular, write_atomically
 from ..model import Update
 from ..model.hub import SCHEME, find_update
 from ..model.ood import FALSE_ALARM
@@ -154,7 +154,7 @@ def _is_exported(path: Path) -> bool:
     begins at byte 8.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(64)
     except OSError:
         return False

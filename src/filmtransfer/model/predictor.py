@@ -180,5 +180,6 @@ def _check_finite(what: str, *values: Array) -> None:
     """Refuse results that are not finite: parameters may be finite and yet so large that arithmetic overflows."""
     if not all(np.isfinite(array).all() for array in values):
         raise UpdateFileError(
-            f"The {what} of this classifier are not finite.", "Use an earlier version of it, or train it again."
+            f"The {what} of this classifier are not finite.",
+            "Use an earlier version of it, or train it again.",
         )

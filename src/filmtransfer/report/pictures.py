@@ -20,7 +20,8 @@ from PIL import Image
 from ..arrays import to_numpy
 from ..data import LoadedImages
 from ..data.digest import DIGEST
-from ..data.pixels import FILE_TYPES, ImageSource, as_file
+from ..data.formats import FILE_TYPES, open_file
+from ..data.pixels import ImageSource
 from ..model.support import name_of
 from .markup import Markup, tag
 
@@ -77,7 +78,7 @@ def aspect_ratio(source: ImageSource) -> float:
     if not isinstance(source, (Image.Image, *FILE_TYPES)):
         return source.shape[1] / source.shape[0]
     try:
-        with nullcontext(source) if isinstance(source, Image.Image) else Image.open(as_file(source)) as image:
+        with nullcontext(source) if isinstance(source, Image.Image) else open_file(source) as image:
             width, height = image.size
             turned = image.getexif().get(ORIENTATION, 1) in SIDEWAYS
         return height / width if turned else width / height
@@ -101,7 +102,7 @@ class EmbeddedPictures:
         """Embed a picture and return its number; None if it is new and the page is full."""
         fits = len(self.numbers) < self.most and len(picture) <= self.free_bytes
         if picture and picture not in self.numbers and fits:
-            with Image.open(io.BytesIO(picture)) as image:
+            with open_file(picture) as image:
                 self.sizes.append(image.size)
             self.free_bytes -= len(picture)
             self.numbers[picture] = len(self.numbers)

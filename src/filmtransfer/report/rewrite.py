@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ..files import reading
+from ..files import read_regular, reading
 from ..model import Update
 from .collect import collect_update
 from .page import TRAINING_REPORT, write_report
@@ -45,5 +45,5 @@ def rewrite_report(
 def _read(path: Path) -> str | None:
     """Return the report of a training, with the digests of its pictures; None if the file is something else."""
     with reading(path):
-        page = path.read_text("utf-8", errors="replace")
+        page = read_regular(path).decode("utf-8", errors="replace")
     return page if TRAINING_REPORT in page else None

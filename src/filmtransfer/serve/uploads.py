@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from io import BytesIO
 
 from fastapi import Request
-from PIL import Image, ImageFile
+from PIL import ImageFile
 
 from ..data.pixels import decode, open_image
 from ..errors import InputError
@@ -19,12 +19,6 @@ from .deps import content_type
 from .errors import ApiError
 from .store import JsonObject
 
-Image.init()  # Pillow loads most of its readers late
-FORMATS: list[str] = [
-    name
-    for name in ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "HEIF", "AVIF", "PPM")
-    if name in Image.OPEN  # not every build of Pillow has all of them
-]
 THUMBNAIL_SIZE = 192  # pixels
 THUMBNAIL_QUALITY = 82
 
@@ -55,7 +49,7 @@ async def read_image(request: Request) -> bytes:
 
 def check_image(content: bytes) -> tuple[str, bytes]:
     """Decode the image once, at a reduced size where possible; return its media type and a thumbnail."""
-    with image_errors(), open_image(content, FORMATS) as image:
+    with image_errors(), open_image(content, near=THUMBNAIL_SIZE) as image:
         assert isinstance(image, ImageFile.ImageFile)
         media_type = image.get_format_mimetype() or "application/octet-stream"
         if image.format in ("JPEG", "MPO"):  # phones put several images into one JPEG
@@ -70,7 +64,7 @@ def check_image(content: bytes) -> tuple[str, bytes]:
 
 def check_header(content: bytes) -> None:
     """Refuse by its header what is not an image, or is too large."""
-    with open_image(content, FORMATS):
+    with open_image(content):
         pass
 
 

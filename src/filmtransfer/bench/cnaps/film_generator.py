@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from ...arrays import is_finite, is_floating, to_tensor
 from ...backbones import Backbone
 from ...errors import InputError, UpdateFileError
-from ...files import reading, write_atomically
+from ...files import read_regular, reading, write_atomically
 from ...model.tensor_file import pack, unpack
 from ...model.update import copies
 from ...seeding import make_generator
@@ -100,7 +100,7 @@ class CNAPs(nn.Module):
         """Read and check a file, which belongs to the backbone it was trained with."""
         hint = "Train it with 'fit bench cnaps train'."
         with reading(path, hint, UpdateFileError):
-            content = Path(path).read_bytes()
+            content = read_regular(path)
         tensors, meta = unpack(content, KEY, str(path), hint)
         if not isinstance(meta, dict) or meta.get("format") != FORMAT:
             raise UpdateFileError(f"{path} is not a Simple CNAPs file that this version can read.", hint)

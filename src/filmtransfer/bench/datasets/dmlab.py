@@ -10,8 +10,9 @@ import io
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import UnidentifiedImageError
 
+from ...data.formats import identify
 from ...data.pixels import decode
 from ...errors import InputError
 from .dataset import ImageSplit, RawDataset
@@ -63,7 +64,7 @@ def _image(record: RecordSpan) -> np.ndarray:
     file, start, length = record
     example = parse_example(read_record(file, start, length), file)
     try:
-        frame = Image.open(io.BytesIO(_content(example, "image", file)))
+        frame = identify(io.BytesIO(_content(example, "image", file)))
     except UnidentifiedImageError:
         raise damaged_file(file, f"the record at byte {start} holds no image") from None
     return np.asarray(decode(frame))

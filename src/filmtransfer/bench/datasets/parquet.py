@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from ...data.formats import identify
 from ...errors import InputError, MissingExtraError
 from .dataset import ImageSplit, RawDataset
 from .unpacked import check_labels, damaged_by
@@ -130,7 +131,7 @@ class ParquetImages(Sequence[Image.Image]):
         group = bisect.bisect_right(self._starts, index) - 1
         content = self._rows(group)[index - self._starts[group]]
         try:
-            return Image.open(BytesIO(content))
+            return identify(BytesIO(content))
         except UnidentifiedImageError:
             raise InputError("this is not an image") from None
 
