@@ -39,9 +39,10 @@ class Cluster:
             "initdb", "-D", str(self.data), "-U", "fit", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"
         )
 
-    def start(self) -> None:
+    def start(self, **more: str) -> None:
+        """Start with these settings besides those that every test needs."""
         assert self.process is None
-        settings = {
+        settings: dict[str, object] = {
             "port": self.port,
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": self.root,
@@ -50,7 +51,7 @@ class Cluster:
             "dynamic_shared_memory_type": "mmap",  # in its folder, so that nothing is left when it is killed
             "fsync": "off",  # tests kill programs, not the machine
         }
-        arguments = [f"-c{name}={value}" for name, value in settings.items()]
+        arguments = [f"-c{name}={value}" for name, value in (settings | more).items()]
         with (self.root / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*self._as, _program("postgres"), "-D", str(self.data), *arguments],

@@ -19,6 +19,7 @@ from .engine.cache import Cache
 from .engine.multi_user import Engine
 from .errors import ApiError
 from .metrics import Metrics
+from .readiness import Readiness
 from .settings import ServiceSettings
 from .store import ProjectId, Store, User
 
@@ -38,10 +39,20 @@ class Service:
     event_streams: Counter[str] = field(default_factory=Counter)  # open ones by user
     on_photo: Callable[[], None] = lambda: None  # called when a photo was added: a training may follow
     on_training: Callable[[], None] = lambda: None  # called when a training was requested
+    can_train: Callable[[], bool] = lambda: True  # unless the workers of this process cannot be started
 
     def __post_init__(self) -> None:
         self.decoding = anyio.CapacityLimiter(self.settings.decoders)
         self.downloads = DownloadMaker(self.store, self.settings, self.metrics, self.weights)
+        self.readiness = Readiness(
+            {
+                "store": self.store.is_writable,
+                "space": lambda: self.store.has_space(self.settings.max_photo_bytes),
+                "engine": lambda: self.batcher.running,
+                "workers": lambda: self.can_train(),
+                "running": lambda: not self.stopping.is_set(),
+            }
+        )
 
 
 def content_type(request: Request) -> str:

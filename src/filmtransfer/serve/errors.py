@@ -67,15 +67,21 @@ HINTS = {
 
 
 def error_response(
-    status: int, code: str, message: str, hint: str = "", retry: int | None = None, close: bool = False
+    status: int,
+    code: str,
+    message: str,
+    hint: str = "",
+    retry: int | None = None,
+    close: bool = False,
+    **details: object,
 ) -> JSONResponse:
-    """Return an error in the format of all errors."""
+    """Return an error in the format of all errors; ``details`` stand beside the error."""
     headers = {"Retry-After": str(retry)} if retry is not None else {}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if close:
         headers["Connection"] = "close"
-    body = {"error": {"code": code, "message": message, "hint": hint}}
+    body = {"error": {"code": code, "message": message, "hint": hint}, **details}
     return JSONResponse(body, status_code=status, headers=headers)
 
 

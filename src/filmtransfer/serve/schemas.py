@@ -68,6 +68,29 @@ class HealthPublic(BaseModel):
     backbone: str
 
 
+class ReadinessChecks(BaseModel):
+    """What this process needs to serve requests, and whether it has it."""
+
+    store: bool = Field(description="The database and the objects respond and can be written.")
+    space: bool = Field(description="The disks have room for another photo.")
+    engine: bool = Field(description="The backbone classifies images.")
+    workers: bool = Field(description="A worker trains, or could be started.")
+    running: bool = Field(description="The service is not ending.")
+
+
+class ReadinessPublic(BaseModel):
+    """The service is ready."""
+
+    status: Literal["ready"]
+    checks: ReadinessChecks
+
+
+class NotReadyResponse(ErrorResponse):
+    """The service is not ready: the error, and the checks."""
+
+    checks: ReadinessChecks
+
+
 # Users
 
 

@@ -6,16 +6,13 @@ the user "me".
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import shlex
 import socket
-import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import FrameType
 from typing import Literal
@@ -38,6 +35,7 @@ from .app import create_app
 from .engine.batcher import Batcher
 from .engine.cache import Cache
 from .engine.multi_user import Engine
+from .log_file import log_to
 from .settings import CACHE_MB, LEASE, PORT, WORKER_IDLE, ServiceSettings
 from .store import JsonObject, Store, StoreLocation
 from .store.users import hash_token
@@ -170,6 +168,7 @@ def serve(
         )
         app.state.service.on_photo = supervisor.expect_training
         app.state.service.on_training = supervisor.wake
+        app.state.service.can_train = supervisor.can_train
         stack.callback(supervisor.stop)
         supervisor.start()
         about = config.describe(config.listen.url(listener.getsockname()[1]), token)
@@ -270,17 +269,3 @@ def explain_missing_token(config: ServerConfig, url: str) -> str:
         f"The link has no token, because {reason}: use {url}#token=TOKEN with the token of a user, "
         f"or with a new one of 'fit user token ID' with {store} ('fit user list' shows the ids)."
     )
-
-
-def log_to(file: Path, stack: ExitStack) -> None:
-    """Write requests and errors to a log file of limited size."""
-    handler = RotatingFileHandler(file, maxBytes=10_000_000, backupCount=3, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    stack.callback(handler.close)
-    for name, level in (("filmtransfer.serve", logging.INFO), ("uvicorn", logging.WARNING)):
-        logger = logging.getLogger(name)
-        logger.setLevel(level)
-        logger.addHandler(handler)
-        logger.propagate = False
-        stack.callback(logger.removeHandler, handler)
-    warnings.filterwarnings("ignore", module="PIL")

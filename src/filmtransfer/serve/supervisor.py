@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ..errors import first_line
@@ -134,6 +135,14 @@ class WorkerSupervisor:
         self._training_expected.set()
         self._wake.set()
 
+    def can_train(self) -> bool:
+        """Return whether a worker is there or can be started; without any here, they run elsewhere."""
+        if not self.slots:
+            return True
+        return self._thread.is_alive() and any(
+            slot.child is not None or not slot.paused for slot in self.slots
+        )
+
     def stop(self) -> None:
         """Stop the workers and wait for their end."""
         self._stopping.set()
@@ -192,4 +201,5 @@ class WorkerSupervisor:
         if not self._problem_reported:
             self._problem_reported = True
             logger.warning("the workers cannot be supervised", exc_info=error)
-            self.report(f"No worker can be started now ({first_line(error)}).")
+            with suppress(OSError):  # of a full disk: the workers stay supervised
+                self.report(f"No worker can be started now ({first_line(error)}).")

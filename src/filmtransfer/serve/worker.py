@@ -32,6 +32,8 @@ from .store import (
     JsonObject,
     NotFoundError,
     Store,
+    StoreError,
+    StoreFullError,
     StoreLocation,
     StoreUnavailableError,
     Training,
@@ -88,8 +90,9 @@ class Worker:
                     continue
                 if self.idle and time.monotonic() - last >= self.idle:
                     return
-            except StoreUnavailableError as error:
-                print(f"worker {self.name}: {error}", file=sys.stderr, flush=True)
+            except (StoreUnavailableError, StoreFullError) as error:
+                with suppress(OSError):  # the disk of the log may be full, too
+                    print(f"worker {self.name}: {error}", file=sys.stderr, flush=True)
             self._stopping.wait(self.poll)
 
     def run_next(self) -> bool:
@@ -158,7 +161,7 @@ class Worker:
             while not ended.wait(self.lease / 4):
                 try:
                     renewed = self.store.trainings.renew(training.id, self.name, self.lease)
-                except StoreUnavailableError:
+                except StoreError:
                     continue  # if it stays unavailable the lease expires, and publishing is refused
                 if not renewed:
                     lost.set()

@@ -81,6 +81,11 @@ class Batcher:
         """The number of images in the queue."""
         return self._queue.qsize()
 
+    @property
+    def running(self) -> bool:
+        """Whether images are accepted, and the threads that classify them are alive."""
+        return not self._closed and all(thread.is_alive() for thread in self._threads)
+
     def close(self) -> None:
         """Classify the images in the queue, accept no more, and end the threads."""
         with self._lock:

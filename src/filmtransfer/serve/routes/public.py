@@ -10,7 +10,17 @@ from fastapi import APIRouter, Request, Response
 
 from ... import __version__
 from ..deps import ServiceDep
-from ..schemas import HTML, HealthPublic, Responses, binary, errors
+from ..errors import RETRY_SECONDS, error_response
+from ..schemas import (
+    HTML,
+    HealthPublic,
+    NotReadyResponse,
+    ReadinessChecks,
+    ReadinessPublic,
+    Responses,
+    binary,
+    errors,
+)
 from ..store import NotFoundError, StoreUnavailableError
 
 router = APIRouter(tags=["public"])
@@ -30,6 +40,23 @@ def health(service: ServiceDep) -> HealthPublic:
     """Check that the service and its store respond."""
     service.store.ping()
     return HealthPublic(status="ok", version=__version__, backbone=service.engine.backbone)
+
+
+@router.get(
+    "/readyz",
+    response_model=ReadinessPublic,
+    responses={**errors(), 503: {"model": NotReadyResponse, "description": "Not ready."}},
+)
+def readiness(service: ServiceDep) -> ReadinessPublic | Response:
+    """Check that this process can serve requests now; its checks are at most a second old."""
+    checks = service.readiness.results()
+    failed = [name for name, passed in checks.items() if not passed]
+    if failed:
+        message = f"The service is not ready: {', '.join(failed)}."
+        return error_response(
+            503, "not_ready", message, "Try again in a moment.", RETRY_SECONDS, checks=checks
+        )
+    return ReadinessPublic(status="ready", checks=ReadinessChecks(**checks))
 
 
 @router.get("/metrics", response_class=Response, responses={**TEXT, **errors()})

@@ -50,7 +50,7 @@ class ClassRepository:
 
     def delete(self, project: ProjectId, id: str) -> None:
         """Delete a class with its photos."""
-        with self.database.write() as connection:
+        with self.database.write(reserved=True) as connection:
             lock_project(connection, project)
             find_class(connection, project, id)
             of_class = select(photos.c.content, photos.c.thumbnail).where(photos.c.class_id == id)

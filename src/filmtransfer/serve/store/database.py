@@ -6,11 +6,12 @@ by its default. The driver's exceptions are translated to the store's errors her
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from ...errors import MissingExtraError, UsageError
 from .errors import StoreDamagedError, StoreError, StoreFullError, StoreUnavailableError
+from .reserve import Reserve
 from .values import now
 
 WAIT = 30  # seconds that a writer waits for another process's transaction
@@ -34,9 +36,13 @@ class Database:
         self.display_url = display_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._write_lock: AbstractContextManager[object] = nullcontext()
+        self.reserve: Reserve | None = None
         if self.is_sqlite:
             self._write_lock = threading.Lock()  # SQLite has one writer: wait for a lock, not by polling
-            _check_file(Path(str(self.url.database)))
+            file = Path(str(self.url.database))
+            self.reserve = Reserve(file)
+            self.reserve.release()  # SQLite needs space to open a file; it is filled again once that is a store
+            _check_file(file)
         self.engine = _engine(self.url)
         self._writer = self.engine.execution_options(writes=True)
 
@@ -60,10 +66,28 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """Open a transaction that is committed completely or not at all."""
-        with self._translated(), self._write_lock, self._writer.begin() as connection:
+    def write(self, reserved: bool = False) -> Iterator[Connection]:
+        """Open a transaction that is committed completely or not at all.
+
+        One that is ``reserved`` may use the reserve of a full disk: it frees space, or ends what cannot go on.
+        """
+        reserve = self.reserved() if reserved else nullcontext()
+        with self._translated(), self._write_lock, reserve, self._writer.begin() as connection:
             yield connection
+
+    def reserved(self) -> AbstractContextManager[None]:
+        """Let the block use the reserve of a full disk; PostgreSQL's disk is that of its own administrator."""
+        return nullcontext() if self.reserve is None else self.reserve.released()
+
+    def is_writable(self) -> bool:
+        """Return whether the database accepts transactions that write; a standby of PostgreSQL does not."""
+        if self.is_sqlite:
+            return os.access(str(self.url.database), os.W_OK)
+        with self.read() as connection:
+            query = text(
+                "SELECT current_setting('transaction_read_only') = 'off' AND NOT pg_is_in_recovery()"
+            )
+            return bool(connection.execute(query).scalar_one())
 
     def now(self, connection: Connection) -> datetime:
         """Return the time of the database's clock, so that all machines agree when a lease expires."""
@@ -76,7 +100,7 @@ class Database:
         """Remove all traces of deleted rows from SQLite's file and log; PostgreSQL's own VACUUM does that."""
         if not self.is_sqlite:
             return
-        with self._translated(), self._write_lock, self.engine.connect() as connection:
+        with self._translated(), self._write_lock, self.reserved(), self.engine.connect() as connection:
             raw = connection.connection.driver_connection
             assert isinstance(raw, sqlite3.Connection)
             try:
@@ -196,13 +220,12 @@ def _check_file(path: Path) -> None:
     try:
         if new:
             path.chmod(0o600)  # the log inherits it
-        connection.execute("BEGIN")  # one snapshot: another process may be creating the tables
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        with closing(connection):
+            connection.execute("BEGIN")  # one snapshot: another process may be creating the tables
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error as error:
         raise (_store_error(error, str(path)) or error) from None
-    finally:
-        connection.close()
     if application != APPLICATION and (application or tables):
         raise StoreDamagedError(
             f"{path} is a database of another program.", "Choose another file for the store."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -81,6 +82,11 @@ class ObjectFolder:
             if self.local and not os.access(self.root, os.W_OK | os.X_OK):
                 raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
             self.system.exists(self.root)
+
+    def free_bytes(self) -> int | None:
+        """Return how much space the disk has left; None for an object store, which does not tell."""
+        with _translated():
+            return shutil.disk_usage(self.root).free if self.local else None
 
     def _path(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}"

@@ -130,12 +130,12 @@ class ObjectStore:
         """Delete those of the objects that are still pending: a row may refer to the others."""
         assert self.folder is not None
         condition = pending.c.name.in_(names)
-        with self.database.write() as connection:  # from here on nobody can keep them
+        with self.database.write(reserved=True) as connection:  # from here on nobody can keep them
             connection.execute(update(pending).where(condition).values(doomed=True))
             doomed = list(connection.execute(select(pending.c.name).where(condition)).scalars())
         for name in doomed:
             self.folder.delete(name)
-        with self.database.write() as connection:
+        with self.database.write(reserved=True) as connection:
             connection.execute(delete(pending).where(pending.c.name.in_(doomed)))
 
 

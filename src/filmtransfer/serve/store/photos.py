@@ -97,7 +97,7 @@ class PhotoRepository:
 
     def delete(self, project: ProjectId, id: str) -> None:
         """Delete a photo."""
-        with self.database.write() as connection:
+        with self.database.write(reserved=True) as connection:
             lock_project(connection, project)
             row = _find(connection, project, id)
             self.objects.delete_later(connection, [row.content, row.thumbnail])

@@ -61,7 +61,7 @@ class ProjectRepository:
 
     def delete(self, user: str, id: str) -> None:
         """Delete a project with everything in it; instead of the last one there is a new empty one."""
-        with self.database.write() as connection:
+        with self.database.write(reserved=True) as connection:
             lock_user(connection, user)
             delete_projects(connection, self.objects, projects.c.id == find_project(connection, id, user).id)
             if _count(connection, user) == 0:

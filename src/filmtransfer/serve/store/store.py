@@ -70,7 +70,8 @@ class Store:
         """Open a store; create or migrate its tables, and delete the objects of interrupted writes."""
         database = Database(location.database)
         try:
-            migrate(database)
+            with database.reserved():
+                migrate(database)
             store = cls(database, None if location.objects is None else ObjectFolder(location.objects))
         except BaseException:
             database.close()
@@ -92,6 +93,17 @@ class Store:
     def close(self) -> None:
         """Close the connections to the database."""
         self.database.close()
+
+    def is_writable(self) -> bool:
+        """Return whether the database and the object store can be written; raise an error if they do not respond."""
+        self.ping()
+        return self.database.is_writable()
+
+    def has_space(self, size: int) -> bool:
+        """Return whether the disks of the database and of the objects have room for this many bytes, as far as is known."""
+        disks = [self.database.reserve, self.objects.folder]
+        free = [disk.free_bytes() for disk in disks if disk is not None]
+        return all(left is None or left >= size for left in free)
 
     def ping(self) -> None:
         """Raise ``StoreUnavailableError`` unless the database and the object store respond."""

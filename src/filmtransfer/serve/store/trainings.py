@@ -106,7 +106,7 @@ class TrainingRepository:
 
     def release(self, id: str, worker: str) -> bool:
         """Return the training to the queue without counting the claim; return whether it was this worker's."""
-        with self.database.write() as connection:
+        with self.database.write(reserved=True) as connection:
             claims = trainings.c.takes - 1
             return _update_claimed(
                 connection, id, worker, state="waiting", worker=None, lease=None, takes=claims
@@ -130,12 +130,12 @@ class TrainingRepository:
     def end(self, id: str, worker: str, state: TrainingState, message: str = "") -> None:
         """End a training of this worker, and add the event "end" unless it has one."""
         check_choice("The end of a training", state, ENDED)
-        with self.database.write() as connection:
+        with self.database.write(reserved=True) as connection:
             _end(connection, lock_running(connection, id, worker=worker), state, message)
 
     def cancel(self, project: ProjectId, id: str) -> Training:
         """Cancel a training and add the event "end"; a training that has ended does not change."""
-        with self.database.write() as connection:
+        with self.database.write(reserved=True) as connection:
             row = _find(connection, project, id, lock=True)
             if row.state not in ENDED:
                 _end(connection, row, "cancelled", "")

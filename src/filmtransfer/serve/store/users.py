@@ -77,7 +77,7 @@ class UserRepository:
 
     def start_over(self, user: str) -> None:
         """Delete all projects with every row and object; the user has a new empty one, and keeps token and quota."""
-        with self.database.write() as connection:
+        with self.database.write(reserved=True) as connection:
             lock_user(connection, user)
             if is_new(connection, user):
                 return  # requests that delete nothing must not rewrite the file again and again
@@ -89,7 +89,7 @@ class UserRepository:
 
     def delete(self, user: str) -> None:
         """Delete a user with every row and object; SQLite's file and log keep no trace of them."""
-        with self.database.write() as connection:
+        with self.database.write(reserved=True) as connection:
             lock_user(connection, user)
             self.objects.reject_staged(connection, user)
             delete_projects(connection, self.objects, projects.c.user_id == user)

@@ -110,7 +110,7 @@ class VersionRepository:
 
     def delete(self, project: ProjectId, number: int) -> None:
         """Delete a version that is not the current one."""
-        with self.database.write() as connection:
+        with self.database.write(reserved=True) as connection:
             current = lock_project(connection, project).project.current_version
             row = _find(connection, project, number)
             if number == current:
