@@ -246,6 +246,19 @@ def set_malloc_options(options: Mapping[int, int]) -> bool:
     return all(accepted)
 
 
+def raise_file_limit() -> int:
+    """Raise the number of files that this process may have open to what the system allows; return the number."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 512
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # some systems allow less than they state
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return 1_000_000 if soft == resource.RLIM_INFINITY else soft
+
+
 def default_threads() -> int:
     """Return how many threads to compute with: as in OMP_NUM_THREADS, or the usable cores."""
     chosen = os.environ.get("OMP_NUM_THREADS", "")

@@ -18,6 +18,7 @@ import uvicorn
 from filmtransfer import FewShotClassifier
 from filmtransfer.backbones import Backbone, load_backbone
 from filmtransfer.serve.app import create_app
+from filmtransfer.serve.connections import Connections
 from filmtransfer.serve.engine.batcher import Batcher
 from filmtransfer.serve.engine.cache import Cache
 from filmtransfer.serve.engine.multi_user import Engine
@@ -58,6 +59,7 @@ class RunningService:
     store: Store
     app: Any
     url: str
+    connections: Connections
     tokens: dict[str, str] = field(default_factory=dict)
     clients: list[httpx.Client] = field(default_factory=list)
 
@@ -81,7 +83,8 @@ class UvicornThread:
         # Without a fixed size the kernel lets it grow to 32 MB, which would count as sent in test_limits.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1_000_000)
         self.socket.bind(("127.0.0.1", 0))
-        self.server = uvicorn.Server(uvicorn_config(app, listen or ListenAddress()))
+        self.connections = Connections(app.state.service.settings)
+        self.server = uvicorn.Server(uvicorn_config(app, listen or ListenAddress(), self.connections))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]})
         self.stopping = app.state.service.stopping
 
@@ -127,8 +130,10 @@ def run_service(
     store = Store.open(StoreLocation.of(location, database))
     batcher = Batcher(engine)
     app = create_app(store, engine, batcher, Cache(16), settings)
-    with UvicornThread(app) as url:
-        service = RunningService(store, app, url, {"admin": ADMIN, "unknown": "nobody-knows-this-token"})
+    server = UvicornThread(app)
+    with server as url:
+        tokens = {"admin": ADMIN, "unknown": "nobody-knows-this-token"}
+        service = RunningService(store, app, url, server.connections, tokens)
         yield service
         for client in service.clients:
             client.close()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import anyio
 import pytest
+from anyio.abc import TaskGroup
 
-from filmtransfer.serve.turns import UserTurns
+from filmtransfer.serve.turns import LineFullError, UserTurns, retry_after
 
 
-async def patient() -> None:
+async def patient(decided: anyio.Event) -> None:
     """Wait as long as it takes."""
+    await decided.wait()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -28,10 +32,10 @@ class Requests:
         self.started: list[str] = []
         self.ends: dict[str, anyio.Event] = {}
 
-    async def run(self, name: str, check: Callable[[], Awaitable[None]] = patient) -> None:
+    async def run(self, name: str, wait: Callable[[anyio.Event], Awaitable[None]] = patient) -> None:
         """Request a turn for the user of the first letter."""
         self.ends[name] = anyio.Event()
-        async with self.turns.turn(name[0], check):
+        async with self.turns.turn(name[0], wait):
             self.started.append(name)
             await self.ends[name].wait()
 
@@ -78,7 +82,7 @@ def test_a_user_who_asks_again_at_once_does_not_overtake():
             await until(lambda: "c1" in requests.ends)
             return await requests.finish()
 
-    assert anyio.run(main) == ["a1", "b1", "a2", "c1"]
+    assert anyio.run(main) == ["a1", "b1", "c1", "a2"]
 
 
 def test_several_run_at_the_same_time():
@@ -103,7 +107,7 @@ def test_a_request_that_leaves_gives_up_its_turn(cancelled):
     class LeftError(Exception):
         pass
 
-    async def leave() -> None:
+    async def leave(_: anyio.Event) -> None:
         raise LeftError
 
     async def main() -> None:
@@ -131,3 +135,194 @@ def test_a_request_that_leaves_gives_up_its_turn(cancelled):
             requests.ends["c1"].set()
 
     anyio.run(main)
+
+
+def test_users_who_come_one_after_the_other_do_not_overtake_forever():
+    """A user whose requests wait has a turn in each round, although another one always returns with a new request."""
+
+    async def main() -> list[str]:
+        requests = Requests()
+        async with anyio.create_task_group() as group:
+            for name in ("a1", "a2", "b1"):
+                group.start_soon(requests.run, name)
+                await until(lambda name=name: name in requests.ends)
+            for number in range(2, 5):  # b returns when its turn has ended
+                current = requests.started[-1]
+                requests.ends[current].set()
+                await until(lambda current=current: requests.started[-1] != current)
+                if current[0] == "b":
+                    group.start_soon(requests.run, f"b{number}")
+                    await until(lambda number=number: f"b{number}" in requests.ends)
+            return await requests.finish()
+
+    order = anyio.run(main)
+    assert order.index("a2") < order.index("b3")
+
+
+def test_a_user_holds_a_part_of_the_turns():
+    async def main() -> None:
+        requests = Requests(4)
+        requests.turns.at_once_of_user = 2
+        async with anyio.create_task_group() as group:
+            for name in ("a1", "a2", "a3", "b1"):
+                group.start_soon(requests.run, name)
+            await until(lambda: len(requests.started) == 3)
+            assert requests.started == ["a1", "a2", "b1"]
+            assert not requests.turns.contended, "a3 waits for a turn of its own user"
+            requests.ends["a1"].set()
+            await until(lambda: "a3" in requests.started)
+            for end in requests.ends.values():
+                end.set()
+
+    anyio.run(main)
+
+
+def test_a_full_line_refuses_the_user_who_has_most_requests_in_it():
+    async def main() -> None:
+        turns, outcome = UserTurns(1, max_waiting=3), {}
+        release = anyio.Event()
+
+        async def run(name: str) -> None:
+            try:
+                async with turns.turn(name[0], patient):
+                    outcome[name] = "served"
+                    await release.wait()
+            except LineFullError:
+                outcome[name] = "refused"
+
+        async with anyio.create_task_group() as group:
+            for name in ("a1", "a2", "a3", "a4"):
+                group.start_soon(run, name)
+            await until(lambda: turns.waiting == 3)
+            group.start_soon(run, "a5")  # as its user has most
+            await until(lambda: outcome.get("a5") == "refused")
+            group.start_soon(run, "b1")  # takes the place of a4
+            await until(lambda: outcome.get("a4") == "refused")
+            assert turns.waiting == 3
+            release.set()
+        assert {name for name, what in outcome.items() if what == "served"} == {"a1", "a2", "a3", "b1"}
+        assert turns.waiting == turns.requests("a") == turns.requests("b") == 0
+
+    anyio.run(main)
+
+
+def test_no_turn_is_lost_when_a_request_leaves_at_the_moment_of_its_turn():
+    """A cancellation that comes after the turn was granted, and before the request notices it."""
+
+    async def main() -> None:
+        requests = Requests()
+        scope = anyio.CancelScope()
+
+        async def leaves() -> None:
+            with scope:
+                await requests.run("b1")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(requests.run, "a1")
+            await until(lambda: requests.started == ["a1"])
+            group.start_soon(leaves)
+            await until(lambda: requests.turns.waiting == 1)
+            group.start_soon(requests.run, "c1")
+            await until(lambda: requests.turns.waiting == 2)
+            requests.ends["a1"].set()
+            await until(lambda: requests.turns.waiting == 1)  # b1 has the turn
+            scope.cancel()
+            await until(lambda: requests.started[-1] == "c1")
+            requests.ends["c1"].set()
+
+    anyio.run(main)
+
+
+def test_closing_refuses_those_that_wait_and_those_that_come():
+    async def main() -> None:
+        requests = Requests()
+        refused: list[str] = []
+
+        async def run(name: str) -> None:
+            with pytest.raises(LineFullError):
+                await requests.run(name)
+            refused.append(name)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(requests.run, "a1")
+            await until(lambda: requests.started == ["a1"])
+            group.start_soon(run, "b1")
+            await until(lambda: requests.turns.waiting == 1)
+            requests.turns.close()
+            await until(lambda: refused == ["b1"])
+            await run("c1")
+            requests.ends["a1"].set()
+        assert requests.started == ["a1"]
+
+    anyio.run(main)
+
+
+def test_the_expected_wait_follows_the_pace_and_the_rounds():
+    now = [0.0]
+    turns = UserTurns(1, clock=lambda: now[0])
+
+    async def work(group: TaskGroup, user: str, count: int) -> None:
+        async def run() -> None:
+            async with turns.turn(user, patient):
+                now[0] += 0.5
+                await anyio.sleep(0)
+
+        for _ in range(count):
+            group.start_soon(run)
+
+    async def main() -> None:
+        assert turns.expected_wait("a") == 0, "nobody is there"
+        async with anyio.create_task_group() as group:
+            await work(group, "a", 40)
+            await until(lambda: turns.waiting == 20)
+            seconds = turns.pace.seconds()
+            assert 0.4 < seconds < 0.6
+            assert turns.expected_wait("a") == pytest.approx(21 * seconds)
+            assert turns.expected_wait("b") == pytest.approx(2 * seconds), "one of a is first"
+            now[0] += 1000
+            assert turns.pace.seconds() > 10, "a standstill shows at once"
+            now[0] -= 1000
+        assert turns.expected_wait("a") == 0
+        assert turns.pace.seconds() == pytest.approx(0.5, abs=0.1), "it is known for the next time"
+
+    anyio.run(main)
+
+
+def test_thousands_of_requests_leave_nothing_behind():
+    """Requests of many users that come, leave and are served in a random order."""
+    generator = random.Random(0)
+
+    async def main() -> None:
+        turns, served = UserTurns(5, 3, max_waiting=200), []
+
+        async def run(user: str, patience: int) -> None:
+            async def wait(decided: anyio.Event) -> None:
+                for _ in range(patience):
+                    await anyio.sleep(0)
+                    if decided.is_set():
+                        return
+                raise TimeoutError
+
+            with suppress(TimeoutError, LineFullError):
+                async with turns.turn(user, wait):
+                    served.append(user)
+                    assert turns._running.total() <= 5
+                    assert turns._running[user] <= 3
+                    await anyio.sleep(0)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(3000):
+                group.start_soon(run, str(generator.randrange(50)), generator.randrange(1, 200))
+                if generator.random() < 0.2:
+                    await anyio.sleep(0)
+        assert len(set(served)) == 50
+        assert turns.waiting == turns._running.total() == 0
+        assert not turns._queues
+        assert not turns._places
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize(("seconds", "header"), [(-3, 1), (0.2, 1), (7.2, 8), (1e9, 60)])
+def test_retry_after_is_a_whole_number_of_seconds(seconds, header):
+    assert retry_after(seconds) == header

@@ -48,7 +48,7 @@ def create_app(
     for module in (users, me, projects, classes, photos, trainings, predictions, versions, public):
         app.include_router(module.router)
     # The middleware that is added last receives a request first.
-    app.add_middleware(BodyLimitMiddleware, settings=service.settings)
+    app.add_middleware(BodyLimitMiddleware, settings=service.settings, turns=service.uploads)
     app.add_middleware(AuthenticationMiddleware, store=store, settings=service.settings)
     app.add_middleware(RequestLogMiddleware, metrics=service.metrics)
     return app

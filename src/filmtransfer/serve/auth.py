@@ -13,6 +13,7 @@ from anyio import to_thread
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ..budgets import MAX_TOKEN
 from ..errors import FitError
 from .errors import ApiError, response_to
 from .limits import RateLimiter, refuse
@@ -21,7 +22,6 @@ from .store import Store
 from .store.users import hash_token
 
 PROTECTED = "/api/"
-MAX_TOKEN = 200  # characters
 
 
 class AuthenticationMiddleware:

@@ -22,6 +22,7 @@ from .metrics import Metrics
 from .readiness import Readiness
 from .settings import ServiceSettings
 from .store import ProjectId, Store, User
+from .turns import UserTurns
 
 
 @dataclass
@@ -42,6 +43,8 @@ class Service:
     can_train: Callable[[], bool] = lambda: True  # unless the workers of this process cannot be started
 
     def __post_init__(self) -> None:
+        limits = self.settings
+        self.uploads = UserTurns(limits.max_uploads, (limits.max_uploads + 1) // 2, limits.max_waiting)
         self.decoding = anyio.CapacityLimiter(self.settings.decoders)
         self.downloads = DownloadMaker(self.store, self.settings, self.metrics, self.weights)
         self.readiness = Readiness(
@@ -53,6 +56,12 @@ class Service:
                 "running": lambda: not self.stopping.is_set(),
             }
         )
+
+    def end(self) -> None:
+        """End what would keep the service from ending: event streams, and requests that wait for a turn."""
+        self.stopping.set()
+        self.uploads.close()
+        self.downloads.turns.close()
 
 
 def content_type(request: Request) -> str:

@@ -28,7 +28,7 @@ from .metrics import Metrics
 from .present_names import present_content
 from .settings import ServiceSettings
 from .store import NotFoundError, ProjectId, Store
-from .turns import UserTurns
+from .turns import LineFullError, UserTurns
 
 MODULE = "filmtransfer.serve.make_download"
 POLL_SECONDS = 0.1
@@ -105,8 +105,17 @@ class DownloadMaker:
             if anyio.current_time() > deadline:
                 raise ApiError(503, "busy", "Other files are being made.", "Try again in a moment.", retry=30)
 
-        async with self.turns.turn(user, check_waiting):
-            yield
+        async def wait(granted: anyio.Event) -> None:
+            while not granted.is_set():
+                await check_waiting()
+                with anyio.move_on_after(POLL_SECONDS):
+                    await granted.wait()
+
+        try:
+            async with self.turns.turn(user, wait):
+                yield
+        except LineFullError:
+            raise UnavailableError("The service is ending.", "Try again in a moment.") from None
 
     def _write_inputs(self, kind: DownloadKind, project: ProjectId, number: int, folder: Path) -> None:
         """Write what the child needs: the update file, and for a report the thumbnails of the project's photos."""

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator
 
 import anyio
 from anyio import to_thread
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from ..errors import FitError
 from .deps import Service
@@ -19,22 +21,37 @@ from .store import JsonObject, ProjectId, User
 from .store.trainings import ENDED
 
 
-def open_event_stream(
-    service: Service, user: User, project: ProjectId, training: str, after: int
-) -> AsyncIterator[bytes]:
-    """Return the events of a training, unless the user has too many open connections."""
-    if service.event_streams[user.id] >= service.settings.max_event_streams:
-        raise ApiError(429, "too_many", "Too many open event streams.", "Close one of them.", retry=5)
-    return _events(service, user, project, training, after)
+class EventStreamResponse(StreamingResponse):
+    """The events of a training; a user has a limited number of such responses at the same time."""
+
+    def __init__(self, service: Service, user: User, project: ProjectId, training: str, after: int) -> None:
+        super().__init__(
+            _events(service, project, training, after),
+            media_type="text/event-stream",
+            headers={"X-Accel-Buffering": "no"},
+        )
+        self.service = service
+        self.user = user
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events, unless the user has too many open streams; nothing happens between check and count."""
+        open_streams, gauge = self.service.event_streams, self.service.metrics.event_streams
+        if open_streams[self.user.id] >= self.service.settings.max_event_streams:
+            raise ApiError(429, "too_many", "Too many open event streams.", "Close one of them.", retry=5)
+        open_streams[self.user.id] += 1
+        gauge.inc()
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            gauge.dec()
+            open_streams[self.user.id] -= 1
+            if not open_streams[self.user.id]:
+                del open_streams[self.user.id]
 
 
-async def _events(
-    service: Service, user: User, project: ProjectId, id: str, after: int
-) -> AsyncIterator[bytes]:
+async def _events(service: Service, project: ProjectId, id: str, after: int) -> AsyncIterator[bytes]:
     """Yield the events until the last one; when a client disconnects, this generator is closed."""
     trainings, settings = service.store.trainings, service.settings
-    service.event_streams[user.id] += 1
-    service.metrics.event_streams.inc()
     try:
         yield b"retry: 2000\n\n"
         idle = 0.0
@@ -56,11 +73,6 @@ async def _events(
             await anyio.sleep(settings.poll_seconds)
     except FitError:  # the user was deleted, or the store is unavailable: the client's next request shows it
         return
-    finally:
-        service.metrics.event_streams.dec()
-        service.event_streams[user.id] -= 1
-        if service.event_streams[user.id] <= 0:
-            del service.event_streams[user.id]
 
 
 def encode_event(kind: str, data: JsonObject, number: int | None = None) -> bytes:

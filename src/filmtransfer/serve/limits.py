@@ -1,6 +1,8 @@
-"""Limits on requests: their rate, and the size and duration of their bodies.
+"""Limits on requests: their rate, and the number, size and duration of their bodies.
 
-Bytes are counted while they arrive, because a framework that collects the complete body first has used the memory by
+Requests with a large body wait for their turn before it is read, so that under overload the service keeps working at its
+full pace and its memory stays bounded: the clients keep what they have to send. A request that will not be served in time
+is refused at once, with the time after which to try again. Bytes are counted while they arrive, because a framework that collects the complete body first has used the memory by
 then. A body that is refused is not read to its end: the response is sent at once, a little more is read and discarded so
 that a client that is still sending gets to read the response, and the connection is closed.
 """
@@ -10,19 +12,25 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 
 import anyio
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..budgets import LINGER_BYTES, LINGER_SECONDS
 from .errors import ApiError, response_to
 from .settings import ServiceSettings
+from .turns import LineFullError, UserTurns, retry_after
 
-LINGER_BYTES = 1_000_000
-LINGER_SECONDS = 2.0
+WATCH = "watch_disconnect"  # in the state of a request: a context in which a function is called when the client leaves
+START_SECONDS = 5.0  # of a body, before its rate counts
+CHECK_SECONDS = 1.0  # between two looks at whether a slow body holds up others
 
 
 class RateLimiter:
@@ -54,12 +62,12 @@ class RateLimiter:
 
 
 class BodyLimitMiddleware:
-    """ASGI middleware that limits the size of bodies, and the number of large ones at the same time."""
+    """ASGI middleware that limits the size of bodies; large ones are received in turns (turns.py)."""
 
-    def __init__(self, app: ASGIApp, settings: ServiceSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServiceSettings, turns: UserTurns) -> None:
         self.app = app
         self.settings = settings
-        self.uploads: Counter[str] = Counter()  # in progress, by user
+        self.turns = turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -70,21 +78,30 @@ class BodyLimitMiddleware:
         if limit == self.settings.max_json_bytes:
             return await self.forward(limit, scope, receive, send)
         user = getattr(scope.get("state", {}).get("user"), "id", "")
-        if (
-            self.uploads.total() >= self.settings.max_uploads
-            or self.uploads[user] >= self.settings.max_uploads / 2
-        ):
-            busy = ApiError(
-                503, "busy", "Too many uploads at the same time.", "Try again in a moment.", retry=1
-            )
-            return await refuse(response_to(busy, close=True), scope, receive, send)
-        self.uploads[user] += 1
         try:
-            await self.forward(limit, scope, receive, send)
-        finally:
-            self.uploads[user] -= 1
-            if not self.uploads[user]:
-                del self.uploads[user]
+            if self.turns.expected_wait(user) > self.settings.max_wait:
+                raise LineFullError
+            async with self.turns.turn(user, partial(self.wait, scope)):
+                await self.forward(limit, scope, receive, send, self.turns)
+        except LineFullError:
+            seconds = self.turns.expected_wait(user) - self.settings.max_wait
+            await refuse(response_to(_busy(retry_after(seconds)), close=True), scope, receive, send)
+
+    async def wait(self, scope: Scope, decided: anyio.Event) -> None:
+        """Wait for a turn, for as long as that makes sense."""
+        left = False
+
+        def leave() -> None:
+            nonlocal left
+            left = True
+            patience.cancel()
+
+        watch = scope.get("state", {}).get(WATCH)
+        with anyio.move_on_after(self.settings.max_wait) as patience:
+            with nullcontext() if watch is None else watch(leave):
+                await decided.wait()
+        if left:
+            raise ClientDisconnect
 
     def limit(self, scope: Scope) -> int:
         """Return the largest body, in bytes, that the path accepts."""
@@ -95,19 +112,33 @@ class BodyLimitMiddleware:
                 return self.settings.max_update_bytes
         return self.settings.max_json_bytes
 
-    async def forward(self, limit: int, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward the request; refuse a body that is too large or too slow, whatever the application does then."""
+    async def forward(
+        self, limit: int, scope: Scope, receive: Receive, send: Send, turns: UserTurns | None = None
+    ) -> None:
+        """Forward the request; refuse a body that is too large or too slow, whatever the application does then.
+
+        While others wait for one of the ``turns``, of which this request has one, too slow is less than a minimum rate.
+        """
         received, complete, responding = 0, False, False
         refusal: ApiError | None = None
-        deadline = anyio.current_time() + self.settings.max_body_seconds
+        start = anyio.current_time()
+
+        def holds_up_others() -> bool:
+            seconds = anyio.current_time() - start
+            slow = seconds > START_SECONDS and received < seconds * self.settings.min_body_rate
+            return slow and turns is not None and turns.contended
 
         async def limited_receive() -> Message:
             nonlocal received, complete, refusal
             if complete:  # the next message is the client's disconnect, which may take any time
                 return await receive()
             message: Message = {}
-            with anyio.move_on_after(min(self.settings.max_pause, deadline - anyio.current_time())):
-                message = await receive()
+            now = anyio.current_time()
+            end = min(now + self.settings.max_pause, start + self.settings.max_body_seconds)
+            while not message and now < end and not holds_up_others():
+                with anyio.move_on_after(min(end - now, CHECK_SECONDS)):
+                    message = await receive()
+                now = anyio.current_time()
             received += len(message.get("body", b""))
             complete = not message.get("more_body", False)
             if received > limit or not message:
@@ -152,6 +183,16 @@ async def refuse(response: Response, scope: Scope, receive: Receive, send: Send)
 
 def _too_large(limit: int) -> ApiError:
     return ApiError(413, "too_large", f"The body is larger than {limit / 1e6:g} MB.", "Send a smaller file.")
+
+
+def _busy(seconds: int) -> ApiError:
+    return ApiError(
+        503,
+        "busy",
+        "The service has more requests than it can serve now.",
+        f"Try again in {seconds} s.",
+        seconds,
+    )
 
 
 def _too_slow() -> ApiError:

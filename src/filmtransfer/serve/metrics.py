@@ -26,6 +26,7 @@ class Metrics:
             "fit_batch_images", "Images in one pass of the backbone.", buckets=BATCH_SIZES, registry=registry
         )
         self.queue = Gauge("fit_queue_images", "Images that wait for a pass.", registry=registry)
+        self.uploads = Gauge("fit_requests_waiting", "Requests that wait for a turn.", registry=registry)
         self.cache_hits = Gauge("fit_cache_hits", "Classifiers found in memory.", registry=registry)
         self.cache_misses = Gauge("fit_cache_misses", "Classifiers read from the store.", registry=registry)
         self.cache_bytes = Gauge("fit_cache_bytes", "Memory of the cached classifiers.", registry=registry)

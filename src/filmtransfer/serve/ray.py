@@ -24,12 +24,13 @@ from .app import create_app
 from .engine.batcher import Batcher
 from .engine.cache import Cache
 from .engine.multi_user import Engine
-from .server import GRACE_SECONDS, ServerConfig, default_user_token, with_admin
+from .server import ServerConfig, default_user_token, with_admin
 from .store import JsonObject, Store
 from .supervisor import Report
 
 NAME = "filmtransfer"
 MAX_REQUESTS = 1000  # of one replica, event streams included; the limits of the service are lower
+GRACE_SECONDS = 5  # for replicas and workers when the service ends
 EXIT_SECONDS = 30.0  # after which the process ends in any case
 EXTRA = "scale"  # of this package, with Ray Serve
 

@@ -10,16 +10,16 @@ import os
 import secrets
 import shlex
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FrameType
 from typing import Literal
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from ..budgets import RESERVED_FILES
 from ..errors import InputError, UnavailableError, UsageError
 from ..files import write_atomically
 from ..processes import (
@@ -28,10 +28,12 @@ from ..processes import (
     exclusive_folder,
     interruptible,
     is_loopback,
+    raise_file_limit,
     set_malloc_options,
     usable_cores,
 )
 from .app import create_app
+from .connections import Connections
 from .engine.batcher import Batcher
 from .engine.cache import Cache
 from .engine.multi_user import Engine
@@ -42,7 +44,8 @@ from .store.users import hash_token
 from .supervisor import Report, WorkerSupervisor
 
 ADMIN_TOKEN_FILE, USER_TOKEN_FILE, LOG_FILE = "admin-token", "me-token", "serve.log"
-GRACE_SECONDS = 5  # for open responses when the service ends
+BACKLOG = 2048  # connections that the system accepts before this process does
+GRACE_SECONDS = 1  # for open responses when the service ends
 MIN_ADMIN_TOKEN = 16  # characters
 
 
@@ -87,7 +90,7 @@ class ListenAddress:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
-            listener.listen(100)
+            listener.listen(BACKLOG)
         except OSError as error:
             listener.close()
             raise UnavailableError(
@@ -171,10 +174,18 @@ def serve(
         app.state.service.can_train = supervisor.can_train
         stack.callback(supervisor.stop)
         supervisor.start()
+        connections = Connections(
+            replace(
+                settings, max_connections=min(settings.max_connections, raise_file_limit() - RESERVED_FILES)
+            )
+        )
         about = config.describe(config.listen.url(listener.getsockname()[1]), token)
         log_to(config.folder / LOG_FILE, stack)
-        on_exit = app.state.service.stopping.set
-        server = HttpServer(uvicorn_config(app, config.listen), on_exit, lambda: on_ready(about))
+        server = HttpServer(
+            uvicorn_config(app, config.listen, connections),
+            on_ready=lambda: on_ready(about),
+            on_shutdown=(supervisor.end, app.state.service.end),
+        )
         try:
             server.run(sockets=[listener])
         except KeyboardInterrupt:  # uvicorn has ended by then, and raises the signal again
@@ -185,11 +196,14 @@ class HttpServer(uvicorn.Server):
     """uvicorn with callbacks for its start and its end."""
 
     def __init__(
-        self, config: uvicorn.Config, on_exit: Callable[[], None], on_ready: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        on_ready: Callable[[], None],
+        on_shutdown: Sequence[Callable[[], None]],
     ) -> None:
         super().__init__(config)
-        self.on_exit = on_exit
         self.on_ready = on_ready
+        self.on_shutdown = on_shutdown
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and report it."""
@@ -197,17 +211,20 @@ class HttpServer(uvicorn.Server):
         if self.started:
             self.on_ready()
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Report the signal, and end."""
-        self.on_exit()
-        super().handle_exit(sig, frame)
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Report the end, then wait a moment for open responses."""
+        for report in self.on_shutdown:
+            report()
+        await super().shutdown(sockets)
 
 
-def uvicorn_config(app: ASGIApp, listen: ListenAddress) -> uvicorn.Config:
+def uvicorn_config(app: ASGIApp, listen: ListenAddress, connections: Connections) -> uvicorn.Config:
     """Return the settings of uvicorn."""
     return uvicorn.Config(
         app,
-        http="h11",
+        loop="asyncio",
+        http=connections.protocol,  # type: ignore[arg-type]  # called like a class
+        backlog=BACKLOG,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -5,6 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ..budgets import (
+    MAX_CONNECTIONS,
+    MAX_JSON_BYTES,
+    MAX_PHOTO_BYTES,
+    MAX_UPDATE_BYTES,
+    MAX_UPLOADS,
+    MAX_WAITING,
+)
 from ..errors import UsageError
 
 PORT = 8000
@@ -24,14 +32,27 @@ class ServiceSettings:
     """The limits that keep one client from using all memory or all time."""
 
     admin_digest: str = ""  # SHA-256 of the admin's token; empty: there is no admin
-    max_photo_bytes: int = 20_000_000
-    max_update_bytes: int = 64_000_000
-    max_json_bytes: int = 64_000
+    max_photo_bytes: int = MAX_PHOTO_BYTES
+    max_update_bytes: int = MAX_UPDATE_BYTES
+    max_json_bytes: int = MAX_JSON_BYTES
     max_image_size: int = 512  # pixels: the largest image size of an uploaded classifier
     rate: int = 3000  # requests per minute of one token
-    max_uploads: int = 16  # bodies received at the same time, half of them of one user; each is in memory
+    max_connections: int = MAX_CONNECTIONS  # fewer if the system allows the process fewer open files
+    max_connections_of_address: int = 0  # 0: no limit, as behind a proxy, whose address all connections have
+    max_head_seconds: float = (
+        10.0  # from a new connection, or the last response, to the end of the next headers
+    )
+    max_send_pause: float = 30.0  # seconds in which a client must take at least something of its response
+    max_uploads: int = (
+        MAX_UPLOADS  # photos and files received or computed at the same time, half of them of one user
+    )
+    max_waiting: int = (
+        MAX_WAITING  # requests with photos and files that wait for that; their bodies are not read yet
+    )
+    max_wait: float = 10.0  # seconds until such a request is refused, at once if that can be foreseen
     max_pause: float = 20.0  # seconds that a client may pause within a body
     max_body_seconds: float = 300.0  # for a complete body
+    min_body_rate: int = 16_000  # bytes per second of a body while requests of others wait
     decoders: int = 2  # images decoded at the same time; one may need 300 MB
     max_downloads: int = 1  # files made at the same time: each takes a core and, for ONNX, about 600 MB
     max_downloads_of_user: int = 4  # being made or waiting

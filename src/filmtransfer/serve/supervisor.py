@@ -143,10 +143,14 @@ class WorkerSupervisor:
             slot.child is not None or not slot.paused for slot in self.slots
         )
 
-    def stop(self) -> None:
-        """Stop the workers and wait for their end."""
+    def end(self) -> None:
+        """Begin to stop the workers."""
         self._stopping.set()
         self._wake.set()
+
+    def stop(self) -> None:
+        """Stop the workers and wait for their end."""
+        self.end()
         if self.slots:
             self._thread.join()
 

@@ -2,72 +2,211 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
-from collections import Counter
+import math
+import time
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
 
-POLL_SECONDS = 0.1
+RECENT = 64  # turns over which the pace is measured
+ENOUGH = 8  # turns after which a pace is known
+
+
+class LineFullError(Exception):
+    """A request can have no turn: too many wait, or this one would wait for too long."""
 
 
 @dataclass(eq=False)
 class _Request:
     user: str
     arrival: int
-    granted: anyio.Event = field(default_factory=anyio.Event)
+    granted: bool = False
+    decided: anyio.Event = field(default_factory=anyio.Event)  # it has its turn, or gets none
+
+
+class Pace:
+    """How long one turn takes, by the turns that ended while requests were waiting."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._ends: deque[float] = deque(maxlen=RECENT)
+        self._known = 0.0  # seconds, of the last time that requests were waiting
+
+    def count(self) -> None:
+        """Count the end of a turn."""
+        self._ends.append(self.clock())
+
+    def pause(self) -> None:
+        """Nobody waits now: the time until the next turn says nothing about the pace."""
+        if self._ends:
+            self._known = self.seconds()
+            self._ends.clear()
+
+    def seconds(self) -> float:
+        """Return the seconds of one turn; 0 while they are not known. A standstill shows at once."""
+        if len(self._ends) < ENOUGH:
+            return self._known
+        return (self.clock() - self._ends[0]) / len(self._ends)
 
 
 class UserTurns:
-    """Grants turns, a few at the same time: the next one goes to the user whose last turn is the longest ago."""
+    """Grants turns, a few at the same time, in rounds: a user has one in each round, requests of a round in their order.
 
-    def __init__(self, at_once: int) -> None:
+    A user who comes back in the same round gets a turn in the next one, so neither many requests at once nor many one
+    after the other are an advantage (start-time fair queueing, Goyal, Vin and Cheng 1996, with turns of equal cost).
+    At most ``at_once_of_user`` turns are held by one user and at most ``max_waiting`` requests wait. When the line is
+    full, the last request of the user who has most of them there makes room for one of a user who has fewer.
+    """
+
+    def __init__(
+        self,
+        at_once: int,
+        at_once_of_user: int | None = None,
+        max_waiting: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.at_once = at_once
-        self._order = itertools.count(1)
-        self._running = 0
-        self._waiting: list[_Request] = []
-        self._requests: Counter[str] = Counter()  # running or waiting, by user
-        self._last_turn: dict[str, int] = {}  # of users who have such requests
+        self.at_once_of_user = at_once if at_once_of_user is None else at_once_of_user
+        self.max_waiting = max_waiting
+        self.pace = Pace(clock)
+        self.waiting = 0
+        self._closed = False
+        self._arrivals = itertools.count()
+        self._running: Counter[str] = Counter()
+        self._queues: dict[str, OrderedDict[_Request, None]] = {}  # the waiting requests of each user
+        self._line: list[tuple[int, int, str]] = []  # a heap: round, arrival and user of the next turns
+        self._places: dict[
+            str, tuple[int, int, str]
+        ] = {}  # the entry of a user in the heap; others are outdated
+        self._round = 0
+        self._last_round: dict[str, int] = {}  # of the last turn of users, unless it was before this round
 
     def requests(self, user: str) -> int:
         """Return how many requests of a user are running or waiting."""
-        return self._requests[user]
+        return self._running[user] + len(self._queues.get(user, ()))
+
+    def expected_wait(self, user: str) -> float:
+        """Return the seconds that the next request of a user will probably wait; 0 if that is not known."""
+        if self._has_room(user):
+            return 0.0
+        seconds, position = self.pace.seconds(), len(self._queues.get(user, ())) + 1
+        ahead = sum(min(len(queue), position) for other, queue in self._queues.items() if other != user)
+        return seconds * (ahead + position) if seconds else 0.0
+
+    @property
+    def contended(self) -> bool:
+        """Whether a request waits for no other reason than that all turns are taken."""
+        return bool(self._places)
 
     @asynccontextmanager
-    async def turn(self, user: str, check: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-        """Wait for a turn and hold it; ``check`` is called while it waits, and raises an error to stop that."""
-        request = _Request(user, next(self._order))
-        self._waiting.append(request)
-        self._requests[user] += 1
+    async def turn(self, user: str, wait: Callable[[anyio.Event], Awaitable[None]]) -> AsyncIterator[None]:
+        """Hold a turn; ``wait`` waits for the event, or raises an error to stop waiting.
+
+        ``LineFullError`` is raised if the line is full, now or later, and when it is closed.
+        """
+        request = self._join(user)
         try:
-            self._grant()
-            while not request.granted.is_set():
-                await check()
-                with anyio.move_on_after(POLL_SECONDS):
-                    await request.granted.wait()
+            if not request.decided.is_set():
+                await wait(request.decided)
+            if not request.granted:
+                raise LineFullError
             yield
         finally:
             self._leave(request)
 
+    def close(self) -> None:
+        """Grant no more turns: all requests that wait are told so at once."""
+        self._closed = True
+        for queue in list(self._queues.values()):
+            for request in list(queue):
+                self._drop(request)
+
+    def _has_room(self, user: str) -> bool:
+        """Return whether a request would have its turn at once."""
+        free = self._running.total() < self.at_once and not self._places
+        return free and self._running[user] < self.at_once_of_user and user not in self._queues
+
+    def _join(self, user: str) -> _Request:
+        if self._closed:
+            raise LineFullError
+        request = _Request(user, next(self._arrivals))
+        full = self.max_waiting is not None and self.waiting >= self.max_waiting
+        if full and not self._has_room(user):
+            self._make_room(user)
+        self._queues.setdefault(user, OrderedDict())[request] = None
+        self.waiting += 1
+        self._place(user)
+        self._grant()
+        return request
+
+    def _make_room(self, user: str) -> None:
+        """Drop the last request of the user who has most; raise ``LineFullError`` if that is this user."""
+        longest = max(self._queues.values(), key=len)
+        if len(longest) <= len(self._queues.get(user, ())) + 1:
+            raise LineFullError
+        self._drop(next(reversed(longest)))
+
+    def _drop(self, request: _Request) -> None:
+        self._remove(request)
+        request.decided.set()
+
+    def _place(self, user: str) -> None:
+        """Give a user who waits, and may have one more turn, a place in the line."""
+        queue = self._queues.get(user)
+        if not queue or user in self._places or self._running[user] >= self.at_once_of_user:
+            return
+        next_round = max(self._round, self._last_round.get(user, -1) + 1)
+        place = (next_round, next(iter(queue)).arrival, user)
+        self._places[user] = place
+        heapq.heappush(self._line, place)
+
     def _grant(self) -> None:
-        while self._waiting and self._running < self.at_once:
-            request = min(
-                self._waiting, key=lambda waiting: (self._last_turn.get(waiting.user, 0), waiting.arrival)
-            )
-            self._waiting.remove(request)
-            self._running += 1
-            self._last_turn[request.user] = next(self._order)
-            request.granted.set()
+        while self._places and self._running.total() < self.at_once:
+            place = heapq.heappop(self._line)
+            turn_round, _, user = place
+            if self._places.get(user) is not place:  # the user has left the line since
+                continue
+            request = next(iter(self._queues[user]))
+            self._remove(request)
+            self._places.pop(user, None)
+            self._running[user] += 1
+            if turn_round > self._round:
+                self._round = turn_round
+                self._last_round = {u: last for u, last in self._last_round.items() if last >= turn_round}
+            self._last_round[user] = turn_round
+            request.granted = True
+            request.decided.set()
+            self._place(user)
+
+    def _remove(self, request: _Request) -> None:
+        """Remove a request that waits."""
+        queue = self._queues[request.user]
+        del queue[request]
+        self.waiting -= 1
+        if not queue:
+            del self._queues[request.user]
+            self._places.pop(request.user, None)
+            if len(self._line) > 2 * len(self._places) + RECENT:  # mostly outdated entries
+                self._line = sorted(self._places.values())
 
     def _leave(self, request: _Request) -> None:
-        if request.granted.is_set():
-            self._running -= 1
-        else:
-            self._waiting.remove(request)
-        self._requests[request.user] -= 1
-        if not self._requests[request.user]:
-            del self._requests[request.user]
-            self._last_turn.pop(request.user, None)
+        user = request.user
+        if request.granted:
+            self.pace.count() if self.waiting else self.pace.pause()
+            self._running[user] -= 1
+            if not self._running[user]:
+                del self._running[user]
+        elif request in self._queues.get(user, ()):
+            self._remove(request)
+        self._place(user)
         self._grant()
+
+
+def retry_after(seconds: float, most: float = 60.0) -> int:
+    """Return whole seconds for the header Retry-After: at least one, and no more than is predictable."""
+    return math.ceil(min(max(seconds, 1.0), most))

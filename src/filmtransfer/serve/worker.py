@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 
 from ..backbones import Backbone, load_backbone
@@ -42,6 +42,7 @@ from .summary import accuracy_fields
 from .trainable import check_trainable
 from .training import train_user
 
+HAND_BACK_SECONDS = 1.0  # for a training to stop at its next step when the worker is to end
 POLL = 0.5  # seconds between two queries of an empty queue
 EVENT_INTERVAL = 0.2  # seconds between two progress events; a page needs no more
 PROGRESS_FIELDS = ("step", "steps", "loss", "accuracy", "seconds_left")
@@ -72,16 +73,34 @@ class Worker:
         self.poll = poll
         self.idle = idle  # seconds without a training after which ``run`` returns; 0: never
         self._stopping = threading.Event()
+        self._ended = threading.Event()
+        self._training: Training | None = None
 
     def stop(self) -> None:
         """Stop soon, and return the running training to the queue."""
         self._stopping.set()
+
+    def end_process(self) -> None:
+        """Stop, or end the process if the training does not reach its next step soon; it is in the queue again then."""
+        self.stop()
+        if not self._ended.wait(HAND_BACK_SECONDS):
+            training = self._training
+            if training is not None:
+                with suppress(StoreUnavailableError):  # then its lease expires
+                    self.store.trainings.release(training.id, self.name)
+            os._exit(0)
 
     def run(self) -> None:
         """Run trainings until stopped or idle; wait while the store is unavailable.
 
         An idle worker ends only after the store has confirmed that it claimed nothing.
         """
+        try:
+            self._run()
+        finally:
+            self._ended.set()
+
+    def _run(self) -> None:
         last = time.monotonic()
         while not self._stopping.is_set():
             try:
@@ -100,6 +119,7 @@ class Worker:
         training = self.store.trainings.claim(self.name, self.lease)
         if training is None:
             return False
+        self._training = training
         try:
             with self._renewed_lease(training) as lost:
                 self._train(training, lost)
@@ -180,6 +200,21 @@ class Worker:
             self.store.trainings.end(training.id, self.name, "failed", message)
 
 
+def on_signal(end: Callable[[], None]) -> None:
+    """Call a function in a thread of its own at SIGTERM or SIGINT, even while the main thread computes in torch."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)  # the bytes in the pipe are what counts
+    signal.set_wakeup_fd(writing)
+
+    def wait() -> None:
+        os.read(reading, 1)
+        end()
+
+    threading.Thread(target=wait, name="signals", daemon=True).start()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a worker until SIGTERM, SIGINT or its idle time; return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m filmtransfer.serve.worker", description=__doc__)
@@ -205,8 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FitError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: worker.stop())
+    on_signal(worker.end_process)
     print(f"worker {worker.name} {WORKER_READY}", flush=True)
     with closing(store):
         worker.run()

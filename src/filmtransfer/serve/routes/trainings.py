@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
 from ..deps import CurrentProject, CurrentUser, JsonOnly, ServiceDep, StoreDep
-from ..events import open_event_stream
+from ..events import EventStreamResponse
 from ..schemas import (
     GUARDED,
     MAX_NUMBER,
@@ -77,13 +77,9 @@ async def follow_training(
         int, Query(ge=0, le=MAX_NUMBER, description="The last event that you have received.")
     ] = 0,
     last_event_id: Annotated[str | None, Header(max_length=20)] = None,
-) -> StreamingResponse:
+) -> EventStreamResponse:
     """Send the events of a training as they occur, until its end."""
     await to_thread.run_sync(service.store.trainings.get, project, id)  # 404 unless it exists
     if last_event_id and last_event_id.isascii() and last_event_id.isdecimal():
         after = min(int(last_event_id), MAX_NUMBER)
-    return StreamingResponse(
-        open_event_stream(service, user, project, id, after),
-        media_type="text/event-stream",
-        headers={"X-Accel-Buffering": "no"},
-    )
+    return EventStreamResponse(service, user, project, id, after)

@@ -1,0 +1,307 @@
+"""The service under more requests than it can serve: goodput, fairness between users, and whether cheap requests respond.
+
+    python benchmarks/overload.py --data ../shared/data
+
+Writes benchmarks/results/overload.json and overload.md. One ``fit serve`` process on loopback; the client is another process
+on the same machine. Capacity is measured with clients that wait for each response, overload with requests at twice that
+rate, whatever the responses (open loop), in turns within one run, so that the ratio does not depend on the machine. Every
+prediction is checked to be that of its user. The machine should be idle otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from filmtransfer.files import CACHE_VARIABLE
+from serving_http import Service
+from serving_setup import percentiles
+from serving_users import Users, make_users, photos
+
+FILE = Path(__file__).parent / "results" / "overload.json"
+USERS = 24  # of the phases capacity and overload
+CLIENTS = 16  # of the phase capacity
+SMALL = 4  # users with one request at a time, beside one with all the others
+AT_ONCE = 1_000  # connections
+PROBE_SECONDS = 0.1  # between two requests for /healthz
+PATIENCE = 60.0  # seconds until a client gives up
+
+
+@dataclass
+class Result:
+    """The responses of one phase."""
+
+    seconds: float = 0.0
+    served: dict[int, list[float]] = field(default_factory=dict)  # seconds of each prediction, by user
+    statuses: Counter[str] = field(default_factory=Counter)
+    retry: list[int] = field(default_factory=list)  # the values of Retry-After
+    health: list[float] = field(default_factory=list)
+
+    def times(self) -> list[float]:
+        """Return the seconds of all predictions."""
+        return [one for times in self.served.values() for one in times]
+
+    def rate(self) -> float:
+        """Return predictions a second."""
+        return len(self.times()) / self.seconds
+
+    def describe(self) -> dict[str, Any]:
+        """Return the figures of the phase."""
+        counts = [len(times) for times in self.served.values()]
+        return {
+            "seconds": round(self.seconds, 1),
+            "predictions a second": round(self.rate(), 1),
+            "statuses": dict(sorted(self.statuses.items())),
+            "predictions of a user": [min(counts, default=0), max(counts, default=0)],
+            **({"prediction": percentiles(self.times())} if len(self.times()) > 1 else {}),
+            **({"healthz": percentiles(self.health)} if len(self.health) > 1 else {}),
+            **({"Retry-After": [min(self.retry), max(self.retry)]} if self.retry else {}),
+        }
+
+
+class Client:
+    """Sends requests to a service."""
+
+    def __init__(self, address: str, users: Users, pictures: list[bytes]) -> None:
+        self.url = urlparse(f"http://{address}")
+        self.users = users
+        self.pictures = pictures
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return a new connection."""
+        return await asyncio.open_connection(self.url.hostname, self.url.port)
+
+    async def ask(self, user: int, result: Result, line: Any = None) -> bool:
+        """Request one prediction, on a connection of its own unless there is one; return whether it may be used again."""
+        start, own = time.perf_counter(), line is None
+        try:
+            async with asyncio.timeout(PATIENCE):
+                line = line or await self.connect()
+                status, headers, body = await self.exchange(line, self.prediction(user))
+        except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+            result.statuses[type(error).__name__] += 1
+            return False
+        finally:
+            if own and line is not None:
+                line[1].close()
+        result.statuses[str(status)] += 1
+        if status == 200:
+            answer = json.loads(body)
+            assert all(one["class"].endswith(f" of {user}") for one in answer["probabilities"]), answer
+            result.served.setdefault(user, []).append(time.perf_counter() - start)
+        elif status in (429, 503):
+            result.retry.append(int(headers["retry-after"]))
+        return headers.get("connection") != "close"
+
+    def prediction(self, user: int) -> bytes:
+        """Return the request for a prediction."""
+        photo = random.choice(self.pictures)
+        head = (
+            f"POST /api/predictions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.users.tokens[user]}\r\n"
+            f"Content-Type: image/jpeg\r\nContent-Length: {len(photo)}\r\n\r\n"
+        )
+        return head.encode() + photo
+
+    async def exchange(self, line: Any, request: bytes) -> tuple[int, dict[str, str], bytes]:
+        """Send a request and return status, headers and body of the response."""
+        reader, writer = line
+        writer.write(request)
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (one.partition(": ") for one in head[1:])}
+        return int(head[0].split()[1]), headers, await reader.readexactly(int(headers["content-length"]))
+
+    async def probe(self, result: Result) -> None:
+        """Request /healthz, again and again, until cancelled."""
+        while True:
+            start = time.perf_counter()
+            line = await self.connect()
+            status, _, _ = await self.exchange(line, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            line[1].close()
+            assert status == 200, status
+            result.health.append(time.perf_counter() - start)
+            await asyncio.sleep(PROBE_SECONDS)
+
+    async def measured(self, result: Result, load: Coroutine[Any, Any, None]) -> Result:
+        """Run a load with probes."""
+        start = time.monotonic()
+        probe = asyncio.create_task(self.probe(result))
+        try:
+            await load
+        finally:
+            result.seconds += time.monotonic() - start
+            probe.cancel()
+        return result
+
+    async def closed(self, result: Result, users: list[int], seconds: float) -> None:
+        """One client for each of the users: the next request follows the response."""
+        end = time.monotonic() + seconds
+
+        async def client(user: int) -> None:
+            line = await self.connect()
+            while time.monotonic() < end:
+                if not await self.ask(user, result, line):
+                    line[1].close()
+                    line = await self.connect()
+            line[1].close()
+
+        await asyncio.gather(*map(client, users))
+
+    async def open(self, result: Result, users: list[int], rate: float, seconds: float) -> None:
+        """Requests at a rate, each of the next user, whatever the responses; the responses after the end do not count."""
+        tasks = []
+        start = time.monotonic()
+        while (now := time.monotonic() - start) < seconds:
+            while len(tasks) < now * rate:
+                tasks.append(asyncio.create_task(self.ask(users[len(tasks) % len(users)], result)))
+            await asyncio.sleep(0.005)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def at_once(self, result: Result, users: list[int], count: int) -> None:
+        """All connections are made before the first request is sent."""
+        lines = await asyncio.gather(*(self.connect() for _ in range(count)))
+        await asyncio.gather(*(self.ask(users[i % len(users)], result, line) for i, line in enumerate(lines)))
+        for line in lines:
+            line[1].close()
+
+
+async def measure(client: Client, seconds: float, rounds: int, at_once: int) -> dict[str, Any]:
+    """Return the figures of all phases."""
+    users = list(range(USERS))
+    await client.closed(Result(), users, seconds / 4)  # warm
+    capacity, overload, flood = Result(), Result(), Result()
+    ratios: list[float] = []
+    for _ in range(rounds):
+        before, during = Result(), Result()
+        await client.measured(before, client.closed(before, users[:CLIENTS], seconds))
+        rate = 2 * before.rate()
+        await client.open(Result(), users, rate, seconds / 2)  # until the line is full
+        await client.measured(during, client.open(during, users, rate, seconds))
+        ratios.append(during.rate() / before.rate())
+        for total, one in ((capacity, before), (overload, during)):
+            add(total, one)
+        log(f"{before.rate():.1f} predictions a second, {during.rate():.1f} under twice the load")
+        await asyncio.sleep(1)
+    small = users[1 : SMALL + 1]
+
+    async def flooded() -> None:
+        await asyncio.gather(
+            client.open(flood, users[:1], 2 * capacity.rate(), seconds), client.closed(flood, small, seconds)
+        )
+
+    await client.measured(flood, flooded())
+    await asyncio.sleep(1)
+    crowd = Result()
+    await client.measured(crowd, client.at_once(crowd, users, at_once))
+    mine = [one for user in small for one in flood.served.get(user, [])]
+    return {
+        "goodput at twice the capacity": round(statistics.median(ratios), 3),
+        "ratios": [round(one, 3) for one in ratios],
+        "capacity": capacity.describe(),
+        "overload": overload.describe(),
+        "one user floods": flood.describe()
+        | {
+            "flooding user": len(flood.served.get(0, [])),
+            "small users": [len(flood.served.get(user, [])) for user in small],
+            "small users, prediction": percentiles(mine) if len(mine) > 1 else None,
+        },
+        "at once": crowd.describe() | {"connections": at_once},
+    }
+
+
+def add(total: Result, one: Result) -> None:
+    """Add the responses of one round."""
+    total.seconds += one.seconds
+    total.statuses += one.statuses
+    total.retry += one.retry
+    total.health += one.health
+    for user, times in one.served.items():
+        total.served.setdefault(user, []).extend(times)
+
+
+def page(results: dict[str, Any]) -> str:
+    """Return the page in Markdown."""
+    machine, flood = results["machine"], results["one user floods"]
+    phases = {
+        f"capacity: {CLIENTS} clients, each waits for its response": results["capacity"],
+        f"overload: twice as many requests, of {USERS} users": results["overload"],
+        f"one user sends twice the capacity, {SMALL} users one request at a time": flood,
+        f"{results['at once']['connections']} connections at once": results["at once"],
+    }
+    lines = [
+        f"Goodput at twice the capacity: **{100 * results['goodput at twice the capacity']:.0f}%** of that at capacity "
+        f"(rounds: {', '.join(f'{100 * one:.0f}%' for one in results['ratios'])}). {machine['cores']} cores, shared with the "
+        f"client; load average {machine['load']:.1f} at the start; made by `{results['command']}`.",
+        "",
+        "| phase | predictions a second | least and most of a user | p50, p99 ms | `/healthz` p50, p99 ms | responses |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, phase in phases.items():
+        both = [
+            f"{phase[kind]['p50']:.0f}, {phase[kind]['p99']:.0f}" if kind in phase else ""
+            for kind in ("prediction", "healthz")
+        ]
+        least, most = phase["predictions of a user"]
+        statuses = ", ".join(f"{count} × {status}" for status, count in phase["statuses"].items())
+        lines.append(
+            f"| {name} | {phase['predictions a second']} | {least}, {most} | {both[0]} | {both[1]} | {statuses} |"
+        )
+    own = flood["small users, prediction"]
+    lines += [
+        "",
+        f"While one user floods the service, each of the others gets {min(flood['small users'])} to {max(flood['small users'])} "
+        f"predictions, and that user {flood['flooding user']}"
+        + (f"; theirs take {own['p50']:.0f} ms (p50) and {own['p99']:.0f} ms (p99)." if own else "."),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def log(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("--data", type=Path, help="image sets for training and requests; else drawings")
+    options.add_argument("--seconds", type=float, default=20, help="of each phase")
+    options.add_argument("--rounds", type=int, default=3, help="of capacity and overload, in turns")
+    options.add_argument("--at-once", type=int, default=AT_ONCE, help="connections of the last phase")
+    options.add_argument("--keep", type=Path, help="where the users are stored for the next run")
+    options.add_argument("--out", type=Path, default=FILE, help="the results, as JSON; a page beside it")
+    args = options.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = (args.keep or Path(scratch)).resolve()
+        os.environ[CACHE_VARIABLE] = str(folder / "graphs")
+        users = make_users(folder / "users", USERS, args.data, log)
+        load = os.getloadavg()[0]
+        with Service(users) as service:
+            client = Client(service.address, users, photos(args.data, 64))
+            results = asyncio.run(measure(client, args.seconds, args.rounds, args.at_once))
+    about = {
+        "command": f"python benchmarks/overload.py {'--data DIR ' if args.data else ''}--seconds {args.seconds:g} "
+        f"--rounds {args.rounds}",
+        "machine": {"cores": len(os.sched_getaffinity(0)), "load": load},
+    }
+    args.out.write_text(json.dumps(about | results, indent=1) + "\n")
+    args.out.with_suffix(".md").write_text(page(about | results))
+    print(page(about | results))
+
+
+if __name__ == "__main__":
+    main()
