@@ -18,6 +18,7 @@ from tests.serve.conftest import SETTINGS, RunningService, bearer, encoded, run_
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 PATIENCE = 60  # seconds, of these clients
+ODD_REQUESTS = 300
 SIZE = 2_000_000  # of a photo, more than the buffers of a connection
 
 
@@ -214,6 +215,17 @@ REQUESTS = [
 ]  # fmt: skip
 
 
+def begin_of_response(line: socket.socket) -> bytes:
+    """Return what arrives soon; a request that is not complete has no response."""
+    line.settimeout(0.03)
+    try:
+        return line.recv(65536)
+    except TimeoutError:
+        return b""
+    finally:
+        line.settimeout(PATIENCE)
+
+
 def odd_request(generator: random.Random, token: str) -> bytes:
     """Return requests of a connection, of which pieces were replaced, repeated, moved or left out."""
     pieces = []
@@ -242,20 +254,21 @@ def statuses(response: bytes) -> list[int]:
 
 
 @pytest.mark.slow(seconds=6)
-def test_odd_requests_get_no_server_error(service, caplog, capfd, count=400):
+def test_odd_requests_get_no_server_error(service, caplog, capfd):
     """No response with status 500, no exception in the log or on stderr, and the service remains."""
     generator, seen = random.Random(19), set()
-    for _ in range(count):
+    for _ in range(ODD_REQUESTS):
         sent = odd_request(generator, service.tokens["bob"])
         with connected(service) as line:
             try:
                 line.sendall(sent)
                 if generator.random() < 0.1:
                     continue  # closed early
+                first = begin_of_response(line)
                 line.shutdown(socket.SHUT_WR)
             except OSError:
-                pass
-            seen |= set(statuses(received(line)))
+                continue
+            seen |= set(statuses(first + received(line)))
     assert {200, 400, 401} & seen
     assert not {status for status in seen if status >= 500} - {501, 503}, seen
     assert "Traceback" not in caplog.text
