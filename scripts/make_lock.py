@@ -34,6 +34,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 LOCKS = ("core", "dev", "cpu", "cuda")
 PYTHON, PLATFORM = "3.11", "x86_64-manylinux_2_28"  # scripts/install.py uses the lock there
+EDITABLE = "editables~=0.3"  # what hatchling needs besides, to install the sources in place
 CUDA = ("cuda-", "nvidia-", "triton")  # what torch needs beside itself on PyPI only
 UV = Path(sys.prefix, "bin", "uv")  # Flower brings it
 HEADER = "# Written by scripts/make_lock.py from pyproject.toml and constraints.txt: make lock."
@@ -75,7 +76,7 @@ def problems(root: Path = ROOT) -> list[str]:
     """Return how the lock disagrees with pyproject.toml and constraints.txt, one line each."""
     locks = {name: read_lock(name, root) for name in LOCKS}
     project = tomllib.loads((root / "pyproject.toml").read_text())
-    core = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    core = [*project["project"]["dependencies"], *project["build-system"]["requires"], EDITABLE]
     extras = chain.from_iterable(project["project"]["optional-dependencies"].values())
     constraints = [line for line in (root / "constraints.txt").read_text().splitlines() if line[:1] != "#"]
     without_torch = {**locks["core"], **locks["dev"]}
@@ -140,7 +141,7 @@ def _resolve(options: list[str], preferred: Lock) -> dict[str, Pin]:
     entries = (f'[[packages]]\nname = "{name}"\nversion = "{pin.version}"' for name, pin in preferred.items())
     with tempfile.TemporaryDirectory() as folder:
         extra, out = Path(folder, "build.in"), Path(folder, "pylock.toml")
-        extra.write_text("\n".join(build))
+        extra.write_text("\n".join([*build, EDITABLE]))
         if preferred:  # uv keeps the versions of the file that it replaces
             out.write_text("\n".join(['lock-version = "1.0"', 'created-by = "uv"', *entries]))
         command = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 
 import pytest
-
 from scripts.make_lock import LOCKS, ROOT, format_lock, problems, read_lock
 
 
@@ -34,7 +33,9 @@ def test_a_lock_is_packages_and_digests_and_nothing_of_the_machine_that_wrote_it
 
 
 def test_a_dependency_that_is_not_locked_is_reported(copy):
-    replace(copy / "pyproject.toml", 'report = ["matplotlib>=3.9"]', 'report = ["matplotlib>=3.9", "seaborn"]')
+    replace(
+        copy / "pyproject.toml", 'report = ["matplotlib>=3.9"]', 'report = ["matplotlib>=3.9", "seaborn"]'
+    )
     assert problems(copy) == ["seaborn is not in the lock"]
 
 

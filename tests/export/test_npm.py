@@ -46,7 +46,9 @@ def npm(tmp_path, monkeypatch):
 def test_the_published_package_is_unpacked(npm, tmp_path):
     npm.write_bytes(archive(b"published"))
     fetch_files(package_of(npm.read_bytes()), MEMBERS, tmp_path / "share", "")
-    assert [(file.name, file.read_bytes()) for file in (tmp_path / "share").iterdir()] == [("page.js", b"published")]
+    assert [(file.name, file.read_bytes()) for file in (tmp_path / "share").iterdir()] == [
+        ("page.js", b"published")
+    ]
 
 
 @pytest.mark.process(seconds=1)
@@ -54,7 +56,9 @@ def test_a_tampered_package_is_refused_and_not_opened(npm, tmp_path, monkeypatch
     npm.write_bytes(archive(b"malicious"))
     package = package_of(archive(b"published"))
     monkeypatch.setattr(tarfile, "open", pytest.fail)
-    with pytest.raises(UnavailableError, match=r"pages@1\.2\.3 is not the published package.*nothing was unpacked\. Do this"):
+    with pytest.raises(
+        UnavailableError, match=r"pages@1\.2\.3 is not the published package.*nothing was unpacked\. Do this"
+    ):
         fetch_files(package, MEMBERS, tmp_path / "share", "Do this.")
     assert not (tmp_path / "share").exists()
 

@@ -22,6 +22,7 @@ CORRUPT = (
     zlib.error,
     lzma.LZMAError,
     EOFError,
+    KeyError,  # a hard link to a member that is not there
     RuntimeError,
     ValueError,
 )
