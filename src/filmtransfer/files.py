@@ -45,6 +45,14 @@ def write_atomically(path: str | Path, content: bytes, *, private: bool = False)
         sync_folder(target.parent)
 
 
+def open_private(path: str | Path, flags: int = os.O_WRONLY | os.O_CREAT | os.O_APPEND) -> int:
+    """Open a file that only its owner can read, such as a log, also if it was made otherwise; return the descriptor."""
+    handle = os.open(path, flags, 0o600)
+    with suppress(OSError):  # of another owner, or on a system without modes
+        os.fchmod(handle, 0o600)
+    return handle
+
+
 def check_writable(path: str | Path) -> None:
     """Raise an error if a file cannot be written; called before long computations."""
     target = Path(path)

@@ -1,13 +1,25 @@
-"""Numbers as text for people: percentages, file sizes, durations and counts."""
+"""Numbers as text for people: percentages, file sizes, durations and counts; and text of others made safe to print."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection
 from typing import Protocol
 
 NUMBER_WORDS = "no one two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905
 MANY_IMAGES = 200  # from so many images on, a tenth of a percent means something
+
+# What a terminal obeys or hides instead of showing it: control characters other than tab and line end, marks of the
+# writing direction, invisible separators, unpaired surrogates. Joiners stay: emoji and Persian need them.
+UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    """Return text with the characters that a terminal would obey or hide spelled out, as in \\x1b."""
+    return UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def percent(share: float, digits: int = 1) -> str:

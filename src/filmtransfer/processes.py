@@ -25,6 +25,7 @@ from types import FrameType
 from typing import IO, ClassVar
 
 from .errors import InputError, UnavailableError
+from .files import open_private
 
 GRACE_SECONDS = 8.0  # between SIGTERM and SIGKILL
 RELEASE_SECONDS = 10.0  # within which the children of a killed process release its locks and ports
@@ -70,7 +71,7 @@ class ChildProcess(LoggedProcess):
         self, module: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str]
     ) -> None:
         super().__init__(log)
-        with log.open("ab") as file:
+        with open(open_private(log), "ab") as file:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
                 stdin=subprocess.PIPE,
@@ -139,7 +140,7 @@ def _run_forked(
         signal.signal(number, signal.SIG_DFL)
     for pipe in ChildProcess.pipes:
         pipe.close()
-    with log.open("ab") as file, open(os.devnull, "rb") as no_input:
+    with open(open_private(log), "ab") as file, open(os.devnull, "rb") as no_input:
         sys.stdout.flush()
         sys.stderr.flush()
         for source, descriptor in ((no_input, 0), (file, 1), (file, 2)):
@@ -202,7 +203,7 @@ def exclusive_folder(folder: Path, what: str) -> Iterator[None]:
         raise UnavailableError("Windows cannot run a server or a client.", "Use Linux there (WSL).") from None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file: IO[bytes] = (folder / "lock").open("ab")
+        file: IO[bytes] = open(open_private(folder / "lock"), "ab")  # noqa: SIM115
     except OSError as error:
         raise InputError(
             f"{folder} cannot be written ({error.strerror}).", "Choose another folder."

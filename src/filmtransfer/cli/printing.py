@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from ..errors import FitWarning, SkippedImageWarning
+from ..formatting import printable
 
 if TYPE_CHECKING:
     from ..data import SkippedImage
@@ -85,13 +88,22 @@ class Screen:
 SCREEN = Screen()
 
 
+class SafeConsole(Console):
+    """A console for text of others: whatever class and file names contain, a terminal shows it and obeys nothing."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of what is printed; rich adds the colours of the command itself after this."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
 class Printer:
     """Print text for people, or one JSON document for programs."""
 
     def __init__(self, as_json: bool, quiet: bool = False) -> None:
         self.as_json = as_json and not quiet
-        self.out = Console(highlight=False, soft_wrap=True, emoji=False)
-        self.err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+        self.out = SafeConsole(highlight=False, soft_wrap=True, emoji=False)
+        self.err = SafeConsole(stderr=True, highlight=False, soft_wrap=True, emoji=False)
         if quiet:  # one of several processes: only the first one prints
             self.out.quiet = self.err.quiet = True
 
@@ -123,7 +135,7 @@ class Printer:
             table.add_row(*(Text(str(cell)) for cell in row))  # Text: a name is never read as markup
         console = self.err if self.as_json else self.out
         if not console.is_terminal and not console.quiet:  # a pipe has no width: names are never cut
-            console = Console(file=console.file, width=10_000, highlight=False, emoji=False)
+            console = SafeConsole(file=console.file, width=10_000, highlight=False, emoji=False)
         self._print(console, table)
 
     def facts(self, rows: Mapping[str, str]) -> None:
@@ -140,7 +152,7 @@ class Printer:
     def document(self, content: Mapping[str, object]) -> None:
         """Print the JSON document, if JSON was requested."""
         if self.as_json:
-            print(json.dumps(content, indent=2, default=str))
+            print(json.dumps(_finite(content), indent=2, default=str, allow_nan=False))
 
     def failure(self, message: str, hint: str, code: int) -> int:
         """Print an error as text and as JSON, and return the exit code."""
@@ -166,6 +178,15 @@ class Printer:
             finally:
                 messages = (str(w.message) for w in caught if _is_note(w.category))
                 self.note(*dict.fromkeys(messages))
+
+
+def _finite(value: Any) -> Any:
+    """Return a document with null for numbers that JSON does not have: a deviation of one value, for example."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _finite(one) for name, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _is_note(category: type[Warning]) -> bool:

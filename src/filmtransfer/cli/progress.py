@@ -10,13 +10,12 @@ from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from ..formatting import capitalize
 from ..training.phases import KEEPS_TRAINING
-from .printing import SCREEN
+from .printing import SCREEN, SafeConsole
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress, TaskID
 
     from ..training.callbacks import Progress as StepProgress
@@ -63,7 +62,7 @@ class PhaseDisplay:
 @contextmanager
 def phases(quiet: bool = False) -> Iterator[PhaseDisplay]:
     """Show the phases of a command on stderr while the block runs; nothing if ``quiet``."""
-    console = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True, quiet=quiet)
+    console = SafeConsole(stderr=True, highlight=False, emoji=False, soft_wrap=True, quiet=quiet)
     if quiet or not console.is_terminal:
         with _interruptible(display := PhaseDisplay(console, None)):
             yield display
@@ -112,9 +111,9 @@ def _bar(console: Console) -> Progress:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
-        TextColumn("{task.fields[details]}"),
+        TextColumn("{task.fields[details]}", markup=False),
         TimeElapsedColumn(),
         console=console,
         transient=True,
@@ -130,8 +129,8 @@ def progress_line() -> Iterator[Callable[[int, int, str], None]]:
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=SafeConsole(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None, visible=False)
         yield lambda done, total, text: bar.update(
             task, completed=done, total=total, description=text, visible=True, refresh=True

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
+from ..files import open_private
+
 GLOBAL_UPDATE = "global.safetensors"  # in the folder of the server
 PERSONAL_UPDATE = "personal.safetensors"  # in the folder of a client
 LOG_FILE = "messages.jsonl"  # beside rounds.jsonl: the server's messages for people
@@ -92,7 +94,7 @@ JsonObject = dict[str, object]
 
 def append_json_line(path: Path, line: Mapping[str, object]) -> None:
     """Append a line to a file that another process follows."""
-    with path.open("a", encoding="utf-8") as file:
+    with open(open_private(path), "a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
 
 

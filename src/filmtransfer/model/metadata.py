@@ -21,6 +21,10 @@ FORMAT = 1
 REQUIRED = {"format", "classes", "counts", "backbone", "pixels", "head", "settings", "seed", "versions"}
 
 
+RESULTS: dict[str, Any] = {"steps": int, "share": int | float, "stopped": str}  # those that the package reads
+LABELS = str | int | float | bool
+
+
 def read_metadata(document: Json) -> JsonTable:
     """Return the fields of an ``Update`` that a document holds, and what it says of the support images."""
     if not isinstance(document, dict):
@@ -35,9 +39,11 @@ def read_metadata(document: Json) -> JsonTable:
         )
     if missing := REQUIRED - document.keys():
         raise UpdateFileError(f"the metadata lack {', '.join(sorted(missing))}.")
-    for part in ("settings", "versions", "backbone", "pixels"):
-        if not isinstance(document[part], dict):
+    for part in ("settings", "versions", "backbone", "pixels", "results"):
+        if not isinstance(document.get(part, {}), dict):
             raise UpdateFileError(f"{part} is not a table.")
+    if not all(isinstance(version, str) for version in document["versions"].values()):
+        raise UpdateFileError("versions are not texts.")
     classes = _classes(document["classes"], document["counts"])
     _check_prior(document["settings"].get("prior", "uniform"), document["counts"])
     options = document.get("head_options", {})
@@ -51,8 +57,8 @@ def read_metadata(document: Json) -> JsonTable:
         "head": document["head"],
         "head_options": options,
         "settings": document["settings"],
-        "results": dict(document.get("results", {})),
-        "seed": int(document["seed"]),
+        "results": _results(document.get("results", {})),
+        "seed": _seed(document["seed"]),
         "versions": document["versions"],
         "support": document.get("support"),
         "temperature": _temperature(document.get("temperature", 1.0)),
@@ -67,7 +73,7 @@ def _classes(classes: Json, counts: Json) -> list[Label]:
         raise UpdateFileError(
             f"it has {len(classes):,} classes; at most {MAX_UPDATE_CLASSES:,} are possible."
         )
-    if not all(isinstance(c, str | int | float | bool) for c in classes) or len(set(classes)) < len(classes):
+    if not all(isinstance(c, LABELS) for c in classes) or len(set(classes)) < len(classes):
         raise UpdateFileError("class names have to be different texts or numbers.")
     if max(len(str(c)) for c in classes) > MAX_UPDATE_LABEL:
         raise UpdateFileError(f"a class name has more than {MAX_UPDATE_LABEL} characters.")
@@ -111,6 +117,21 @@ def _pixels(stored: JsonTable) -> PixelSpec:
     return spec
 
 
+def _results(stored: JsonTable) -> JsonTable:
+    for name, kinds in RESULTS.items():
+        if name in stored and (not isinstance(stored[name], kinds) or isinstance(stored[name], bool)):
+            raise UpdateFileError(f"{name} among the results has the wrong type.")
+    if not stored.get("steps", 0) >= 0 or not 0 <= stored.get("share", 1) <= 1:
+        raise UpdateFileError("steps or share among the results are out of range.")
+    return stored
+
+
+def _seed(stored: Json) -> int:
+    if type(stored) is not int:
+        raise UpdateFileError("the seed has to be a whole number.")
+    return stored
+
+
 def _temperature(stored: Json) -> float:
     if not isinstance(stored, int | float) or not 0 < stored < math.inf:
         raise UpdateFileError("the temperature has to be a number above 0.")
@@ -118,11 +139,25 @@ def _temperature(stored: Json) -> float:
 
 
 def _edits(stored: Json) -> list[JsonTable]:
-    if not isinstance(stored, list) or not all(isinstance(edit, dict) for edit in stored):
-        raise UpdateFileError("the list of edits is not a list of tables.")
+    if not isinstance(stored, list) or not all(map(_is_edit, stored)):
+        raise UpdateFileError("the list of edits is not a list of edits.")
     if len(stored) > MAX_UPDATE_EDITS:
         raise UpdateFileError(f"it was edited more than {MAX_UPDATE_EDITS:,} times.")
     return stored
+
+
+def _is_edit(stored: Json) -> bool:
+    """Tell whether this is what training/edit.py writes about an edit."""
+    if not isinstance(stored, dict) or not isinstance(stored.get("what"), str):
+        return False
+    names, photos = stored.get("classes", []), stored.get("photos", 0)
+    return (
+        isinstance(names, list)
+        and all(isinstance(name, LABELS) for name in names)
+        and all(isinstance(stored.get(key, ""), LABELS) for key in ("class", "to", "into"))
+        and ("to" not in stored or "class" in stored)
+        and type(photos) is int
+    )
 
 
 def library_versions() -> dict[str, str]:

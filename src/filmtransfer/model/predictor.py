@@ -158,8 +158,11 @@ class FeaturePredictor:
         check_count("photos", photos, 0)
         support, queries = self.support.features.astype(np.float64), features.astype(np.float64)
         references = np.concatenate([self.support.class_means(), support])
-        with np.errstate(all="ignore"):
-            distances = self.head.distances(support, queries, references)
+        try:
+            with np.errstate(all="ignore"):
+                distances = self.head.distances(support, queries, references)
+        except SingularError:
+            distances = np.array(np.nan)
         _check_finite("distances", distances)
         to_means, to_photos = np.split(distances, [len(self.classes)], 1)
         return [

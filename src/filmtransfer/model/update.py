@@ -306,6 +306,7 @@ class Update:
         def group(name: str) -> dict[str, np.ndarray]:
             return {k.partition("/")[2]: v for k, v in tensors.items() if k.startswith(f"{name}/")}
 
+        _check_pairs(group("film"))
         stored: Json = fields.pop("support")
         support, ood = group("support"), group("ood") or group("unknown")  # as the first files call it
         return cls(
@@ -352,6 +353,18 @@ class Update:
         inside = bool(((labels >= 0) & (labels < len(self.classes))).all())
         if not inside or np.bincount(labels, minlength=len(self.classes)).tolist() != self.counts:
             raise UpdateFileError("The labels of the support rows do not fit the counts.", "Train it again.")
+
+
+def _check_pairs(film: Mapping[str, np.ndarray]) -> None:
+    """Refuse FiLM parameters that are not a γ and a β of one length for each site."""
+    for name, tensor in film.items():
+        site, _, kind = name.rpartition(".")
+        other = film.get(f"{site}.{'beta' if kind == 'gamma' else 'gamma'}")
+        if kind not in ("gamma", "beta") or other is None or tensor.ndim != 1 or tensor.shape != other.shape:
+            raise UpdateFileError(
+                "FiLM parameters are missing or have another shape: they may belong to another backbone.",
+                "Train it again.",
+            )
 
 
 def copies(arrays: Mapping[str, Array]) -> dict[str, np.ndarray]:

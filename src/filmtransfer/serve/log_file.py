@@ -6,19 +6,33 @@ import logging
 import sys
 import warnings
 from contextlib import ExitStack, suppress
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+
+from ..files import open_private
+from ..formatting import printable
 
 MAX_BYTES = 10_000_000
 BACKUPS = 3
 
 
 class LogFile(RotatingFileHandler):
-    """A log file without a traceback for each line that cannot be written; it continues when the disk has space."""
+    """A log file that only its owner can read, and whose lines a terminal can show.
+
+    A line that cannot be written has no traceback; the log continues when the disk has space.
+    """
 
     def __init__(self, file: Path) -> None:
         super().__init__(file, maxBytes=MAX_BYTES, backupCount=BACKUPS, encoding="utf-8")
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+
+    def _open(self) -> TextIOWrapper:
+        return open(open_private(self.baseFilename), self.mode, encoding=self.encoding)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        return printable(super().format(record))
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Ignore an error of the disk."""
