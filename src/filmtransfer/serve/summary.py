@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from ..errors import InputError
 from ..model import Estimate, Update
 from ..model.estimate import leave_one_out_basis
-from .store import JsonObject
+from .store import JsonObject, Quota
+from .store.rows import refuse_over
+from .store.values import clean_name
 
 TRAINING = ("steps", "share")  # results that tell whether there was fine-tuning
 
@@ -17,6 +20,14 @@ def summarise_update(update: Update) -> JsonObject:
         "estimate": None if estimate is None else estimate.stored(),
         **{k: v for k, v in update.results.items() if k in TRAINING and isinstance(v, int | float)},
     }
+
+
+def check_classes(update: Update, quota: Quota) -> None:
+    """Refuse an uploaded update with more classes than a user may have, or with names that a class cannot have."""
+    refuse_over("classes", len(update.classes), quota.classes)
+    names = [clean_name("class", str(name)) for name in update.classes]
+    if len(set(names)) < len(names):
+        raise InputError("Two classes of this file have the same name.", "Rename one with 'fit edit rename'.")
 
 
 def accuracy_fields(summary: JsonObject) -> JsonObject:

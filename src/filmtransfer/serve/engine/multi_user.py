@@ -8,6 +8,7 @@ A ``Member`` is what prediction needs of one update: FiLM parameters and a predi
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,6 +17,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from ...budgets import MAX_SERVED_HEAD_BYTES, MAX_SERVED_HEAD_OPERATIONS
 from ...data.pixels import MAX_SIZE, PixelSpec, decode, to_square
 from ...errors import InputError, UpdateFileError
 from ...heads import Head, make_head, map_state
@@ -118,6 +120,7 @@ class Engine:
 
     def __init__(self, source: MultiUserFeatures) -> None:
         self.source = source
+        self._checking = threading.Lock()
 
     @classmethod
     def open(
@@ -160,8 +163,17 @@ class Engine:
         """How images are best computed together."""
         return self.source.plan
 
-    def check(self, content: bytes, largest: int = MAX_SIZE) -> Update:
-        """Return the update in a file's bytes; refuse one that cannot be served here, or takes images above ``largest``."""
+    def check(
+        self, content: bytes, largest: int = MAX_SIZE, accept: Callable[[Update], None] = lambda _: None
+    ) -> Update:
+        """Return the update in a file's bytes; refuse one that cannot be served here, or takes images above ``largest``.
+
+        ``accept`` refuses others before their head is restored. One file is checked at a time: each may take memory.
+        """
+        with self._checking:
+            return self._check(content, largest, accept)
+
+    def _check(self, content: bytes, largest: int, accept: Callable[[Update], None]) -> Update:
         try:
             update = Update.from_bytes(content, "The file")
         except UpdateFileError as error:  # its hint is for the command line
@@ -171,6 +183,8 @@ class Engine:
                 f"This classifier takes images of {update.pixels.size} pixels; the service allows {largest}.",
                 "Train it again with a smaller image size (fit train --image-size).",
             )
+        accept(update)
+        update.check_cost(MAX_SERVED_HEAD_BYTES, MAX_SERVED_HEAD_OPERATIONS)
         try:
             self._member(update)
         except UpdateFileError as error:

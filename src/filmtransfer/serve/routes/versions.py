@@ -24,8 +24,8 @@ from ..schemas import (
     binary,
     errors,
 )
-from ..store import NotFoundError, ProjectId, Version
-from ..summary import summarise_update
+from ..store import NotFoundError, ProjectId, Quota, Version
+from ..summary import check_classes, summarise_update
 
 router = APIRouter(prefix="/api/versions", tags=["versions"], responses=errors(*GUARDED))
 
@@ -45,18 +45,23 @@ def list_versions(project: CurrentProject, store: StoreDep) -> VersionsPublic:
     responses=errors(400, 409, 415, 507),
     openapi_extra={"requestBody": {"required": True, "description": "An update file.", **FILE[200]}},
 )
-async def upload_version(request: Request, project: CurrentProject, service: ServiceDep) -> VersionPublic:
+async def upload_version(
+    request: Request, user: CurrentUser, project: CurrentProject, service: ServiceDep
+) -> VersionPublic:
     """Upload an update file of 'fit train' or of this service; it becomes the current version."""
     if content_type(request) != MEDIA_TYPE:
         raise ApiError(
             415, "bad_type", "The body is not an update file.", f"Send 'Content-Type: {MEDIA_TYPE}'."
         )
     content = await request.body()
-    return VersionPublic.of(await to_thread.run_sync(_publish, service, project, content))
+    return VersionPublic.of(await to_thread.run_sync(_publish, service, user.quota, project, content))
 
 
-def _publish(service: Service, project: ProjectId, content: bytes) -> Version:
-    update = service.engine.check(content, service.settings.max_image_size)
+def _publish(service: Service, quota: Quota, project: ProjectId, content: bytes) -> Version:
+    service.store.versions.check_room(project, len(content))  # before any work
+    update = service.engine.check(
+        content, service.settings.max_image_size, lambda update: check_classes(update, quota)
+    )
     return service.store.versions.publish(project, content, "uploaded", summarise_update(update))
 
 

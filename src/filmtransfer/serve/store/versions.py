@@ -8,20 +8,32 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import get_args
+from typing import Any, get_args
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select, update
 
-from ...errors import check_choice
+from ...budgets import MAX_UPLOADED_SUMMARY
+from ...errors import InputError, check_choice
 from .database import Database
-from .errors import ConflictError, StoreDamagedError
+from .errors import ConflictError, StoreDamagedError, not_found
 from .objects import ObjectStore
 from .photos import check_digest
 from .records import JsonObject, ProjectId, Source, Version
-from .rows import find_project, find_row, lock_project, refuse_over, replaced_versions, usage
+from .rows import find_project, find_project_rows, lock_project, refuse_over, replaced_versions, usage
 from .tables import DatabaseRow, projects, versions
 from .trainings import lock_running
 from .values import check_number, now, to_json
+
+
+def listed_columns(longest: int) -> list[ColumnElement[Any]]:
+    """Return the columns of a version; of an upload, a longer summary is never read: there was no limit once."""
+    text = versions.c.summary
+    too_long = (versions.c.source == "uploaded") & (func.length(text) > longest)
+    others = [column for column in versions.c if column is not text]
+    return [*others, case((too_long, "{}"), else_=text).label("summary")]
+
+
+LISTED = listed_columns(MAX_UPLOADED_SUMMARY)
 
 
 class VersionRepository:
@@ -30,6 +42,14 @@ class VersionRepository:
     def __init__(self, database: Database, objects: ObjectStore) -> None:
         self.database = database
         self.objects = objects
+
+    def check_room(self, project: ProjectId, size: int) -> None:
+        """Refuse a new version of this many bytes if the user's quota has no room for it, as ``publish`` will."""
+        with self.database.read() as connection:
+            rows = find_project_rows(connection, project)
+            freed = sum(row.bytes for row in replaced_versions(connection, rows))
+            stored = usage(connection, rows.user.id).bytes - freed
+            refuse_over("bytes", stored + size, rows.user.quota_bytes)
 
     def publish(
         self,
@@ -43,6 +63,8 @@ class VersionRepository:
         """Add a version and make it current; for a training, only while it is running (by this worker)."""
         check_choice("source", source, get_args(Source))
         encoded, digest = to_json(summary), hashlib.sha256(content).hexdigest()
+        if source == "uploaded" and len(encoded) > MAX_UPLOADED_SUMMARY:
+            raise InputError("The class names of this file are too long in all.", "Use shorter names.")
         with self.database.read() as connection:
             user = find_project(connection, project).user_id
         with self.objects.stage(user, content) as staged, self.database.write() as connection:
@@ -70,7 +92,7 @@ class VersionRepository:
         """Return the versions of a project, the newest first."""
         with self.database.read() as connection:
             current = find_project(connection, project).current_version
-            rows = select(versions).where(versions.c.project_id == project).order_by(versions.c.number.desc())
+            rows = select(*LISTED).where(versions.c.project_id == project).order_by(versions.c.number.desc())
             return [_version(row, current) for row in connection.execute(rows)]
 
     def current(self, project: ProjectId) -> Version | None:
@@ -128,7 +150,10 @@ class VersionRepository:
 
 def _find(connection: Connection, project: ProjectId, number: int) -> DatabaseRow:
     condition = (versions.c.project_id == project) & (versions.c.number == check_number(number))
-    return find_row(connection, "version", versions, condition)
+    row = connection.execute(select(*LISTED).where(condition)).first()
+    if row is None:
+        raise not_found("version")
+    return row
 
 
 def _version(row: DatabaseRow, current: int | None) -> Version:
