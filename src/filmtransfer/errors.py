@@ -67,7 +67,7 @@ class SkippedImageWarning(FitWarning):
 
 def check_choice(what: str, value: object, allowed: Collection[object]) -> None:
     """Raise an error for a value that is not among the allowed values of an option."""
-    if value not in allowed:
+    if value not in list(allowed):  # a list: values of a file need not be hashable
         raise invalid_choice(what, value, allowed)
 
 

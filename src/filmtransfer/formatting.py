@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
-from typing import Protocol
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
 
 NUMBER_WORDS = "no one two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905
 MANY_IMAGES = 200  # from so many images on, a tenth of a percent means something
@@ -20,6 +20,15 @@ UNPRINTABLE = re.compile(
 def printable(text: str) -> str:
     """Return text with the characters that a terminal would obey or hide spelled out, as in \\x1b."""
     return UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def finite_json(value: Any) -> Any:
+    """Return a document with null for numbers that JSON does not have: a deviation of one value, for example."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: finite_json(one) for name, one in value.items()}
+    return [finite_json(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def percent(share: float, digits: int = 1) -> str:

@@ -194,7 +194,7 @@ def predict(update: Update, _: Path) -> None:
 def show(update: Update, file: Path) -> None:
     printer = Printer(as_json=False)
     printer.out.file = io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace")
-    document = _document(file, update, backbone_facts("efficientnet_lite0"))
+    document = _document(file, 1, update, backbone_facts("efficientnet_lite0"))
     _print_update(printer, update, document, everything=True)
     json.dumps(document, allow_nan=False)
 

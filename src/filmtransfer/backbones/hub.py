@@ -6,6 +6,8 @@ import os
 import socket
 from urllib.parse import urlparse
 
+from ..errors import UsageError
+
 
 def cached_on_disk(hub_id: str) -> bool:
     """Return whether the weights of this repository have been downloaded."""
@@ -24,10 +26,16 @@ def hub_is_offline() -> bool:
 
 def hub_reachable(seconds: float = 3.0) -> bool:
     """Return whether the hub accepts connections; its client would otherwise retry for most of a minute."""
-    address = urlparse(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+    try:
+        address = urlparse(endpoint)
+        port = address.port or (443 if address.scheme == "https" else 80)
+    except ValueError:
+        raise UsageError(
+            f"HF_ENDPOINT is {endpoint!r}, which is no address.", "Correct or unset it."
+        ) from None
     if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
         return True  # behind a proxy a direct connection says nothing
-    port = address.port or (443 if address.scheme == "https" else 80)
     try:
         with socket.create_connection((address.hostname or "", port), timeout=seconds):
             return True

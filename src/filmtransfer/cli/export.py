@@ -117,9 +117,11 @@ def _check_paths(
     """Refuse what cannot be read or written before torch is imported."""
     from ..errors import InputError, UpdateFileError
     from ..files import check_writable, open_regular, reading
-    from ..model.hub import SCHEME, find_update
+    from ..model.hub import SCHEME, find_update, repository
 
-    if not file.startswith(SCHEME):
+    if file.startswith(SCHEME):
+        repository(file)
+    else:
         path = find_update(file)
         with reading(path, error=UpdateFileError):
             open_regular(path).close()

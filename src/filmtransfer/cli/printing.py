@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import FitWarning, SkippedImageWarning
-from ..formatting import printable
+from ..formatting import finite_json, printable
 
 if TYPE_CHECKING:
     from ..data import SkippedImage
@@ -152,7 +151,7 @@ class Printer:
     def document(self, content: Mapping[str, object]) -> None:
         """Print the JSON document, if JSON was requested."""
         if self.as_json:
-            print(json.dumps(_finite(content), indent=2, default=str, allow_nan=False))
+            print(json.dumps(finite_json(content), indent=2, default=str, allow_nan=False))
 
     def failure(self, message: str, hint: str, code: int) -> int:
         """Print an error as text and as JSON, and return the exit code."""
@@ -178,15 +177,6 @@ class Printer:
             finally:
                 messages = (str(w.message) for w in caught if _is_note(w.category))
                 self.note(*dict.fromkeys(messages))
-
-
-def _finite(value: Any) -> Any:
-    """Return a document with null for numbers that JSON does not have: a deviation of one value, for example."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {name: _finite(one) for name, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _is_note(category: type[Warning]) -> bool:

@@ -107,7 +107,8 @@ def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool, ev
 
         check_writable(plot)
         load_pyplot()  # an error now, if it is not installed
-    update = Update.load(find_update(file))
+    path = find_update(file)
+    update = Update.load(path)
     try:
         backbone = backbone_facts(update.backbone)
     except UsageError as error:
@@ -116,7 +117,7 @@ def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool, ev
     sites = _sites(file, update, backbone) if update.film else []
     if plot is not None and not sites:
         raise UsageError(f"{file} has no FiLM to plot.", "Only updates that trained FiLM have this figure.")
-    document = _document(file, update, backbone)
+    document = _document(file, path.stat().st_size, update, backbone)
     _print_update(printer, update, document, everything)
     if photos:
         document["photos"] = _photos(printer, update)
@@ -130,7 +131,7 @@ def _show_file(printer: Printer, file: Path, plot: Path | None, photos: bool, ev
     printer.document(document)
 
 
-def _document(file: Path, update: Update, backbone: BackboneFacts) -> JsonTable:
+def _document(file: Path, size: int, update: Update, backbone: BackboneFacts) -> JsonTable:
     """Return the JSON document; parameter counts also have their former keys, which end in _numbers."""
     import numpy as np
 
@@ -147,7 +148,7 @@ def _document(file: Path, update: Update, backbone: BackboneFacts) -> JsonTable:
     weights = update.head_weights
     return {
         "file": str(file),
-        "bytes": file.stat().st_size,
+        "bytes": size,
         "compact_bytes": len(update.compact().to_bytes()),
         "backbone": update.backbone,
         "backbone_sha256": update.backbone_digest,

@@ -55,7 +55,10 @@ def write_hub(
     location = f"{SCHEME}{repository_name}" if repository_name else ""
     contents = {
         UPDATE: update.compact().to_bytes(),
-        CONFIG: (json.dumps(config(update), indent=2, ensure_ascii=False) + "\n").encode(),
+        CONFIG: (json.dumps(config(update), indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode(
+            "utf-8",
+            "backslashreplace",  # which is how JSON spells unpaired surrogates
+        ),
         README: model_card(
             update, "hub", Rejection.of(update.predictor(), false_alarm), location=location
         ).encode(),

@@ -12,6 +12,7 @@ from typing import Literal
 
 from .. import __version__
 from ..backbones import backbone_facts, record_for
+from ..formatting import printable
 from ..model import Update, describe_estimate
 from ..model.ood import FALSE_ALARM
 from .rejection import Rejection
@@ -19,7 +20,7 @@ from .rejection import Rejection
 Folder = Literal["hub", "web"]
 LICENCES = {"Apache-2.0": "apache-2.0", "MIT": "mit"}
 MAX_CLASSES = 60  # in the table of classes
-SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#"})
+SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#&~!$:@"})
 
 
 def model_card(
@@ -34,7 +35,7 @@ def model_card(
     usage = _hub_usage(location, rejection) if folder == "hub" else WEB_USAGE
     sections = [
         header(update),
-        f"# {title or default_title(update.classes)}\n\n"
+        f"# {_escape(title or default_title(update.classes))}\n\n"
         f"An image classifier for {len(update.classes)} classes, trained on {sum(update.counts):,} photos with "
         f"filmtransfer on a frozen `{update.backbone}` (FiT: *FiLM Transfer*, Shysheya et al., ICLR 2023).",
         f"## How to use it\n\n{usage}",
@@ -104,14 +105,14 @@ def _settings_table(update: Update) -> str:
     fit = "the complete image scaled to a square" if pixels.fit == "squash" else "its centre"
     timm_name = record_for(update.backbone).timm_name
     rows = {
-        "backbone": f"`{update.backbone}` ({timm_name}), weights `{update.backbone_digest[:16]}…`",
+        "backbone": f"`{update.backbone}` ({timm_name}), weights {_escape(update.backbone_digest[:16])}…",
         "frozen parameters": f"{backbone_facts(update.backbone).parameters:,}",
         "trained parameters of the backbone": f"{trained:,} {kind}",
         "head": f"{update.head}, {update.stored_parameters() - trained:,} parameters",
         "images": f"RGB, {pixels.size} × {pixels.size} pixels, {fit}, {pixels.interpolation}",
         "class prior": _prior(update),
         "seed": str(update.seed),
-        "made with": ", ".join(f"{k} {v}" for k, v in update.versions.items()) or "unknown",
+        "made with": _escape(", ".join(f"{k} {v}" for k, v in update.versions.items())) or "unknown",
     }
     return "\n".join(["| | |", "|---|---|", *[f"| {name} | {value} |" for name, value in rows.items()]])
 
@@ -174,5 +175,5 @@ def _prior(update: Update) -> str:
 
 
 def _escape(name: object) -> str:
-    """Return a class name that can neither break the table nor be read as markup."""
-    return " ".join(str(name).split()).translate(SPECIAL)
+    """Return text of a file that can neither break the table nor be read as markup."""
+    return printable(" ".join(str(name).split())).translate(SPECIAL)

@@ -10,8 +10,8 @@ onnxruntime-web comes from a folder, from the copy downloaded before, or from np
 
 from __future__ import annotations
 
-import html
 import json
+import re
 import sys
 from dataclasses import asdict
 from importlib.resources import files
@@ -23,6 +23,7 @@ from ..files import make_folder, write_atomically
 from ..formatting import count, file_size
 from ..model import Update
 from ..model.ood import FALSE_ALARM
+from ..report.markup import text
 from .model_card import default_title, model_card
 from .npm import ONNXRUNTIME_WEB, fetch_files
 from .quantisation import CalibrationImages
@@ -58,7 +59,7 @@ def write_web(
         **{f"ort/{name}": (runtime_folder / name).read_bytes() for name in RUNTIME},
         **{name: (files(__package__) / "page" / name).read_bytes() for name in PAGE},
         "model.onnx": model,
-        "model.json": _metadata(update, rejection, len(model)).encode(),
+        "model.json": _metadata(update, rejection, len(model)),
         "README.md": model_card(update, "web", rejection, title, notes).encode(),
         "index.html": index_page(
             update, rejection, title, len(model)
@@ -74,18 +75,17 @@ def write_web(
 def index_page(update: Update, rejection: Rejection, title: str, model_bytes: int) -> str:
     """Return index.html with this model's title and classes."""
     classes = "".join(
-        f"<li>{html.escape(str(name))} <span>{count(photos, 'photo')}</span></li>"
+        f"<li>{text(name)} <span>{count(photos, 'photo')}</span></li>"
         for name, photos in zip(update.classes, update.counts, strict=True)
     )
     facts = (
-        f"Trained on {sum(update.counts):,} photos with {html.escape(update.backbone)}; "
+        f"Trained on {sum(update.counts):,} photos with {text(update.backbone)}; "
         f"input {update.pixels.size} × {update.pixels.size} pixels; {file_size(model_bytes)}. "
         f"{OTHER_PHOTOS if rejection.detector is None else REJECTED_PHOTOS.format(rate=rejection.rate)}"
     )
-    text = (files(__package__) / "page" / "index.html").read_text(encoding="utf-8")
-    for name, value in (("title", html.escape(title)), ("classes", classes), ("facts", facts)):
-        text = text.replace("{{" + name + "}}", value)
-    return text
+    values = {"title": text(title), "classes": classes, "facts": facts}
+    template = (files(__package__) / "page" / "index.html").read_text(encoding="utf-8")
+    return re.sub(r"\{\{(title|classes|facts)\}\}", lambda found: values[found[1]], template)
 
 
 def find_runtime(folder: str | Path | None = None) -> Path:
@@ -120,7 +120,7 @@ def download_runtime(target: Path) -> None:
     )
 
 
-def _metadata(update: Update, rejection: Rejection, model_bytes: int) -> str:
+def _metadata(update: Update, rejection: Rejection, model_bytes: int) -> bytes:
     return json.dumps(
         {
             "classes": [str(name) for name in update.classes],
@@ -130,5 +130,6 @@ def _metadata(update: Update, rejection: Rejection, model_bytes: int) -> str:
             "bytes": model_bytes,
         },
         ensure_ascii=False,
+        allow_nan=False,
         indent=1,
-    )
+    ).encode("utf-8", "backslashreplace")  # which is how JSON spells unpaired surrogates

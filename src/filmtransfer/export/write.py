@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..budgets import MAX_UPDATE_BYTES
 from ..errors import InputError, UpdateFileError, UsageError
 from ..estimator import FewShotClassifier
 from ..files import check_writable, open_regular, write_atomically
@@ -54,12 +55,16 @@ def _update_path(location: str | Path) -> Path:
     if not str(location).startswith(SCHEME):
         path = Path(location)
         if path.suffix == ".onnx" or _is_exported(path):
-            kind = read_metadata(path.read_bytes()).get("kind", "") if path.is_file() else ""
+            kind = read_metadata(path.read_bytes()).get("kind", "") if _is_small(path) else ""
             raise UpdateFileError(
                 f"{path} is an exported model already{f' ({kind})' if kind else ''}: it was left unchanged.",
                 "Export the update (.safetensors) that it was made from.",
             )
     return find_update(location)
+
+
+def _is_small(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size <= MAX_UPDATE_BYTES
 
 
 def write_folded(

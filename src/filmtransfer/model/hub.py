@@ -6,6 +6,7 @@ it, if wanted) is the same folder on the Hugging Face hub.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from ..backbones.hub import hub_is_offline, hub_reachable
@@ -14,13 +15,25 @@ from ..errors import InputError, UnavailableError, UpdateFileError, UsageError, 
 UPDATE = "update.safetensors"
 CONFIG = "config.json"
 SCHEME = "hf://"
+ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")  # a Path has one slash left; one letter is a drive
+_NAME = r"\w(?:(?:(?!--|\.\.)[\w.-])*\w)?"  # the rule of the hub
+REPOSITORY = re.compile(
+    rf"({_NAME}/(?!.*\.git(?:@|$)){_NAME})(?:@(\w(?:(?!\.\.)[\w./-]){{0,254}})?)?", re.ASCII
+)
+MAX_REPOSITORY = 96  # characters
 
 
 def find_update(location: str | Path) -> Path:
     """Return the update file of a file, folder or ``hf://owner/name``."""
-    if str(location).startswith(SCHEME):
-        return _fetch(*repository(str(location)))
+    address = ADDRESS.match(str(location))
     path = Path(location)
+    if address and not path.exists():
+        if address[1] != "hf":
+            raise UsageError(
+                f"{location} cannot be fetched: updates are files, folders or {SCHEME}OWNER/NAME.",
+                "Download it first, and give the path of the file.",
+            )
+        return _fetch(*repository(SCHEME + str(location)[address.end() :]))
     if not path.is_dir():
         return path
     if not (path / UPDATE).is_file():
@@ -32,13 +45,12 @@ def find_update(location: str | Path) -> Path:
 
 def repository(location: str) -> tuple[str, str | None]:
     """Return owner/name and the revision of ``hf://owner/name@revision``, with or without the scheme."""
-    name, _, revision = location.removeprefix(SCHEME).partition("@")
-    owner, _, rest = name.partition("/")
-    if not owner or not rest or "/" in rest:
+    parts = REPOSITORY.fullmatch(location.removeprefix(SCHEME))
+    if parts is None or len(parts[1]) > MAX_REPOSITORY:
         raise UsageError(
             f"{location} does not name a repository.", "Write OWNER/NAME, for example hf://ana/pets."
         )
-    return name, revision or None
+    return parts[1], parts[2]
 
 
 def check_online(what: str) -> None:

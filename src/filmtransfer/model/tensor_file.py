@@ -1,8 +1,8 @@
 """Named arrays and one JSON document as the bytes of a .safetensors file; no other module knows this format.
 
 A file begins with the length of a header and the header, a JSON document with type, shape and location of each array.
-All of it is checked against the budgets before any array is made, and arrays are views into the file: what a file can
-cost follows from its size. Nothing in a file is ever run.
+All of it is checked against the budgets before any array is made, and arrays are views into one copy of the file: what
+a file can cost follows from its size. Nothing in a file is ever run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def unpack(content: bytes, key: str, source: str, hint: str) -> tuple[dict[str, 
     try:
         header, start = _read_header(content)
         metadata = header.pop(METADATA, {})
-        return _read_tensors(content, header, start), read_json(metadata.get(key, "null"))
+        return _read_tensors(bytearray(memoryview(content)[start:]), header), read_json(
+            metadata.get(key, "null")
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UpdateFileError(
             f"{source} is not a complete update file ({first_line(error)}).", hint
@@ -105,17 +107,17 @@ def _read_header(content: bytes) -> tuple[dict[str, Any], int]:
     return header, 8 + length
 
 
-def _read_tensors(content: bytes, header: dict[str, Any], start: int) -> dict[str, np.ndarray]:
-    """Return views of the arrays, which have to fill the rest of the file without a gap or an overlap."""
+def _read_tensors(data: bytearray, header: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Return views of the arrays, which have to fill the data without a gap or an overlap."""
     located = sorted((tuple(entry["data_offsets"]), name) for name, entry in header.items())
     position, tensors = 0, {}
     for (begin, end), name in located:
         size, shape = _layout(header[name])
         if type(begin) is not int or type(end) is not int or begin != position or end != begin + size:
             raise ValueError(f"{name!r} is not where it should be")
-        tensors[name] = _view(content, header[name]["dtype"], shape, start + begin)
+        tensors[name] = _view(data, header[name]["dtype"], shape, begin)
         position = end
-    if start + position != len(content):
+    if position != len(data):
         raise ValueError("it does not end where it should")
     return {name: tensors[name] for name in header}
 
@@ -133,9 +135,9 @@ def _layout(entry: dict[str, Any]) -> tuple[int, list[int]]:
     return width * math.prod(shape), shape
 
 
-def _view(content: bytes, dtype: str, shape: list[int], offset: int) -> np.ndarray:
+def _view(data: bytearray, dtype: str, shape: list[int], offset: int) -> np.ndarray:
     count = math.prod(shape)
     if not count:
         return np.empty(shape, DTYPES[dtype])
-    array = np.frombuffer(content, DTYPES[dtype], count, offset).reshape(shape)
+    array = np.frombuffer(data, DTYPES[dtype], count, offset).reshape(shape)
     return array if array.flags.aligned else array.copy()

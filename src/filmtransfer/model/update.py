@@ -22,7 +22,7 @@ from ..budgets import MAX_HEAD_BYTES, MAX_HEAD_OPERATIONS, MAX_UPDATE_BYTES
 from ..data.pixels import PixelSpec
 from ..errors import InputError, UpdateFileError, UsageError
 from ..files import read_at_most, write_atomically
-from ..formatting import file_size
+from ..formatting import file_size, finite_json
 from ..heads import HEADS, Head, SingularError, make_head
 from .body import Body
 from .estimate import Estimate
@@ -248,7 +248,9 @@ class Update:
                 "Try a smaller learning rate, or fewer steps.",
             )
         try:
-            metadata = json.dumps(self._metadata(), sort_keys=True, separators=(",", ":"))
+            metadata = json.dumps(
+                finite_json(self._metadata()), sort_keys=True, separators=(",", ":"), allow_nan=False
+            )
         except TypeError:
             raise InputError(
                 "Class labels of this type cannot be saved.", "Use text or whole numbers as labels."

@@ -19,13 +19,13 @@ import numpy as np
 from ..arrays import Array, to_numpy
 from ..data.inputs import Images, as_label, image_sources
 from ..errors import InputError, UsageError
-from ..heads import HEADS, make_head
+from ..heads import HEADS, SingularError, make_head
 from ..model import Label, Support, Update
 from ..model.classification import Classified, OnImages
 from ..model.metadata import JsonTable
 from ..model.support import digest_of, identify, name_of, no_statistics
 from ..model.update import copies
-from .assess.assessment import Assessment, assess_update, with_assessment
+from .assess.assessment import Assessment, assess_update, singular_features, with_assessment
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,10 @@ def _rebuild(
         settings["prior"] = _changed_prior(prior, labels or range(len(prior)), len(classes))
     rebuilt = make_head(update.head, **update.head_options)
     rebuilt.set_log_weights(update.head_weights)
-    rebuilt.configure(support.features, support.labels)
+    try:
+        rebuilt.configure(support.features, support.labels)
+    except SingularError:
+        raise singular_features() from None
     edited = replace(
         update,
         classes=classes,

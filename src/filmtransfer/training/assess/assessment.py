@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...arrays import Array, to_numpy
-from ...heads import Head
+from ...errors import UpdateFileError
+from ...heads import Head, SingularError
 from ...model import Estimate, Update
 from ...model.ood import MIN_SCORES, OODDetector
 from ...model.predictor import log_posterior, log_prior
@@ -73,7 +74,18 @@ def assess_update(update: Update) -> Assessment | None:
     assert support is not None
     prior = log_prior(update.prior, update.counts)
     head = update.restore_head()
-    return assess(head, support.features, support.labels, support.held_out, prior, seed=update.seed)
+    try:
+        return assess(head, support.features, support.labels, support.held_out, prior, seed=update.seed)
+    except SingularError:
+        raise singular_features() from None
+
+
+def singular_features() -> UpdateFileError:
+    """Return the error for stored features from which no head can be built."""
+    return UpdateFileError(
+        "No head can be built from the features that this file stores: its covariance is singular.",
+        "Use an earlier version of it, or train it again.",
+    )
 
 
 def with_assessment(update: Update, assessment: Assessment | None) -> Update:
