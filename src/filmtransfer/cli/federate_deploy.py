@@ -173,6 +173,9 @@ def client(
         Path | None, typer.Option(help="Images on which to evaluate the personalized classifier.")
     ] = None,
     weights: Annotated[Path | None, typer.Option(help="Weights file for the backbone.")] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="A TOML file with what this client sends at most, whatever the plan.")
+    ] = None,
     wait: Annotated[
         float | None,
         typer.Option(help="Seconds to wait for a server that cannot be reached; by default without limit."),
@@ -203,7 +206,15 @@ def client(
     identity = ClientIdentity(name, server, ca and ca.resolve(), key and key.resolve())
     state = state or Path(f"federate-{name}")
     run_client(
-        data, identity, state, test=test, weights=weights, wait=wait, poll=_check_poll(poll), log=printer.say
+        data,
+        identity,
+        state,
+        test=test,
+        weights=weights,
+        policy=policy,
+        wait=wait,
+        poll=_check_poll(poll),
+        log=printer.say,
     )
     update = state / PERSONAL_UPDATE
     personal = str(update) if update.exists() else None

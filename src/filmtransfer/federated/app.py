@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from flwr.app import Context, Message
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
@@ -27,6 +27,7 @@ from .masking import STAGES
 from .parameters import get_parameters, make_model
 from .partition import of_classes
 from .plan import Plan
+from .policy import PolicyGuard
 from .records import (
     GLOBAL_UPDATE,
     LOG_FILE,
@@ -41,13 +42,23 @@ from .server import FederatedServer
 CACHE_MB = 512
 
 
-def make_client_app(client_for: Callable[[Context, Plan], Client]) -> ClientApp:
-    """Return an app that passes every message to the client of its context."""
+Admit = Callable[
+    [Context, str, Plan, RecordDict], None
+]  # raises an error for a request that must not be answered
+
+
+def make_client_app(
+    client_for: Callable[[Context, Plan], Client], admit: Admit = lambda *_: None
+) -> ClientApp:
+    """Return an app that passes every admitted message to the client of its context."""
     app = ClientApp()
 
     def handle(message: Message, context: Context) -> Message:
         try:
-            client = client_for(context, messages.read_plan(message.content))
+            messages.check_content(message.content)
+            plan = messages.read_plan(message.content)
+            admit(context, message.metadata.message_type, plan, message.content)
+            client = client_for(context, plan)
         except FitError as error:
             name = str(context.node_config.get("name", context.node_id))
             _client_log(str(context.node_config.get("state", "")))(f"The request is refused: {error}")
@@ -63,7 +74,15 @@ def make_client_app(client_for: Callable[[Context, Plan], Client]) -> ClientApp:
     return app
 
 
-# In a deployment the SuperNode's configuration names the client's folder of images.
+# In a deployment the SuperNode's configuration names the client's folder of images, and its policy.
+
+
+def _admit(context: Context, message_type: str, plan: Plan, content: RecordDict) -> None:
+    """Apply the policy of the client before its images are read, and keep its ledger."""
+    config = context.node_config
+    policy, digest = (str(config.get(name, "")) for name in ("policy", "policy_digest"))
+    guard = PolicyGuard(Path(str(config["state"])), Path(policy) if policy else None, digest)
+    guard.admit(message_type, plan, content)
 
 
 def _client_for(context: Context, plan: Plan) -> Client:
@@ -115,7 +134,7 @@ def read_examples(images: LabelledImages, model: AdaptedModel, *, every_class: b
     return Examples(Activations(model, pixels, CACHE_MB), labels, [str(name) for name in images.classes])
 
 
-client_app = make_client_app(_client_for)
+client_app = make_client_app(_client_for, _admit)
 server_app = ServerApp()
 
 

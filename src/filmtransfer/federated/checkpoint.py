@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +23,10 @@ from .plan import Plan
 from .records import RoundRecord
 
 CHECKPOINT_FILE, ROUNDS_FILE = "checkpoint.npz", "rounds.jsonl"
+DAMAGED = (  # what numpy, zipfile and json raise for a file that is not what it should be
+    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError, SyntaxError, TypeError,
+    ValueError, struct.error, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 # Settings that a resumed plan may change.
 CHANGEABLE = ("rounds", "timeout", "clients_per_round", "min_clients", "evaluate_every", "assess")
 
@@ -79,7 +85,7 @@ class Checkpoint:
                     stored["psi"], about["classes"], about["rounds"], about["began"], about["spent"]
                 )
             stored_plan = about["plan"]
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+        except DAMAGED:
             raise UpdateFileError(
                 f"{path} is not a checkpoint of a federation.", "Use another folder."
             ) from None

@@ -67,7 +67,7 @@ class Communication:
                 self.log(f"{name} is missing: {missing[node]}")
             elif reason := messages.read_refusal(replies[node]):
                 failures["refused"][name] = reason
-                self.log(f"{name} cannot take part: {reason}")
+                self.log(f"{name} refused: {reason}")
             else:
                 usable[name] = replies[node]
         return usable
@@ -110,6 +110,8 @@ class Communication:
             self.log(str(error))
         for node, reason in dropped.items():
             name = self.clients.clients[node].name
+            if name in failures["refused"]:
+                continue  # reported with its own reason
             if failures["missing"].setdefault(name, reason) == reason:
                 self.log(f"{name} is missing: {reason}")
         return total if contributed >= self.plan.min_clients else None

@@ -19,16 +19,15 @@ import numpy as np
 import torch
 from flwr.app import RecordDict
 
+from ..budgets import MAX_EXAMPLES
 from ..errors import FitError
 from ..model import AdaptedModel
 from . import messages
 from .client import Examples
-from .client_manager import ClientManager
+from .communication import Communication, no_failures
 from .parameters import set_parameters
-from .plan import Plan
 from .records import RoundRecord
 from .statistics import from_arrays
-from .transport import Transport
 
 
 @dataclass(frozen=True)
@@ -49,10 +48,10 @@ class ServerTest:
 class ClientEvaluation:
     """Asks clients to evaluate ψ: the connected ones that have something to evaluate."""
 
-    def __init__(
-        self, transport: Transport, plan: Plan, clients: ClientManager, test: ServerTest | None = None
-    ) -> None:
-        self.transport, self.plan, self.clients = transport, plan, clients
+    def __init__(self, communication: Communication, test: ServerTest | None = None) -> None:
+        self.communication, self.clients = communication, communication.clients
+        plan, clients = communication.plan, communication.clients
+        self.plan = plan
         connected = list(clients.connected().values())
         with_tests = [node for node in connected if clients.clients[node].num_test_examples]
         protected = plan.secure or plan.privacy is not None
@@ -72,14 +71,8 @@ class ClientEvaluation:
         content = messages.make_request(
             self.plan, number, sent, leave_one_out=int(self.leave_one_out), **requested
         )
-        exchanged, _ = self.transport.exchange(
-            messages.EVALUATE, dict.fromkeys(self.asked, content), "evaluating"
-        )
-        replies = {
-            self.clients.clients[node].name: reply
-            for node, reply in exchanged.items()
-            if not messages.read_refusal(reply)
-        }
+        requests = dict.fromkeys(self.asked, content)
+        replies = self.communication.request(messages.EVALUATE, requests, "evaluating", no_failures())
         record = _personalized(replies, self.leave_one_out)
         if self.test and len(replies) == len(self.asked):
             set_parameters(model, psi)
@@ -93,7 +86,7 @@ def _personalized(replies: Mapping[str, RecordDict], leave_one_out: bool) -> Rou
     accuracies: dict[str, float] = {}
     for name, reply in sorted(replies.items()):
         accuracy, count = (messages.read_finite_metric(reply, key) for key in ("accuracy", "num-examples"))
-        if accuracy is not None and count is not None and 0 <= accuracy <= 1 <= count:
+        if accuracy is not None and count is not None and 0 <= accuracy <= 1 <= count <= MAX_EXAMPLES:
             accuracies[name] = accuracy
             correct, images = correct + accuracy * count, images + int(count)
     if not images:

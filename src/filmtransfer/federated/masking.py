@@ -42,6 +42,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from ..errors import FitError
 from . import shamir
 from .fixed_point import MAX_FRACTIONAL_BITS, IntegerArray, Shapes, to_fixed_point, total_size
+from .messages import read_array
 
 STAGES = ("keys", "shares", "masked", "unmask")
 RECORD = "secure"  # the record of every message that names its session
@@ -194,7 +195,7 @@ def _handle_stage(
     if stage == "masked":
         with _reading(stage):
             shares = peer_bytes(content, "shares")
-        work = RecordDict({key.removeprefix(WORK): content[key] for key in content if key.startswith(WORK)})
+        work = masked_work(content)
         return mask_values(session, shares, lambda: compute(work), node)
     with _reading(stage):
         fates = {int(peer): str(fate) for peer, fate in content.config_records["fates"].items()}
@@ -211,10 +212,15 @@ def _reading(stage: str) -> Iterator[None]:
     """Refuse a message with missing or malformed parts; errors of the client's own computation are not caught here."""
     try:
         yield
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise ProtocolError(
-            f"The message {stage!r} cannot be read ({type(error).__name__}: {error})."
+            f"The message {stage!r} cannot be read ({type(error).__name__}: {str(error)[:80]})."
         ) from error
+
+
+def masked_work(content: RecordDict) -> RecordDict:
+    """Return the request for the client's own computation inside a request for masked values."""
+    return RecordDict({key.removeprefix(WORK): content[key] for key in content if key.startswith(WORK)})
 
 
 def as_bytes(value: object) -> bytes:
@@ -346,7 +352,7 @@ def commitment(seed: bytes, binding: bytes) -> bytes:
 
 def read_masked(masked: Array, shapes: Shapes) -> IntegerArray:
     """Read the masked values of a reply."""
-    values = masked.numpy()
+    values = read_array(masked)
     if values.dtype != np.uint64 or values.shape != (total_size(shapes),):
         raise ValueError(f"the masked values are {values.dtype} of the shape {values.shape}")
     return values

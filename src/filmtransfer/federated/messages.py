@@ -8,14 +8,27 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.common.constant import SType
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
-from ..budgets import MAX_NAME_LENGTH, MAX_NAMES, MAX_REASON
-from ..errors import InputError
+from ..budgets import (
+    MAX_ARRAYS,
+    MAX_EXAMPLES,
+    MAX_NAME_LENGTH,
+    MAX_NAMES,
+    MAX_PLAN_IMAGE_SIZE,
+    MAX_PLAN_LENGTH,
+    MAX_REASON,
+    MAX_RECORDS,
+)
+from ..errors import FitError, InputError
 from .plan import Plan
 
 logging.getLogger("flwr").setLevel(logging.WARNING)  # it logs every aggregation
@@ -29,6 +42,14 @@ FINISH = "query.finish"
 TYPES = (DESCRIBE, TRAIN, STATISTICS, SCORES, EVALUATE, FINISH)
 TOTAL = "total"  # the record of a request with the summed statistics of all clients
 SECURE = "query.secure_"  # followed by the stage
+
+# What numpy writes before the values of an array in C order, with at most two axes: version, length, type and shape.
+HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00(..)\{'descr': '([<|][fiu][1248])', 'fortran_order': False, "
+    rb"'shape': \((\d{0,10},?|\d{1,10}, \d{1,10})\), \} *\n",
+    re.DOTALL,
+)
+ARRAY_TYPES = ("float16", "float32", "float64", "int8", "uint64")
 
 ConfigValue = str | int | float | list[str] | list[int] | list[float]
 
@@ -77,12 +98,48 @@ def make_array_record(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
     return ArrayRecord({name: Array(np.ascontiguousarray(array)) for name, array in arrays.items()})
 
 
+def check_content(content: RecordDict) -> None:
+    """Raise an error for a message with more or larger parts than any of ours; nothing in it is expanded before."""
+    arrays = [item for record in content.array_records.values() for item in record.items()]
+    settings: list[ConfigRecord | MetricRecord] = [*content.config_records.values()]
+    settings += content.metric_records.values()
+    keys = [*content, *(name for name, _ in arrays), *(name for record in settings for name in record)]
+    if len(content) > MAX_RECORDS or len(arrays) > MAX_ARRAYS:
+        raise InputError(
+            f"its message has {len(content)} records with {len(arrays)} arrays; at most {MAX_RECORDS} with {MAX_ARRAYS} are read."
+        )
+    if len(keys) > MAX_NAMES or any(len(key) > MAX_NAME_LENGTH for key in keys):
+        raise InputError("its message has too many or too long names of records, arrays and settings.")
+    for _, array in arrays:
+        read_header(array)
+
+
+def read_header(array: Array) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+    """Return type, shape and offset of an array's values; raise an error unless its bytes are exactly these values.
+
+    numpy's own reader would also open compressed archives, and reserve the memory that a header asks for.
+    """
+    header = HEADER.match(array.data) if array.stype == SType.NUMPY else None
+    if header is None or header.end() != 10 + int.from_bytes(header[1], "little"):
+        raise InputError("an array of its message is not one of plain numbers.")
+    dtype = np.dtype(header[2].decode())
+    shape = tuple(int(size) for size in header[3].rstrip(b",").split(b", ") if size)
+    if dtype.name not in ARRAY_TYPES:
+        raise InputError(f"an array of its message has values of the type {dtype.name}.")
+    if len(array.data) - header.end() != math.prod(shape) * dtype.itemsize or array.shape != shape:
+        raise InputError("an array of its message does not have the size that it declares.")
+    return dtype, shape, header.end()
+
+
+def read_array(array: Array) -> np.ndarray:
+    """Return an array of a message."""
+    dtype, shape, offset = read_header(array)
+    return np.frombuffer(array.data[offset:], dtype).reshape(shape).copy()
+
+
 def read_arrays(content: RecordDict, record: str = "arrays") -> dict[str, np.ndarray]:
     """Return the arrays of a message, none if it has none; raise an error if they cannot be read."""
-    try:
-        return {name: array.numpy() for name, array in content.array_records.get(record, {}).items()}
-    except (ValueError, TypeError, EOFError) as error:
-        raise InputError(f"The arrays of the message cannot be read ({str(error)[:80]}).") from None
+    return {name: read_array(array) for name, array in content.array_records.get(record, {}).items()}
 
 
 def read_metric(content: RecordDict, name: str) -> float:
@@ -91,6 +148,14 @@ def read_metric(content: RecordDict, name: str) -> float:
     if not isinstance(value, (int, float)):
         raise InputError(f"The reply has no {name}.")
     return float(value)
+
+
+def read_examples(content: RecordDict) -> int:
+    """Return on how many images a client has trained, its weight in the mean."""
+    examples = read_metric(content, "num-examples")
+    if not 1 <= examples <= MAX_EXAMPLES:
+        raise InputError(f"it cannot have trained on {examples:g} examples.")
+    return int(examples)
 
 
 def read_finite_metric(content: RecordDict, name: str) -> float | None:
@@ -109,9 +174,12 @@ def read_refusal(content: RecordDict) -> str:
 
 def reason_of(about: ConfigRecord) -> str:
     """Return the reason of a refusal as one line of bounded length; empty if this is none."""
-    if "refused" not in about:
-        return ""
-    text = "".join(c if c.isprintable() else " " for c in str(about["refused"])[:MAX_REASON])
+    return one_line(about["refused"]) if "refused" in about else ""
+
+
+def one_line(value: object) -> str:
+    """Return a client's text as one line of bounded length, for logs and people."""
+    text = "".join(c if c.isprintable() else " " for c in str(value)[:MAX_REASON])
     return text.strip() or "it gave no reason."
 
 
@@ -126,8 +194,29 @@ def read_about(content: RecordDict) -> ConfigRecord:
 
 
 def read_plan(content: RecordDict) -> Plan:
-    """Return the plan of a request."""
-    return Plan.from_json(str(read_config(content)["plan"]))
+    """Return the plan of a request, validated: a client need not trust its server."""
+    text = read_config(content).get("plan")
+    if not isinstance(text, str) or len(text) > MAX_PLAN_LENGTH:
+        raise InputError("The request has no plan.", "Use the same version as the server.")
+    return _parse_plan(text)
+
+
+@lru_cache(maxsize=4)
+def _parse_plan(text: str) -> Plan:
+    try:
+        plan = Plan.from_json(text)
+        plan.validate()
+        size = plan.training.validate().image_size
+    except FitError:
+        raise
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError) as error:
+        raise InputError(
+            f"The plan of the request cannot be read ({str(error)[:80]}).",
+            "Use the same version as the server.",
+        ) from None
+    if size > MAX_PLAN_IMAGE_SIZE:
+        raise InputError(f"The plan has images of {size} pixels; at most {MAX_PLAN_IMAGE_SIZE} are possible.")
+    return plan
 
 
 def read_round(content: RecordDict) -> int:

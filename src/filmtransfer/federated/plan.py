@@ -6,6 +6,7 @@ learning) have names; all randomness is determined by ``seed``, the round and th
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -216,6 +217,11 @@ class Plan:
     def to_json(self) -> str:
         """Return the settings as JSON."""
         return json.dumps(self.to_dict(), sort_keys=True)
+
+    @property
+    def digest(self) -> str:
+        """A hash of all settings, by which a client's policy names a plan."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     @classmethod
     def from_json(cls, text: str) -> Plan:

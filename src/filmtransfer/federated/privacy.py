@@ -103,7 +103,8 @@ def renyi(rate: float, noise: float) -> FloatArray:
     exp((α − 1)·ε_α) = Σ_k (α choose k) (1 − q)^(α − k) q^k exp((k² − k) / 2σ²), summed in logarithms.
     """
     if rate == 1:
-        return ORDERS / (2 * noise**2)
+        with np.errstate(divide="ignore", over="ignore"):  # a plan may have any noise above 0
+            return ORDERS / np.float64(2 * noise * noise)
     factorial = np.concatenate([[0.0], np.log(np.arange(1, ORDERS[-1] + 1)).cumsum()])
     divergences = np.empty(len(ORDERS))
     for i, order in enumerate(ORDERS):

@@ -38,6 +38,7 @@ from .masking import (
     DROPPED,
     KEY_BYTES,
     MIN_CLIENTS,
+    NONCE_BYTES,
     RECORD,
     SURVIVED,
     WORK,
@@ -50,6 +51,10 @@ from .masking import (
     peer_bytes,
     read_masked,
 )
+from .messages import one_line
+
+COMMITMENT_BYTES = 32
+ENCRYPTED_BYTES = NONCE_BYTES + 2 * shamir.SHARE_BYTES + 16  # a nonce, two shares, and the tag of AES-GCM
 
 Exchange = Callable[[str, Mapping[int, RecordDict]], Mapping[int, RecordDict]]
 T = TypeVar("T")
@@ -173,13 +178,13 @@ class _ServerSession:
             try:
                 header = replies[node].config_records[RECORD]
                 if "refused" in header:
-                    self.dropped[node] = f"refused {stage!r}: {header['refused']!s}"
+                    self.dropped[node] = f"refused {stage!r}: {one_line(header['refused'])}"
                     continue
                 if header["session"] != config.session:
                     raise ValueError("it belongs to another session")
                 results[node] = read(node, replies[node])
             except (KeyError, TypeError, ValueError, FitError) as error:
-                self.dropped[node] = f"sent a reply to {stage!r} that cannot be read: {error}"
+                self.dropped[node] = f"sent a reply to {stage!r} that cannot be read: {one_line(error)}"
         if len(results) < config.threshold:
             raise SecureAggregationError(
                 f"Secure aggregation stopped at {stage!r}: {len(results)} clients are left, and the threshold is "
@@ -221,7 +226,10 @@ def _read_keys(_: int, content: RecordDict) -> bytes:
 
 def _read_secrets(content: RecordDict, expected: Set[int]) -> _SharedSecrets:
     commitment = as_bytes(content.config_records[RECORD]["commitment"])
-    return _SharedSecrets(_read_shares(content, expected), commitment)
+    shares = _read_shares(content, expected)
+    if len(commitment) != COMMITMENT_BYTES or {len(share) for share in shares.values()} - {ENCRYPTED_BYTES}:
+        raise ValueError("its shares or its commitment do not have the length of the protocol")
+    return _SharedSecrets(shares, commitment)
 
 
 def _read_shares(content: RecordDict, expected: Set[int]) -> dict[int, bytes]:

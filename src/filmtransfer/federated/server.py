@@ -220,14 +220,12 @@ class FederatedServer:
                 vector = decompress(messages.read_arrays(reply), plan.compression, sizes)
                 update = vector - received if plan.compression == "none" else vector
                 check_update(update)
-                number_of = messages.read_metric(reply, "num-examples")
-                if not number_of >= 1:
-                    raise InputError("it trained on no examples.")
+                number_of = messages.read_examples(reply)
             except FitError as error:
                 failures["refused"][name] = str(error)
                 self.log(f"{self.plan.round_name(number)}: the reply of {name} is refused: {error}")
                 continue
-            updates[name], examples[name] = update, int(number_of)
+            updates[name], examples[name] = update, number_of
             if (loss := messages.read_finite_metric(reply, "loss")) is not None:
                 losses[name] = loss
         if plan.privacy:
@@ -332,7 +330,7 @@ class FederatedServer:
         if self.evaluate_fn:
             self.on_status(status)
             return self.evaluate_fn(psi)
-        evaluation = ClientEvaluation(self.transport, self.plan, self.clients, self.test)
+        evaluation = ClientEvaluation(self.communication, self.test)
         if not evaluation.asked:
             return {}
         self.on_status(status)

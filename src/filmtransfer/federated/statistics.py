@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from ..budgets import MAX_SUM
 from ..errors import InputError
 from ..heads import Scatter, Statistics
 
@@ -34,8 +35,10 @@ def from_arrays(
     """Return the statistics of received arrays; raise an error if shapes or values are not possible."""
     if {name: array.shape for name, array in arrays.items()} != array_shapes(classes, features, scatter):
         raise InputError("The statistics do not have the shapes of the federation's classes.")
-    if not all(np.isfinite(array).all() for array in arrays.values()):
-        raise InputError("The statistics are not finite.")
+    if not all(
+        (np.abs(array) <= MAX_SUM).all() for array in arrays.values()
+    ):  # also not if they are not numbers
+        raise InputError("The statistics are not finite, or too large.")
     counts = arrays["counts"]
     if (counts < -1e-3).any() or np.abs(counts - np.rint(counts)).max(initial=0) > 1e-3:
         raise InputError("The counts are not integers of at least 0.")

@@ -8,8 +8,11 @@ from flwr.app import Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
-from .messages import message_cost
+from ..errors import FitError
+from .messages import check_content, make_reply, message_cost, one_line
 from .records import RoundRecord
+
+MAX_LINE = 200  # characters of an error that Flower reports
 
 # Flower's reasons why there is no reply, in the words of a user; other errors keep their own.
 NO_REPLY = {
@@ -65,6 +68,9 @@ class Transport:
             node = _replying_node(reply, sent)
             if reply.has_error():
                 missing[node] = NO_REPLY.get(reply.error.code) or _last_line(reply.error.reason or "")
+            elif reason := _reason_to_refuse(reply):
+                replies[node] = make_reply(str(node), about={"refused": reason})
+                missing.pop(node, None)
             else:
                 parameters, size = message_cost(reply)
                 traffic["parameters_up"] += parameters
@@ -72,6 +78,15 @@ class Transport:
                 replies[node] = reply.content
                 missing.pop(node, None)
         return replies, missing
+
+
+def _reason_to_refuse(reply: Message) -> str:
+    """Return why a reply is refused before it is read, in words that follow the client's name; empty if it is not."""
+    try:
+        check_content(reply.content)
+    except FitError as error:
+        return str(error)
+    return ""
 
 
 def _replying_node(reply: Message, sent: list[Message]) -> int:
@@ -85,4 +100,4 @@ def _replying_node(reply: Message, sent: list[Message]) -> int:
 
 def _last_line(reason: str) -> str:
     lines = [line for line in reason.strip().splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "it failed"
+    return one_line(lines[-1][-MAX_LINE:]) if lines else "it failed"

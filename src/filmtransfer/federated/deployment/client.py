@@ -29,6 +29,7 @@ from ...processes import (
 from .. import messages
 from ..certificates import KeysError
 from ..keys import check_client_keys, check_name
+from ..policy import Policy, bind_policy
 from ..records import LOG_FILE, JsonLineReader, Log
 from .environment import NODE_VARIABLE, UNKNOWN_APP, flower_environment, make_secret
 from .probe import parse_address, probe_server
@@ -80,12 +81,18 @@ def run_client(
     *,
     test: str | Path | None = None,
     weights: str | Path | None = None,
+    policy: str | Path | None = None,
     wait: float | None = None,
     poll: float = 3.0,
     log: Log = lambda _: None,
 ) -> None:
-    """Take part until the federation is finished, the user interrupts it, or it is not possible."""
+    """Take part until the federation is finished, the user interrupts it, or it is not possible.
+
+    ``policy`` is a file with what this client sends at most; its process enforces it.
+    """
     identity.check()
+    if policy is not None:
+        Policy.load(policy)
     images = check_images(data)
     if test is not None:
         LabelledImages.from_path(test)
@@ -97,7 +104,10 @@ def run_client(
             f"{count(len(images.classes), 'class', 'classes')}."
         )
         config = {"data": str(Path(data).resolve()), "name": identity.name, "state": str(folder)}
-        for option, path in (("test", test), ("weights", weights)):
+        config["policy_digest"] = bind_policy(folder, policy)
+        if policy:
+            log(f"Only what {policy} allows is sent.")
+        for option, path in (("test", test), ("weights", weights), ("policy", policy)):
             config |= {option: str(Path(path).resolve())} if path else {}
         (folder / "node.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
         environment = flower_environment(folder / "flower", host, poll)

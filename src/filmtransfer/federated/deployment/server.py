@@ -135,6 +135,7 @@ def run_server(
         return _with_rounds(finished, path)
     with interruptible(), exclusive_folder(path, "server"):
         wait_for_port(endpoint.host, endpoint.port)
+        observer.log(f"The digest of the plan, for the policies of clients: {plan.digest}")
         (path / RESULT_FILE).unlink(missing_ok=True)
         runner = SuperLinkRunner(endpoint, path, observer, plan.min_clients)
         try:
