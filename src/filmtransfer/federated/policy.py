@@ -132,7 +132,7 @@ class Policy:
     def check_ledger(self, ledger: Ledger) -> None:
         """Raise an error if the releases of the ledger exceed the budgets."""
         if self.max_rounds is not None and ledger.rounds > self.max_rounds:
-            raise PolicyError(f"its policy allows {count(self.max_rounds, 'round')}, which it has answered.")
+            raise PolicyError(f"its policy allows no more rounds (max_rounds = {self.max_rounds}).")
         if self.epsilon is not None and self.delta is not None:
             after = ledger.epsilon(self.delta)
             if not after <= self.epsilon:  # also where it is not a number

@@ -84,11 +84,13 @@ def run_task(side: Side, address: str, token: str, insecure: bool, certificates:
         from flwr.cli.install import install_from_fab
         from flwr.supernode.runtime import run_clientapp
 
+        from .objects import pull_and_read
+
         def install_own(content: bytes, *args: object, **options: object) -> Path:
             check_fab(content)
             return Path(install_from_fab(content, *args, **options))  # type: ignore[arg-type]
 
-        patch(run_clientapp, install_from_fab=install_own)
+        patch(run_clientapp, install_from_fab=install_own, pull_and_inflate_object_from_tree=pull_and_read)
         run_clientapp.run_clientapp(
             runtime_api_address=address, token=token, insecure=insecure, certificates=certificates
         )
@@ -96,7 +98,10 @@ def run_task(side: Side, address: str, token: str, insecure: bool, certificates:
         from flwr.superlink.grid import http_grid
         from flwr.superlink.runtime.run_serverapp import run_serverapp
 
+        from .objects import pull_messages
+
         patch(http_grid, time=CappedSleep(float(os.environ[POLL_VARIABLE])))
+        http_grid.HttpGrid.pull_messages = pull_messages  # type: ignore[method-assign]
         run_serverapp(
             log_queue=Queue(),
             runtime_api_address=address,
