@@ -37,16 +37,10 @@ MAX_UPLOADED_SUMMARY = 1_000_000  # characters that the service keeps of an uplo
 # Requests
 
 MAX_URL_BYTES = 8_000  # path and query string; the longest that the service itself makes has about 200
-MAX_HEAD_BYTES = 16_384  # request line and headers
+MAX_HEADER_BYTES = 16_384  # request line and headers
 MAX_HEADERS = 100
 MAX_TOKEN = 200  # characters; those of the service have 43
-MAX_JSON_BYTES = 64_000  # also bounds the depth and the fields of a document
-MAX_PHOTO_BYTES = 20_000_000
-MAX_UPDATE_BYTES = 64_000_000
-MAX_UPLOADS = 16  # bodies in memory at the same time
-MAX_WAITING = 2_000  # requests that wait before their body is read
 READ_BYTES = 64_000  # taken from a connection at a time, and kept of the body of a request that waits
-MAX_CONNECTIONS = 4_000
 SPARE_CONNECTIONS = 200  # above the limit, which still get a response that says so; all others are cut off
 RESERVED_FILES = 256  # file descriptors that connections never take: the database, files, pipes of workers
 LINGER_BYTES = 1_000_000  # read and discarded of a refused body, so that the client gets to read the response

@@ -19,6 +19,8 @@ from filmtransfer import FewShotClassifier
 from filmtransfer.backbones import Backbone, load_backbone
 from filmtransfer.serve.app import create_app
 from filmtransfer.serve.connections import Connections
+from filmtransfer.serve.decoder import Message, respond
+from filmtransfer.serve.decoders import Decoders
 from filmtransfer.serve.engine.batcher import Batcher
 from filmtransfer.serve.engine.cache import Cache
 from filmtransfer.serve.engine.multi_user import Engine
@@ -50,6 +52,13 @@ def add_two_classes(client: httpx.Client, **params: str) -> None:
 
 def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
+
+
+class DecodersInThisProcess(Decoders):
+    """What decodes without processes, which are slow to start; tests/serve/test_decoders.py has those."""
+
+    def _ask(self, request: dict[str, Any], content: bytes) -> Message:
+        return respond(request, content)
 
 
 @dataclass
@@ -130,6 +139,7 @@ def run_service(
     store = Store.open(StoreLocation.of(location, database))
     batcher = Batcher(engine)
     app = create_app(store, engine, batcher, Cache(16), settings)
+    app.state.service.decoders = DecodersInThisProcess(settings)
     server = UvicornThread(app)
     with server as url:
         tokens = {"admin": ADMIN, "unknown": "nobody-knows-this-token"}

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from filmtransfer.budgets import MAX_HEAD_BYTES, MAX_HEADERS, MAX_URL_BYTES, SPARE_CONNECTIONS
+from filmtransfer.budgets import MAX_HEADER_BYTES, MAX_HEADERS, MAX_URL_BYTES, SPARE_CONNECTIONS
 from filmtransfer.serve import connections
 from tests.serve.conftest import SETTINGS, RunningService, bearer, encoded, run_service
 
@@ -131,8 +131,8 @@ def test_a_client_that_does_not_read_is_disconnected(strict):
         (f"GET /{'x' * MAX_URL_BYTES} HTTP/1.1", "", 414, str(MAX_URL_BYTES)),
         (f"GET /healthz?{'x' * MAX_URL_BYTES} HTTP/1.1", "", 414, str(MAX_URL_BYTES)),
         ("GET /healthz HTTP/1.1", "a: b\r\n" * MAX_HEADERS, 431, str(MAX_HEADERS)),
-        ("GET /healthz HTTP/1.1", f"a: {'x' * MAX_HEAD_BYTES}\r\n", 431, str(MAX_HEAD_BYTES)),
-        ("GET /healthz HTTP/1.1", f"a: {'x' * 1_000_000}\r\n", 431, str(MAX_HEAD_BYTES)),
+        ("GET /healthz HTTP/1.1", f"a: {'x' * MAX_HEADER_BYTES}\r\n", 431, str(MAX_HEADER_BYTES)),
+        ("GET /healthz HTTP/1.1", f"a: {'x' * 1_000_000}\r\n", 431, str(MAX_HEADER_BYTES)),
         ("GET /healthz", "", 400, ""),
         ("nonsense", "", 400, ""),
         ("GET /healthz HTTP/1.1", "Content-Length: 1\r\nContent-Length: 2\r\n", 400, ""),
@@ -150,7 +150,7 @@ def test_invalid_requests_get_an_error_in_the_format_of_all(service, request_lin
             pass
         response = received(line)
     if (
-        response or len(headers) < MAX_HEAD_BYTES
+        response or len(headers) < MAX_HEADER_BYTES
     ):  # otherwise what was sent later may have reset the connection
         code, text = error_of(response)
         assert code == status

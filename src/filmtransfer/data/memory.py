@@ -56,7 +56,7 @@ def _decoder_memory(image: ImageFile.ImageFile, whole: int) -> int:
         case "JPEG" | "MPO":  # the coefficients of all components, if the file is progressive
             layers: list[Any] = getattr(image, "layer", [])
             sampled = [horizontal * vertical for _, horizontal, vertical, _ in layers]
-            return 2 * whole * sum(sampled) // max(sampled)
+            return 2 * whole * int(sum(sampled)) // int(max(sampled))
         case "WEBP":  # two canvases and a copy
             return 12 * whole
         case "HEIF":  # planes and the image made of them, in 16 bits if they have more than 8
@@ -80,7 +80,7 @@ def _tiff_memory(image: ImageFile.ImageFile, whole: int) -> int:
     rows = min(tags.get(ROWS, image.height), image.height)
     width, height = tags.get(TILE_WIDTH, image.width), tags.get(TILE_HEIGHT, rows)
     bits = sum(tags.get(BITS, (1,)))
-    return max(width * height * max(RGB, bits // 8), turning)
+    return max(int(width * height * max(RGB, bits // 8)), turning)
 
 
 def _check(needed: int, doing: str, size: tuple[int, int]) -> None:

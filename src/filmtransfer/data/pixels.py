@@ -37,7 +37,7 @@ class ArrayImage(Protocol):
 ImageSource = File | Image.Image | np.ndarray | ArrayImage
 
 MIN_SIDE = 4
-BLOCK = 1024  # the side of the blocks of pixels that are converted at once
+BLOCK = 512  # the side of the blocks of pixels that are converted at once
 MAX_SIZE = 4096  # of the input squares of a backbone
 
 SUFFIXES = frozenset(

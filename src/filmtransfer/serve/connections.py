@@ -20,7 +20,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from ..budgets import MAX_HEAD_BYTES, MAX_HEADERS, MAX_URL_BYTES, READ_BYTES, SPARE_CONNECTIONS
+from ..budgets import MAX_HEADER_BYTES, MAX_HEADERS, MAX_URL_BYTES, READ_BYTES, SPARE_CONNECTIONS
 from .errors import ApiError, response_to
 from .limits import WATCH
 from .settings import ServiceSettings
@@ -89,7 +89,7 @@ class LimitedProtocol(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, {**app_state, WATCH: self.watch_disconnect}, _loop)
-        self.conn = LimitedConnection(h11.SERVER, MAX_HEAD_BYTES)
+        self.conn = LimitedConnection(h11.SERVER, MAX_HEADER_BYTES)
         self.all_connections = all_connections
         self.address = ""
         self.refusal: ApiError | None = None
@@ -154,7 +154,7 @@ class LimitedProtocol(H11Protocol):
         if isinstance(error, LimitError):
             message = str(error)
         elif status == 431:  # h11's limit on headers that are not complete
-            message = f"The headers have more than {MAX_HEAD_BYTES} bytes."
+            message = f"The headers have more than {MAX_HEADER_BYTES} bytes."
         else:
             message = msg
         hint = "Send fewer or shorter ones." if status in (414, 431) else "Send HTTP/1.1."
@@ -246,6 +246,6 @@ class LimitedConnection(h11.Connection):
                 raise LimitError(f"The URL has more than {MAX_URL_BYTES} bytes.", 414)
             if len(event.headers) > MAX_HEADERS:
                 raise LimitError(f"The request has more than {MAX_HEADERS} headers.", 431)
-            if sum(len(name) + len(value) for name, value in event.headers) > MAX_HEAD_BYTES:
-                raise LimitError(f"The headers have more than {MAX_HEAD_BYTES} bytes.", 431)
+            if sum(len(name) + len(value) for name, value in event.headers) > MAX_HEADER_BYTES:
+                raise LimitError(f"The headers have more than {MAX_HEADER_BYTES} bytes.", 431)
         return event

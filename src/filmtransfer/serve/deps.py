@@ -13,6 +13,7 @@ import anyio
 from fastapi import Depends, Query, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from .decoders import Decoders
 from .downloads import DownloadMaker
 from .engine.batcher import Batcher
 from .engine.cache import Cache
@@ -46,6 +47,7 @@ class Service:
         limits = self.settings
         self.uploads = UserTurns(limits.max_uploads, (limits.max_uploads + 1) // 2, limits.max_waiting)
         self.decoding = anyio.CapacityLimiter(self.settings.decoders)
+        self.decoders = Decoders(self.settings)
         self.downloads = DownloadMaker(self.store, self.settings, self.metrics, self.weights)
         self.readiness = Readiness(
             {

@@ -8,8 +8,8 @@ import numpy as np
 from PIL import Image
 
 from ..data.sample import enlarge_drawing, sample_drawings
+from .decoder import make_thumbnail
 from .store import Project, ProjectId, Store
-from .uploads import check_image
 
 NAME = "Sample drawings"
 CLASSES = 5
@@ -34,7 +34,7 @@ def _add_drawings(store: Store, project: ProjectId) -> None:
     for source, label in zip(drawings.sources, drawings.labels, strict=True):
         if label < CLASSES:
             content = _png(enlarge_drawing(source, SIZE))
-            media_type, thumbnail = check_image(content)
+            media_type, thumbnail = make_thumbnail(content)
             store.photos.add(project, classes[label].id, content, thumbnail, media_type)
 
 

@@ -169,6 +169,8 @@ def serve(
         supervisor = WorkerSupervisor(
             config.workers, worker_arguments(config), config.folder, store, report, config.worker_idle
         )
+        decoders = app.state.service.decoders
+        stack.callback(decoders.close)
         app.state.service.on_photo = supervisor.expect_training
         app.state.service.on_training = supervisor.wake
         app.state.service.can_train = supervisor.can_train
@@ -181,9 +183,14 @@ def serve(
         )
         about = config.describe(config.listen.url(listener.getsockname()[1]), token)
         log_to(config.folder / LOG_FILE, stack)
+
+        def ready() -> None:
+            decoders.start()  # before the first image, but not before the service is ready
+            on_ready(about)
+
         server = HttpServer(
             uvicorn_config(app, config.listen, connections),
-            on_ready=lambda: on_ready(about),
+            on_ready=ready,
             on_shutdown=(supervisor.end, app.state.service.end),
         )
         try:

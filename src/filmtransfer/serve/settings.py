@@ -5,14 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..budgets import (
-    MAX_CONNECTIONS,
-    MAX_JSON_BYTES,
-    MAX_PHOTO_BYTES,
-    MAX_UPDATE_BYTES,
-    MAX_UPLOADS,
-    MAX_WAITING,
-)
+from ..budgets import MAX_IMAGE_MEMORY
 from ..errors import UsageError
 
 PORT = 8000
@@ -32,34 +25,28 @@ class ServiceSettings:
     """The limits that keep one client from using all memory or all time."""
 
     admin_digest: str = ""  # SHA-256 of the admin's token; empty: there is no admin
-    max_photo_bytes: int = MAX_PHOTO_BYTES
-    max_update_bytes: int = MAX_UPDATE_BYTES
-    max_json_bytes: int = MAX_JSON_BYTES
+    max_photo_bytes: int = 20_000_000
+    max_update_bytes: int = 64_000_000
+    max_json_bytes: int = 64_000  # also bounds the depth and the fields of a document
     max_image_size: int = 512  # pixels: the largest image size of an uploaded classifier
     rate: int = 3000  # requests per minute of one token
-    max_connections: int = MAX_CONNECTIONS  # fewer if the system allows the process fewer open files
+    max_connections: int = 4_000  # fewer if the system allows the process fewer open files
     max_connections_of_address: int = 0  # 0: no limit, as behind a proxy, whose address all connections have
-    max_head_seconds: float = (
-        10.0  # from a new connection, or the last response, to the end of the next headers
-    )
+    max_head_seconds: float = 10.0  # from a connection, or a response, to the end of the next headers
     max_send_pause: float = 30.0  # seconds in which a client must take at least something of its response
-    max_uploads: int = (
-        MAX_UPLOADS  # photos and files received or computed at the same time, half of them of one user
-    )
-    max_waiting: int = (
-        MAX_WAITING  # requests with photos and files that wait for that; their bodies are not read yet
-    )
+    max_uploads: int = 16  # photos and files in memory at the same time, half of them of one user
+    max_waiting: int = 2_000  # requests that wait for that; their bodies are not read yet
     max_wait: float = 10.0  # seconds until such a request is refused, at once if that can be foreseen
     max_pause: float = 20.0  # seconds that a client may pause within a body
     max_body_seconds: float = 300.0  # for a complete body
     min_body_rate: int = 16_000  # bytes per second of a body while requests of others wait
-    decoders: int = 2  # images decoded at the same time; one may need 300 MB
+    decoders: int = 2  # images decoded at the same time, each by a process of its own
+    decoder_megabytes: int = MAX_IMAGE_MEMORY // 10**6 + 150  # of each; Python and libraries take about 60
+    max_decode_seconds: int = 20  # for one image
     max_downloads: int = 1  # files made at the same time: each takes a core and, for ONNX, about 600 MB
     max_downloads_of_user: int = 4  # being made or waiting
     max_download_seconds: int = 180  # to make a file
-    max_download_wait: float = (
-        240.0  # seconds until a request gets its turn: longer than the file of another user takes
-    )
+    max_download_wait: float = 240.0  # seconds until it begins: longer than another user's file takes
     max_download_megabytes: int = 4000
     max_event_streams: int = 8  # open at the same time for one user
     poll_seconds: float = 0.5  # between two queries for the events of a training

@@ -1,26 +1,12 @@
-"""Uploaded images: check their format and size, and make thumbnails.
-
-The content decides about the format, not the name or type that the client sent. Only the formats of cameras and browsers
-are accepted, since Pillow also has readers that start other programs, and the size is checked before a pixel is decoded.
-"""
+"""Uploaded images: what a request with an image looks like, and its body."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from io import BytesIO
-
 from fastapi import Request
-from PIL import ImageFile
 
-from ..data.pixels import decode, open_image
-from ..errors import InputError
 from .deps import content_type
 from .errors import ApiError
 from .store import JsonObject
-
-THUMBNAIL_SIZE = 192  # pixels
-THUMBNAIL_QUALITY = 82
 
 IMAGE_BODY: JsonObject = {
     "requestBody": {
@@ -45,36 +31,3 @@ async def read_image(request: Request) -> bytes:
             "Send the file itself with 'Content-Type: image/jpeg' (or application/octet-stream).",
         )
     return await request.body()
-
-
-def check_image(content: bytes) -> tuple[str, bytes]:
-    """Decode the image once, at a reduced size where possible; return its media type and a thumbnail."""
-    with image_errors(), open_image(content, near=THUMBNAIL_SIZE) as image:
-        assert isinstance(image, ImageFile.ImageFile)
-        media_type = image.get_format_mimetype() or "application/octet-stream"
-        if image.format in ("JPEG", "MPO"):  # phones put several images into one JPEG
-            media_type = "image/jpeg"
-            image.draft("RGB", (2 * THUMBNAIL_SIZE, 2 * THUMBNAIL_SIZE))
-        thumbnail = decode(image)
-    thumbnail.thumbnail((THUMBNAIL_SIZE, THUMBNAIL_SIZE))
-    out = BytesIO()
-    thumbnail.save(out, "JPEG", quality=THUMBNAIL_QUALITY)
-    return media_type, out.getvalue()
-
-
-def check_header(content: bytes) -> None:
-    """Refuse by its header what is not an image, or is too large."""
-    with open_image(content):
-        pass
-
-
-@contextmanager
-def image_errors() -> Iterator[None]:
-    """Turn the reason why an image cannot be used into a complete message."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(
-            f"This image cannot be used: {error.message.rstrip('.')}.",
-            "Send a JPEG, PNG, WebP or HEIC photo.",
-        ) from None

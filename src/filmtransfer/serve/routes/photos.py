@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from ..deps import CurrentProject, JsonOnly, ServiceDep, StoreDep
 from ..schemas import GUARDED, Id, PhotoPublic, PhotosPublic, PhotoUpdate, binary, errors
-from ..uploads import IMAGE_BODY, check_image, read_image
+from ..uploads import IMAGE_BODY, read_image
 
 router = APIRouter(prefix="/api", tags=["photos"], responses=errors(*GUARDED))
 
@@ -48,7 +48,9 @@ async def add_photo(
 ) -> PhotoPublic:
     """Add a photo to a class. When the response arrives, the photo is on the disk."""
     content = await read_image(request)
-    media_type, thumbnail = await to_thread.run_sync(check_image, content, limiter=service.decoding)
+    media_type, thumbnail = await to_thread.run_sync(
+        service.decoders.thumbnail, content, limiter=service.decoding
+    )
     photo, added = await to_thread.run_sync(
         service.store.photos.add, project, id, content, thumbnail, media_type
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-import numpy as np
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 
@@ -13,7 +12,7 @@ from ..deps import CurrentProject, CurrentUser, Service, ServiceDep
 from ..engine.multi_user import Member
 from ..schemas import GUARDED, MAX_NUMBER, ClassProbability, PredictionPublic, errors
 from ..store import ConflictError, ProjectId, User
-from ..uploads import IMAGE_BODY, check_header, image_errors, read_image
+from ..uploads import IMAGE_BODY, read_image
 
 router = APIRouter(prefix="/api/predictions", tags=["predictions"], responses=errors(*GUARDED))
 
@@ -31,7 +30,7 @@ async def predict(
     """Classify an image. Images of different users share a pass of the backbone."""
     content = await read_image(request)
     number, member = await to_thread.run_sync(_member, service, user, project, version)
-    pixels = await to_thread.run_sync(_pixels, service, content, member, limiter=service.decoding)
+    pixels = await to_thread.run_sync(service.decoders.square, content, member.spec, limiter=service.decoding)
     answer = await asyncio.wrap_future(service.batcher.submit(member, pixels))
     return PredictionPublic(
         version=number,
@@ -54,9 +53,3 @@ def _member(service: Service, user: User, project: ProjectId, number: int | None
         return service.engine.member(versions.content(project, number))
 
     return number, service.cache.get((user.id, project, number), load)
-
-
-def _pixels(service: Service, content: bytes, member: Member) -> np.ndarray:
-    with image_errors():
-        check_header(content)
-        return service.engine.pixels(content, member.spec)
