@@ -1,12 +1,14 @@
 # make demo    train and try a classifier on the sample that comes with the package
 # make quick   lint and unit tests: about a minute
 # make test    all tests: about six minutes
+# make fuzz    mutated inputs for everything that reads bytes from outside
 # make check   lint, types and import rules
 # Each sets up what it needs in .venv. PYTHON names the interpreter to build it with;
 # LOCK=no installs by version only. See docs/development.md.
 PYTHON ?= python3
 VENV ?= .venv
 LOCK ?= yes
+CASES ?= 1000
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
@@ -15,7 +17,7 @@ ORT := $(VENV)/share/onnxruntime-web/ort.wasm.bundle.min.mjs
 # The run ends when make does, even if make is killed (tests/guardian.py).
 PYTEST := FIT_TEST_PARENT=$$PPID $(BIN)/python -m pytest
 
-.PHONY: browser demo quick test test-docs check format docs lock accuracy clean
+.PHONY: browser demo quick test test-docs fuzz check format docs lock accuracy clean
 
 demo: $(CORE)
 	$(BIN)/fit demo --out demo-output
@@ -31,6 +33,10 @@ test: $(DEV) $(AXE) $(ORT) browser
 # The commands of every page; 'make test' skips the two pages whose commands have tests of their own.
 test-docs: $(DEV) $(ORT)
 	ALL_PAGES=1 $(PYTEST) tests/test_docs.py
+
+# Failing inputs are written to tests/fuzz/found, from where the tests repeat them.
+fuzz: $(DEV)
+	$(BIN)/python -m tests.fuzz --cases $(CASES) $(if $(SEED),--seed $(SEED)) $(TARGETS)
 
 check: $(DEV)
 	$(BIN)/ruff check .

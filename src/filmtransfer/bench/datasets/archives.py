@@ -22,7 +22,7 @@ CORRUPT = (
     zlib.error,
     lzma.LZMAError,
     EOFError,
-    KeyError,  # a hard link to a member that is not there
+    LookupError,  # a hard link to a member that is not there, a member without a name
     RuntimeError,
     ValueError,
 )

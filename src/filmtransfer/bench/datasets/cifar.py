@@ -7,6 +7,7 @@ NumPy arrays.
 from __future__ import annotations
 
 import pickle
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +17,19 @@ from .dataset import ImageSplit, RawDataset
 from .unpacked import check_labels, damaged_by, damaged_file, find_path, one_line, read_lines
 
 PIXELS = 3 * 32 * 32
-_RECONSTRUCT = np.empty(0).__reduce__()[0]
+_NDARRAY = object()  # stands for the class, so that a pickle cannot make an array of any size with it
+
+
+def _reconstruct(*_: object) -> np.ndarray:
+    """Return an empty array, as NumPy's function of this name does when its pickles are loaded; its state follows."""
+    return np.ndarray((0,), np.int8)
+
+
 # The names in CIFAR's pickles, with the module of NumPy 1 and 2, and how protocol 2 encodes bytes.
 ALLOWED: dict[tuple[str, str], object] = {
-    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
-    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
-    ("numpy", "ndarray"): np.ndarray,
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy", "ndarray"): _NDARRAY,
     ("numpy", "dtype"): np.dtype,
     ("_codecs", "encode"): lambda text, _: text.encode("latin1"),
 }
@@ -108,7 +116,9 @@ def _names(file: Path, key: str, count: int) -> list[str]:
     return [str(name) for name in names]
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(pickle._Unpickler):  # type: ignore[name-defined, misc]
+    """The unpickler written in Python: the other one reserves as much memory as a damaged file asks for."""
+
     def find_class(self, module: str, name: str) -> object:
         if (module, name) not in ALLOWED:
             raise _ForbiddenName(f"{module}.{name}")
@@ -121,8 +131,7 @@ class _ForbiddenName(Exception):
 
 def _unpickle(file: Path) -> dict[str, object]:
     try:
-        with file.open("rb") as pickled:
-            content = _Unpickler(pickled, encoding="latin1").load()
+        content = _Unpickler(BytesIO(file.read_bytes()), encoding="latin1").load()
     except _ForbiddenName as name:
         raise UpdateFileError(
             f"{file} would run {name}, which image data do not need; it was not loaded.",
