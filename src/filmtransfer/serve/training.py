@@ -28,6 +28,7 @@ from .summary import summarise_update
 
 Publish = Callable[[bytes, JsonObject], None]
 
+LAST_STAGE = "tuned"  # of the versions of a training: nothing follows it
 OPTIONS = ("steps", "head", "seed", "image_size", "time_limit")  # the rest is that of the preset "fast"
 
 
@@ -69,7 +70,7 @@ def train_user(
         publish_stage("first")
         if prepared.config.steps and max(classifier.update_.counts) > 1:
             classifier.fit_prepared(prepared, Callbacks(on_step=on_step))
-            publish_stage("tuned")
+            publish_stage(LAST_STAGE)
 
 
 def summarise(classifier: FewShotClassifier) -> JsonObject:

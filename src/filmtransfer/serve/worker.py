@@ -20,6 +20,8 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
+from typing import TypeVar
 
 from ..backbones import Backbone, load_backbone
 from ..errors import FitError, InputError
@@ -40,7 +42,9 @@ from .store import (
 )
 from .summary import accuracy_fields
 from .trainable import check_trainable
-from .training import train_user
+from .training import LAST_STAGE, train_user
+
+Result = TypeVar("Result")
 
 HAND_BACK_SECONDS = 1.0  # for a training to stop at its next step when the worker is to end
 POLL = 0.5  # seconds between two queries of an empty queue
@@ -110,8 +114,7 @@ class Worker:
                 if self.idle and time.monotonic() - last >= self.idle:
                     return
             except (StoreUnavailableError, StoreFullError) as error:
-                with suppress(OSError):  # the disk of the log may be full, too
-                    print(f"worker {self.name}: {error}", file=sys.stderr, flush=True)
+                self._report(error)
             self._stopping.wait(self.poll)
 
     def run_next(self) -> bool:
@@ -123,12 +126,11 @@ class Worker:
         try:
             with self._renewed_lease(training) as lost:
                 self._train(training, lost)
-            self.store.trainings.end(training.id, self.name, "done")
         except (Stopped, ConflictError, NotFoundError):  # cancelled, deleted, claimed by another, or stopping
             if self._stopping.is_set():
                 self.store.trainings.release(training.id, self.name)
         except StoreUnavailableError:
-            raise  # the lease expires
+            raise  # it could not be returned to the queue, so its lease expires
         except FitError as error:
             self._fail(training, str(error))
         except Exception as error:  # not an error of the user: the details go to the log only
@@ -138,16 +140,27 @@ class Worker:
 
     def _train(self, training: Training, lost: threading.Event) -> None:
         project, store = training.project, self.store
-        names = {one.id: one.name for one in store.classes.all(project)}
-        photos = store.photos.all(project)
-        check_trainable(len({photo.class_id for photo in photos}), InputError)
-        images = [store.photos.content(project, photo.id) for photo in photos]
-        labels = [names[photo.class_id] for photo in photos]
         last = 0.0
 
         def check() -> None:
             if lost.is_set() or self._stopping.is_set():
                 raise Stopped
+
+        def persist(action: Callable[[], Result]) -> Result:
+            """Use the store, and wait while it is unavailable: the training would have to begin again."""
+            while True:
+                check()
+                try:
+                    return action()
+                except StoreUnavailableError as error:
+                    self._report(error)
+                    self._stopping.wait(self.poll)
+
+        names = {one.id: one.name for one in persist(lambda: store.classes.all(project))}
+        photos = persist(lambda: store.photos.all(project))
+        check_trainable(len({photo.class_id for photo in photos}), InputError)
+        images = [persist(partial(store.photos.content, project, photo.id)) for photo in photos]
+        labels = [names[photo.class_id] for photo in photos]
 
         def on_step(progress: Progress) -> None:
             nonlocal last
@@ -156,21 +169,22 @@ class Worker:
             if now - last > EVENT_INTERVAL or progress.step in (1, progress.steps):
                 last = now
                 fields = {name: round(getattr(progress, name), 4) for name in PROGRESS_FIELDS}
-                store.trainings.add_event(training.id, self.name, "progress", fields)
+                with suppress(StoreUnavailableError):  # the next one reports more
+                    store.trainings.add_event(training.id, self.name, "progress", fields)
 
         def publish(content: bytes, summary: JsonObject) -> None:
-            check()
             for prediction in summary["photos"]:
                 prediction["id"] = photos[prediction["index"]].id
             summary["class_ids"] = {names[photo.class_id]: photo.class_id for photo in photos}
-            version = store.versions.publish(project, content, "trained", summary, training.id, self.name)
-            fields = {"number": version.number} | {name: summary[name] for name in VERSION_FIELDS}
-            fields |= accuracy_fields(summary)
-            store.trainings.add_event(training.id, self.name, "version", fields)
+            event = {name: summary[name] for name in VERSION_FIELDS} | accuracy_fields(summary)
+            is_last = summary["stage"] == LAST_STAGE
+            arguments = (project, content, "trained", summary, training.id, self.name, event, is_last)
+            persist(partial(store.versions.publish, *arguments))
 
         train_user(
             images, labels, backbone=self.backbone, options=training.options, on_step=on_step, publish=publish
         )
+        persist(lambda: store.trainings.end(training.id, self.name, "done"))  # unless its last version did
 
     @contextmanager
     def _renewed_lease(self, training: Training) -> Iterator[threading.Event]:
@@ -194,6 +208,10 @@ class Worker:
         finally:
             ended.set()
             thread.join()
+
+    def _report(self, error: FitError) -> None:
+        with suppress(OSError):  # the disk of the log may be full, too
+            print(f"worker {self.name}: {error}", file=sys.stderr, flush=True)
 
     def _fail(self, training: Training, message: str) -> None:
         with suppress(ConflictError, NotFoundError):  # it was cancelled in the meantime

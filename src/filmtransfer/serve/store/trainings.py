@@ -89,7 +89,7 @@ class TrainingRepository:
                 if row is None:
                     return None
                 if row.takes >= MAX_CLAIMS:
-                    _end(connection, row, "failed", f"{MAX_CLAIMS} workers died during it.")
+                    end_training(connection, row, "failed", f"{MAX_CLAIMS} workers died during it.")
                     continue
                 values = {
                     "state": "running", "worker": worker, "started": moment,
@@ -117,7 +117,7 @@ class TrainingRepository:
         encoded = to_json(data)
         with self.database.write() as connection:
             lock_running(connection, id, worker=worker)
-            return _add_event(connection, id, storable(kind), encoded)
+            return add_event(connection, id, storable(kind), encoded)
 
     def events(self, project: ProjectId, id: str, after: int = 0) -> list[Event]:
         """Return the events of a training with numbers above ``after``."""
@@ -131,14 +131,14 @@ class TrainingRepository:
         """End a training of this worker, and add the event "end" unless it has one."""
         check_choice("The end of a training", state, ENDED)
         with self.database.write(reserved=True) as connection:
-            _end(connection, lock_running(connection, id, worker=worker), state, message)
+            end_training(connection, lock_running(connection, id, worker=worker), state, message)
 
     def cancel(self, project: ProjectId, id: str) -> Training:
         """Cancel a training and add the event "end"; a training that has ended does not change."""
         with self.database.write(reserved=True) as connection:
             row = _find(connection, project, id, lock=True)
             if row.state not in ENDED:
-                _end(connection, row, "cancelled", "")
+                end_training(connection, row, "cancelled", "")
             return _training(_find(connection, project, id))
 
 
@@ -194,7 +194,7 @@ def _delete_old(connection: Connection, project: ProjectId) -> None:
     connection.execute(delete(trainings).where(own & trainings.c.seq.not_in(newest)))
 
 
-def _end(connection: Connection, row: DatabaseRow, state: TrainingState, message: str) -> None:
+def end_training(connection: Connection, row: DatabaseRow, state: TrainingState, message: str) -> None:
     """Set the state and add the last event in one transaction, so that a reader of the events always sees the end."""
     message = storable(message)
     connection.execute(
@@ -204,10 +204,10 @@ def _end(connection: Connection, row: DatabaseRow, state: TrainingState, message
         select(events.c.kind).where(events.c.training_id == row.id).order_by(events.c.number.desc()).limit(1)
     )
     if connection.execute(last).scalar_one_or_none() != "end":
-        _add_event(connection, row.id, "end", to_json({"state": state, "message": message}))
+        add_event(connection, row.id, "end", to_json({"state": state, "message": message}))
 
 
-def _add_event(connection: Connection, id: str, kind: str, encoded: str) -> Event:
+def add_event(connection: Connection, id: str, kind: str, encoded: str) -> Event:
     highest = select(func.max(events.c.number)).where(events.c.training_id == id)
     number = (connection.execute(highest).scalar_one() or 0) + 1
     connection.execute(insert(events).values(training_id=id, number=number, kind=kind, data=encoded))

@@ -19,10 +19,19 @@ from .errors import ConflictError, StoreDamagedError, not_found
 from .objects import ObjectStore
 from .photos import check_digest
 from .records import JsonObject, ProjectId, Source, Version
-from .rows import find_project, find_project_rows, lock_project, refuse_over, replaced_versions, usage
-from .tables import DatabaseRow, projects, versions
-from .trainings import lock_running
+from .rows import (
+    find_project,
+    find_project_rows,
+    lock_project,
+    refuse_over,
+    replaced_versions,
+    usage,
+)
+from .tables import DatabaseRow, events, projects, versions
+from .trainings import add_event, end_training, lock_running
 from .values import check_number, now, to_json
+
+PUBLISHED = "version"  # the kind of a training's event
 
 
 def listed_columns(longest: int) -> list[ColumnElement[Any]]:
@@ -59,8 +68,15 @@ class VersionRepository:
         summary: JsonObject,
         training: str | None = None,
         worker: str | None = None,
+        event: JsonObject | None = None,
+        last: bool = False,
     ) -> Version:
-        """Add a version and make it current; for a training, only while it is running (by this worker)."""
+        """Add a version and make it current; for a training, only while it is running (by this worker).
+
+        The same transaction adds the training's event "version", and ends the training with its ``last`` version. A file
+        that the training has published already is not published again: its acknowledgement may have been lost, or the
+        worker died and another one repeats the training.
+        """
         check_choice("source", source, get_args(Source))
         encoded, digest = to_json(summary), hashlib.sha256(content).hexdigest()
         if source == "uploaded" and len(encoded) > MAX_UPLOADED_SUMMARY:
@@ -69,8 +85,14 @@ class VersionRepository:
             user = find_project(connection, project).user_id
         with self.objects.stage(user, content) as staged, self.database.write() as connection:
             rows = lock_project(connection, project)
+            running = None
             if training is not None:
-                lock_running(connection, training, project=project, worker=worker)
+                running = lock_running(connection, training, project=project, worker=worker)
+                published = _published(connection, running, digest)
+                if published is not None:
+                    if last:
+                        end_training(connection, running, "done", "")
+                    return _version(published, rows.project.current_version)
             for row in replaced_versions(connection, rows):
                 self._delete(connection, row)
             refuse_over("bytes", usage(connection, user).bytes + len(content), rows.user.quota_bytes)
@@ -85,6 +107,10 @@ class VersionRepository:
             )  # fmt: skip
             numbers = {"last_version": number, "current_version": number}
             connection.execute(update(projects).where(projects.c.id == project).values(**numbers))
+            if running is not None:
+                add_event(connection, running.id, PUBLISHED, to_json({"number": number} | (event or {})))
+                if last:
+                    end_training(connection, running, "done", "")
         self.objects.try_sweep()
         return version
 
@@ -154,6 +180,14 @@ def _find(connection: Connection, project: ProjectId, number: int) -> DatabaseRo
     if row is None:
         raise not_found("version")
     return row
+
+
+def _published(connection: Connection, training: DatabaseRow, digest: str) -> DatabaseRow | None:
+    """Return the version with this digest that the training has published already."""
+    query = select(events.c.data).where((events.c.training_id == training.id) & (events.c.kind == PUBLISHED))
+    numbers = [json.loads(data)["number"] for data in connection.execute(query).scalars()]
+    condition = (versions.c.project_id == training.project_id) & versions.c.number.in_(numbers)
+    return connection.execute(select(versions).where(condition & (versions.c.digest == digest))).first()
 
 
 def _version(row: DatabaseRow, current: int | None) -> Version:
