@@ -6,6 +6,7 @@ import itertools
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -20,7 +21,8 @@ _numbers = itertools.count(1)
 class Cluster:
     """A cluster, which tests can stop and start again."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, primary: Cluster | None = None) -> None:
+        """Create a cluster, or a standby of another one."""
         self.root = root
         self.data = root / "data"
         self.port = free_port()
@@ -35,9 +37,13 @@ class Cluster:
                 f"--regid={other.pw_gid}",
                 "--clear-groups",
             ]
-        self._run(
-            "initdb", "-D", str(self.data), "-U", "fit", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"
-        )
+        if primary is None:
+            self._run(
+                "initdb", "-D", str(self.data), "-U", "fit", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"
+            )
+        else:
+            source = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", "fit"]
+            self._run("pg_basebackup", *source, "-D", str(self.data), "-R", "-c", "fast", "--no-sync")
 
     def start(self, **more: str) -> None:
         """Start with these settings besides those that every test needs."""
@@ -61,18 +67,23 @@ class Cluster:
             )
         self._run("pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port), patience=200)
 
-    def stop(self) -> None:
-        """Stop at once, without waiting for sessions."""
+    def stop(self, crash: bool = False) -> None:
+        """Stop at once, without waiting for sessions; a crash flushes nothing."""
         if self.process is not None:
-            self.process.send_signal(2)
+            self.process.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
             self.process.wait(20)
             self.process = None
+
+    def execute(self, command: str) -> list[tuple[object, ...]]:
+        """Return the rows of a command."""
+        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
+            cursor = connection.execute(command)
+            return cursor.fetchall() if cursor.description else []
 
     def fresh(self) -> str:
         """Return the URL of a new, empty database."""
         name = f"fit{next(_numbers)}"
-        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+        self.execute(f"CREATE DATABASE {name} TEMPLATE template0")
         return self._address(name)
 
     def _address(self, name: str) -> str:

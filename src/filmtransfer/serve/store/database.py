@@ -7,6 +7,7 @@ by its default. The driver's exceptions are translated to the store's errors her
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -24,7 +25,11 @@ from .reserve import Reserve
 from .values import now
 
 WAIT = 30  # seconds that a writer waits for another process's transaction
+READ_ONLY = "25006"  # PostgreSQL's SQLSTATE of a write on a standby
 APPLICATION = 0x46695453  # SQLite's application_id of a store
+_SEVERAL_HOSTS = re.compile(
+    r"(?P<before>postgres[a-z+]*://(?:[^/?]*@)?)(?P<hosts>[^/?@]*,[^/?@]*)(?P<after>.*)"
+)
 _PRAGMAS = ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
 
 
@@ -129,6 +134,8 @@ class Database:
             raise
         except (exc.DBAPIError, sqlite3.Error) as error:
             cause = error.orig if isinstance(error, exc.DBAPIError) else error
+            if getattr(cause, "sqlstate", None) == READ_ONLY:
+                self.engine.dispose()  # the next connections find the server that accepts writes
             raise (_store_error(cause, self.display_url) or error) from error
         except exc.TimeoutError as error:
             raise StoreUnavailableError(
@@ -144,7 +151,7 @@ def display_url(url: str) -> str:
 def _parse_url(url: str) -> URL:
     """Return the URL with its driver; refuse what cannot work before anything is changed."""
     try:
-        parsed = make_url(url)
+        parsed = _parse_hosts(url) or make_url(url)
     except (exc.ArgumentError, ValueError):
         raise UsageError(
             "The URL of the database is not valid.",
@@ -160,6 +167,15 @@ def _parse_url(url: str) -> URL:
     if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise UsageError("A SQLite database in memory would be lost.", "Use a file: sqlite:///FOLDER/fit.db.")
     return parsed
+
+
+def _parse_hosts(url: str) -> URL | None:
+    """Return the URL of several PostgreSQL servers, which libpq writes HOST:PORT,HOST:PORT; None for another URL."""
+    match = _SEVERAL_HOSTS.fullmatch(url)
+    if match is None:
+        return None
+    hosts = [("host", host) for host in match["hosts"].split(",")]  # as SQLAlchemy writes them
+    return make_url(match["before"] + match["after"]).update_query_pairs(hosts)
 
 
 def _engine(url: URL) -> Engine:
@@ -240,7 +256,7 @@ def _store_error(error: BaseException | None, location: str) -> StoreError | Non
     state = getattr(error, "sqlstate", None)
     if state in ("53100", "53400"):
         return StoreFullError("The disk of the database is full.", "Free some space; nothing was written.")
-    if state is None or state[:2] in ("08", "28", "3D", "53", "57", "40", "55", "58"):
+    if state is None or state == READ_ONLY or state[:2] in ("08", "28", "3D", "53", "57", "40", "55", "58"):
         return StoreUnavailableError(
             f"The database {location} does not respond ({text}).", "Is it running? Try again in a moment."
         )
