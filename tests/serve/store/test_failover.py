@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from filmtransfer.errors import UsageError
 from filmtransfer.serve.store import Store, StoreLocation, StoreUnavailableError
 from filmtransfer.serve.store.database import Database, display_url
 from tests.serve.postgres import Cluster
@@ -24,6 +25,9 @@ def test_the_url_of_several_servers():
     assert url.query["target_session_attrs"] == "read-write"
     assert "se,cr" not in display_url("postgresql://fit:se,cr@one:1,two:2/base")
     assert Database("postgresql://fit:a,b@one:1/base").url.host == "one"
+    assert Database("postgresql://one,two").url.query["host"] == ("one", "two")
+    with pytest.raises(UsageError):
+        Database("postgresql://one:port,two:2/base")
 
 
 @pytest.fixture

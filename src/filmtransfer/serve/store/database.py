@@ -27,8 +27,9 @@ from .values import now
 WAIT = 30  # seconds that a writer waits for another process's transaction
 READ_ONLY = "25006"  # PostgreSQL's SQLSTATE of a write on a standby
 APPLICATION = 0x46695453  # SQLite's application_id of a store
+_HOST = r"[\w.-]+(?::\d+)?"
 _SEVERAL_HOSTS = re.compile(
-    r"(?P<before>postgres[a-z+]*://(?:[^/?]*@)?)(?P<hosts>[^/?@]*,[^/?@]*)(?P<after>.*)"
+    rf"(?P<before>postgres[a-z+]*://(?:[^/?]*@)?)(?P<hosts>{_HOST}(?:,{_HOST})+)(?P<after>[/?].*)?"
 )
 _PRAGMAS = ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
 
@@ -175,7 +176,7 @@ def _parse_hosts(url: str) -> URL | None:
     if match is None:
         return None
     hosts = [("host", host) for host in match["hosts"].split(",")]  # as SQLAlchemy writes them
-    return make_url(match["before"] + match["after"]).update_query_pairs(hosts)
+    return make_url(match["before"] + (match["after"] or "")).update_query_pairs(hosts)
 
 
 def _engine(url: URL) -> Engine:
