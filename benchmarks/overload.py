@@ -161,7 +161,7 @@ class Client:
 
     async def open(self, result: Result, users: list[int], rate: float, seconds: float) -> None:
         """Requests at a rate, each of the next user, whatever the responses; the responses after the end do not count."""
-        tasks = []
+        tasks: list[asyncio.Task[bool]] = []
         start = time.monotonic()
         while (now := time.monotonic() - start) < seconds:
             while len(tasks) < now * rate:

@@ -41,6 +41,7 @@ MAX_HEADER_BYTES = 16_384  # request line and headers
 MAX_HEADERS = 100
 MAX_TOKEN = 200  # characters; those of the service have 43
 READ_BYTES = 64_000  # taken from a connection at a time, and kept of the body of a request that waits
+MAX_CONNECTIONS_OF_ADDRESS = 200  # where clients connect directly, without a proxy
 SPARE_CONNECTIONS = 200  # above the limit, which still get a response that says so; all others are cut off
 RESERVED_FILES = 256  # file descriptors that connections never take: the database, files, pipes of workers
 LINGER_BYTES = 1_000_000  # read and discarded of a refused body, so that the client gets to read the response

@@ -13,7 +13,6 @@ from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 
 from filmtransfer import FewShotClassifier
 from filmtransfer.backbones import Backbone, load_backbone
@@ -24,7 +23,7 @@ from filmtransfer.serve.decoders import Decoders
 from filmtransfer.serve.engine.batcher import Batcher
 from filmtransfer.serve.engine.cache import Cache
 from filmtransfer.serve.engine.multi_user import Engine
-from filmtransfer.serve.server import ListenAddress, uvicorn_config
+from filmtransfer.serve.server import HttpServer, ListenAddress, uvicorn_config
 from filmtransfer.serve.settings import ServiceSettings
 from filmtransfer.serve.store import Store, StoreLocation
 from filmtransfer.serve.store.users import hash_token
@@ -93,7 +92,12 @@ class UvicornThread:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1_000_000)
         self.socket.bind(("127.0.0.1", 0))
         self.connections = Connections(app.state.service.settings)
-        self.server = uvicorn.Server(uvicorn_config(app, listen or ListenAddress(), self.connections))
+        self.server = HttpServer(
+            uvicorn_config(app, listen or ListenAddress(), self.connections),
+            on_ready=lambda: None,
+            on_shutdown=(),
+            handshake_seconds=app.state.service.settings.max_head_seconds,
+        )
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]})
         self.stopping = app.state.service.stopping
 

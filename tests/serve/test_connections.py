@@ -13,8 +13,10 @@ from dataclasses import replace
 import pytest
 
 from filmtransfer.budgets import MAX_HEADER_BYTES, MAX_HEADERS, MAX_URL_BYTES, SPARE_CONNECTIONS
+from filmtransfer.federated.keys import make_keys
 from filmtransfer.serve import connections
-from tests.serve.conftest import SETTINGS, RunningService, bearer, encoded, run_service
+from filmtransfer.serve.server import ListenAddress
+from tests.serve.conftest import SETTINGS, RunningService, UvicornThread, bearer, encoded, run_service
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 PATIENCE = 60  # seconds, of these clients
@@ -195,6 +197,17 @@ def test_connections_above_the_limit_are_refused_and_the_others_are_served(engin
                 assert line.recv(100).startswith(b"HTTP/1.1 200")
         while not running.client(None).get("/healthz").is_success:
             pass
+
+
+def test_a_tls_handshake_has_to_end_in_time(strict, tmp_path):
+    make_keys(tmp_path)
+    listen = ListenAddress(certificate=tmp_path / "server.crt", key=tmp_path / "server.key")
+    server = UvicornThread(strict.app, listen)
+    with server as url:
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), PATIENCE) as line:
+            line.sendall(b"\x16\x03")  # the beginning of a handshake
+            assert received(line) == b""
+    strict.app.state.service.stopping.clear()
 
 
 PIECES = [

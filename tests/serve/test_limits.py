@@ -302,3 +302,111 @@ def test_a_full_quota_is_reported(service):
     ]
     assert codes == [201, 507]
     assert len(small.get("/api/photos").json()["photos"]) == 1
+
+
+def upload(running, who: str, body: bytes, length: int | None = None) -> bytes:
+    """Return a request for a prediction with the beginning of its body."""
+    token = running.tokens[who]
+    return (
+        f"POST /api/predictions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n"
+        f"Content-Type: image/jpeg\r\nContent-Length: {length or len(body)}\r\n\r\n"
+    ).encode() + body
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory, engine, update_file):
+    """A service that processes one upload at a time, with a long patience for each."""
+    settings = replace(SETTINGS, max_uploads=1, max_wait=600.0, max_pause=600.0)
+    for running in run_service(tmp_path_factory.mktemp("narrow"), engine, settings):
+        for who in ("anna", "bob"):
+            running.add_user(who)
+            content = update_file.read_bytes()
+            running.client(who).post("/api/versions", content=content, headers=FILE).raise_for_status()
+        yield running
+
+
+def connect(running) -> socket.socket:
+    _, host, port = running.url.replace("//", "").split(":")
+    return socket.create_connection((host, int(port)), 60)
+
+
+def until(condition) -> None:
+    while not condition():
+        threading.Event().wait(0.005)
+
+
+@pytest.fixture
+def held(narrow):
+    """A connection of Bob that holds the only turn, since its body is not complete."""
+    turns = narrow.app.state.service.uploads
+    until(lambda: not turns._running)
+    with connect(narrow) as line:
+        line.sendall(upload(narrow, "bob", b"some", 1000))
+        until(lambda: turns._running)
+        yield line
+
+
+@pytest.mark.usefixtures("held")
+@pytest.mark.parametrize("size", [100, 2_000_000])
+def test_a_client_that_leaves_frees_its_place(narrow, size):
+    """Also if it has sent more than the service has read of it."""
+    turns = narrow.app.state.service.uploads
+    with connect(narrow) as line:
+        line.setblocking(False)
+        line.send(upload(narrow, "anna", b"x" * size))
+        until(lambda: turns.waiting)
+    until(lambda: not turns.waiting)
+    assert turns._running, "the other one still has its turn"
+
+
+@pytest.mark.usefixtures("held")
+def test_a_body_is_not_read_before_its_turn(narrow):
+    """What has not been read stays with the client."""
+    turns = narrow.app.state.service.uploads
+    content = encoded(1, 3)
+    content += b"\0" * (SETTINGS.max_photo_bytes - len(content))
+    with connect(narrow) as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 100_000)
+        line.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            line.sendall(upload(narrow, "anna", content))
+        assert turns.waiting == 1
+    until(lambda: not turns.waiting)
+
+
+def test_waiting_requests_are_served_when_their_turn_comes(narrow, held):
+    turns = narrow.app.state.service.uploads
+    with connect(narrow) as line:
+        line.sendall(upload(narrow, "anna", encoded(1, 3)))
+        until(lambda: turns.waiting)
+        held.close()
+        assert line.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def test_a_slow_body_gives_way_to_requests_that_wait(narrow, held, monkeypatch):
+    turns = narrow.app.state.service.uploads
+    monkeypatch.setattr("filmtransfer.serve.limits.START_SECONDS", 0.5)
+    with connect(narrow) as mine, connect(narrow) as other:
+        mine.sendall(upload(narrow, "bob", encoded(1, 3)))
+        other.sendall(upload(narrow, "anna", encoded(1, 3)))
+        until(lambda: turns.waiting)
+        assert held.recv(1000).startswith(b"HTTP/1.1 408")
+        assert other.recv(1000).startswith(b"HTTP/1.1 200")
+        assert mine.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.usefixtures("held")
+@pytest.mark.parametrize("expected", [0.0, 1200.5])
+def test_a_request_that_waits_too_long_is_refused(narrow, monkeypatch, expected):
+    """After its time, or at once if that can be foreseen; it is told when to try again."""
+    turns, bodies = narrow.app.state.service.uploads, narrow.app.middleware_stack
+    while type(bodies).__name__ != "BodyLimitMiddleware":
+        bodies = bodies.app
+    monkeypatch.setattr(turns, "expected_wait", lambda user: expected)
+    if not expected:
+        monkeypatch.setattr(bodies, "settings", replace(bodies.settings, max_wait=0.05))
+    answer = narrow.client("anna").post("/api/predictions", content=encoded(1, 3), headers=JPEG)
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "busy"
+    assert answer.headers["retry-after"] == ("60" if expected else "1")
+    assert turns.waiting == 0

@@ -17,9 +17,11 @@ from typing import Any
 import httpx
 import pytest
 
+from filmtransfer.budgets import MAX_CONNECTIONS_OF_ADDRESS, RESERVED_FILES
 from filmtransfer.cli import main
 from filmtransfer.processes import free_port
-from filmtransfer.serve.server import ServerConfig, default_user_token
+from filmtransfer.serve.server import ListenAddress, ServerConfig, connection_limits, default_user_token
+from filmtransfer.serve.settings import ServiceSettings
 from filmtransfer.serve.store import Store, StoreLocation
 from filmtransfer.serve.supervisor import MODULE
 from tests import guardian
@@ -219,6 +221,27 @@ def test_a_link_without_a_token_is_explained(monkeypatch, capsys, tmp_path, crea
 def test_the_defaults_of_the_command_are_those_of_the_server(started, tmp_path):
     assert main(["serve", str(tmp_path)]) == 0
     assert started == [ServerConfig(tmp_path)]
+
+
+@pytest.mark.parametrize(
+    ("options", "of_address"),
+    [
+        ([], 0),
+        (["--host", "0.0.0.0", "--insecure-http"], 0),
+        (["--host", "0.0.0.0", "--certificate", "x", "--key", "y"], MAX_CONNECTIONS_OF_ADDRESS),
+        (["--host", "0.0.0.0", "--certificate", "x", "--key", "y", "--connections-per-address", "7"], 7),
+        (["--connections-per-address", "7"], 7),
+    ],
+)
+def test_addresses_are_limited_where_clients_connect_directly(started, tmp_path, options, of_address):
+    assert main(["serve", str(tmp_path), "--max-connections", "10", *options]) == 0
+    limits = connection_limits(started[0].settings, started[0].listen)
+    assert (limits.max_connections, limits.max_connections_of_address) == (10, of_address)
+
+
+def test_connections_leave_files_for_everything_else(monkeypatch):
+    monkeypatch.setattr("filmtransfer.serve.server.raise_file_limit", lambda: 1024)
+    assert connection_limits(ServiceSettings(), ListenAddress()).max_connections == 1024 - RESERVED_FILES
 
 
 def refused(capsys, *arguments: str) -> tuple[int, str]:

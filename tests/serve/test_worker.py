@@ -126,6 +126,43 @@ def test_a_worker_publishes_dies_is_replaced_and_stops(store, started):
     assert store.trainings.get(project, long.id).state == "waiting"
 
 
+STUCK = """
+import sys, time
+from filmtransfer.serve import worker
+
+def train_user(*_, **__):
+    print("it computes", flush=True)
+    while True:
+        time.sleep(1)  # a computation that does not reach its next step
+
+worker.train_user = train_user
+sys.exit(worker.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.process(seconds=12)
+def test_a_worker_that_computes_returns_its_training_before_it_ends(store, location):
+    """It does not wait for the next step, which may take long; the lease of a killed one would delay the training."""
+    project = a_project(store)
+    training = store.trainings.request(project, LONG)
+    arguments = ["--database", location.database, "--objects", location.objects, "--lease", "1000", "--alone"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK, *arguments], stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+    )
+    try:
+        assert "is ready" in process.stdout.readline()
+        assert "it computes" in process.stdout.readline()
+        assert store.trainings.get(project, training.id).state == "running"
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert store.trainings.get(project, training.id).state == "waiting"
+    assert store.trainings.claim("another", 10).id == training.id
+
+
 @pytest.fixture
 def worker(store) -> Worker:
     return Worker(store, backbone(), name="here")

@@ -56,6 +56,19 @@ def serve(
     rate: Annotated[str, typer.Option(help="Most requests of one user, as in 600/minute.")] = (
         f"{ServiceSettings.rate}/minute"
     ),
+    max_wait: Annotated[
+        float, typer.Option(help="Seconds that a request with a photo may wait for its turn.", min=0)
+    ] = ServiceSettings.max_wait,
+    max_connections: Annotated[
+        int, typer.Option(help="Most connections; fewer if the system allows fewer open files.", min=1)
+    ] = ServiceSettings.max_connections,
+    connections_per_address: Annotated[
+        int | None,
+        typer.Option(
+            help="Most connections of one address, 0 without limit; by default 200 with --certificate, else 0.",
+            min=0,
+        ),
+    ] = None,
     cache_mb: Annotated[int, typer.Option(help="Memory for cached classifiers, in MB.", min=1)] = CACHE_MB,
     certificate: Annotated[Path | None, typer.Option(help="TLS certificate (PEM).")] = None,
     key: Annotated[Path | None, typer.Option(help="Key of the certificate (PEM).")] = None,
@@ -97,7 +110,13 @@ def serve(
         lease=lease,
         admin_token_file=admin_token_file,
         cache_mb=cache_mb,
-        settings=ServiceSettings(max_photo_bytes=round(max_photo_mb * 1e6), rate=read_rate(rate)),
+        settings=ServiceSettings(
+            max_photo_bytes=round(max_photo_mb * 1e6),
+            rate=read_rate(rate),
+            max_wait=max_wait,
+            max_connections=max_connections,
+            max_connections_of_address=connections_per_address,
+        ),
     )
 
     def on_ready(about: JsonObject) -> None:

@@ -6,6 +6,7 @@ the user "me".
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import shlex
@@ -13,13 +14,14 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from ..budgets import RESERVED_FILES
+from ..budgets import MAX_CONNECTIONS_OF_ADDRESS, RESERVED_FILES
 from ..errors import InputError, UnavailableError, UsageError
 from ..files import write_atomically
 from ..processes import (
@@ -176,11 +178,7 @@ def serve(
         app.state.service.can_train = supervisor.can_train
         stack.callback(supervisor.stop)
         supervisor.start()
-        connections = Connections(
-            replace(
-                settings, max_connections=min(settings.max_connections, raise_file_limit() - RESERVED_FILES)
-            )
-        )
+        connections = Connections(connection_limits(settings, config.listen))
         about = config.describe(config.listen.url(listener.getsockname()[1]), token)
         log_to(config.folder / LOG_FILE, stack)
 
@@ -192,6 +190,7 @@ def serve(
             uvicorn_config(app, config.listen, connections),
             on_ready=ready,
             on_shutdown=(supervisor.end, app.state.service.end),
+            handshake_seconds=settings.max_head_seconds,
         )
         try:
             server.run(sockets=[listener])
@@ -207,13 +206,19 @@ class HttpServer(uvicorn.Server):
         config: uvicorn.Config,
         on_ready: Callable[[], None],
         on_shutdown: Sequence[Callable[[], None]],
+        handshake_seconds: float = ServiceSettings.max_head_seconds,
     ) -> None:
         super().__init__(config)
+        self.handshake_seconds = handshake_seconds
         self.on_ready = on_ready
         self.on_shutdown = on_shutdown
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and report it."""
+        """Start, and report it. A TLS handshake has as much time as the headers of a request; uvicorn has no option."""
+        if self.config.ssl is not None:
+            loop = asyncio.get_running_loop()
+            create_server = partial(loop.create_server, ssl_handshake_timeout=self.handshake_seconds)
+            loop.create_server = create_server  # type: ignore[method-assign]
         await super().startup(sockets)
         if self.started:
             self.on_ready()
@@ -241,6 +246,19 @@ def uvicorn_config(app: ASGIApp, listen: ListenAddress, connections: Connections
         ssl_certfile=listen.certificate,
         ssl_keyfile=listen.key,
     )
+
+
+def connection_limits(settings: ServiceSettings, listen: ListenAddress) -> ServiceSettings:
+    """Return the settings with the limits on connections that this process and address allow.
+
+    Behind a proxy, and on this machine, the connections of all clients have the same address.
+    """
+    total = min(settings.max_connections, raise_file_limit() - RESERVED_FILES)
+    of_address = settings.max_connections_of_address
+    if of_address is None:
+        direct = listen.certificate is not None and not is_loopback(listen.host)
+        of_address = MAX_CONNECTIONS_OF_ADDRESS if direct else 0
+    return replace(settings, max_connections=total, max_connections_of_address=of_address)
 
 
 def worker_arguments(config: ServerConfig) -> list[str]:

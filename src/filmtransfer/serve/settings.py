@@ -31,7 +31,7 @@ class ServiceSettings:
     max_image_size: int = 512  # pixels: the largest image size of an uploaded classifier
     rate: int = 3000  # requests per minute of one token
     max_connections: int = 4_000  # fewer if the system allows the process fewer open files
-    max_connections_of_address: int = 0  # 0: no limit, as behind a proxy, whose address all connections have
+    max_connections_of_address: int | None = None  # 0: no limit; None: depends on ServerConfig.listen
     max_head_seconds: float = 10.0  # from a connection, or a response, to the end of the next headers
     max_send_pause: float = 30.0  # seconds in which a client must take at least something of its response
     max_uploads: int = 16  # photos and files in memory at the same time, half of them of one user
