@@ -45,6 +45,7 @@ class Result:
     """The responses of one phase."""
 
     seconds: float = 0.0
+    processor: float = 0.0  # seconds of the service
     served: dict[int, list[float]] = field(default_factory=dict)  # seconds of each prediction, by user
     statuses: Counter[str] = field(default_factory=Counter)
     retry: list[int] = field(default_factory=list)  # the values of Retry-After
@@ -64,6 +65,7 @@ class Result:
         return {
             "seconds": round(self.seconds, 1),
             "predictions a second": round(self.rate(), 1),
+            "processor ms a prediction": round(1000 * self.processor / max(len(self.times()), 1), 1),
             "statuses": dict(sorted(self.statuses.items())),
             "predictions of a user": [min(counts, default=0), max(counts, default=0)],
             **({"prediction": percentiles(self.times())} if len(self.times()) > 1 else {}),
@@ -75,8 +77,9 @@ class Result:
 class Client:
     """Sends requests to a service."""
 
-    def __init__(self, address: str, users: Users, pictures: list[bytes]) -> None:
-        self.url = urlparse(f"http://{address}")
+    def __init__(self, service: Service, users: Users, pictures: list[bytes]) -> None:
+        self.process = service.process
+        self.url = urlparse(f"http://{service.address}")
         self.users = users
         self.pictures = pictures
 
@@ -136,14 +139,20 @@ class Client:
 
     async def measured(self, result: Result, load: Coroutine[Any, Any, None]) -> Result:
         """Run a load with probes."""
-        start = time.monotonic()
+        start, processor = time.monotonic(), self.processor_seconds()
         probe = asyncio.create_task(self.probe(result))
         try:
             await load
         finally:
             result.seconds += time.monotonic() - start
+            result.processor += self.processor_seconds() - processor
             probe.cancel()
         return result
+
+    def processor_seconds(self) -> float:
+        """Return the processor time of the service so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     async def closed(self, result: Result, users: list[int], seconds: float) -> None:
         """One client for each of the users: the next request follows the response."""
@@ -226,6 +235,7 @@ async def measure(client: Client, seconds: float, rounds: int, at_once: int) -> 
 def add(total: Result, one: Result) -> None:
     """Add the responses of one round."""
     total.seconds += one.seconds
+    total.processor += one.processor
     total.statuses += one.statuses
     total.retry += one.retry
     total.health += one.health
@@ -247,8 +257,8 @@ def page(results: dict[str, Any]) -> str:
         f"(rounds: {', '.join(f'{100 * one:.0f}%' for one in results['ratios'])}). {machine['cores']} cores, shared with the "
         f"client; load average {machine['load']:.1f} at the start; made by `{results['command']}`.",
         "",
-        "| phase | predictions a second | least and most of a user | p50, p99 ms | `/healthz` p50, p99 ms | responses |",
-        "|---|---|---|---|---|---|",
+        "| phase | predictions a second | processor ms of one | least and most of a user | p50, p99 ms | `/healthz` p50, p99 ms | responses |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, phase in phases.items():
         both = [
@@ -258,7 +268,7 @@ def page(results: dict[str, Any]) -> str:
         least, most = phase["predictions of a user"]
         statuses = ", ".join(f"{count} × {status}" for status, count in phase["statuses"].items())
         lines.append(
-            f"| {name} | {phase['predictions a second']} | {least}, {most} | {both[0]} | {both[1]} | {statuses} |"
+            f"| {name} | {phase['predictions a second']} | {phase['processor ms a prediction']} | {least}, {most} | {both[0]} | {both[1]} | {statuses} |"
         )
     own = flood["small users, prediction"]
     lines += [
@@ -291,7 +301,7 @@ def main() -> None:
         users = make_users(folder / "users", USERS, args.data, log)
         load = os.getloadavg()[0]
         with Service(users) as service:
-            client = Client(service.address, users, photos(args.data, 64))
+            client = Client(service, users, photos(args.data, 64))
             results = asyncio.run(measure(client, args.seconds, args.rounds, args.at_once))
     about = {
         "command": f"python benchmarks/overload.py {'--data DIR ' if args.data else ''}--seconds {args.seconds:g} "

@@ -202,11 +202,12 @@ def test_connections_above_the_limit_are_refused_and_the_others_are_served(engin
 def test_a_tls_handshake_has_to_end_in_time(strict, tmp_path):
     make_keys(tmp_path)
     listen = ListenAddress(certificate=tmp_path / "server.crt", key=tmp_path / "server.key")
-    server = UvicornThread(strict.app, listen)
-    with server as url:
-        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), PATIENCE) as line:
-            line.sendall(b"\x16\x03")  # the beginning of a handshake
-            assert received(line) == b""
+    with (
+        UvicornThread(strict.app, listen) as url,
+        socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), PATIENCE) as line,
+    ):
+        line.sendall(b"\x16\x03")  # the beginning of a handshake
+        assert received(line) == b""
     strict.app.state.service.stopping.clear()
 
 
