@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from filmtransfer.errors import InputError
-from filmtransfer.files import cache_folder, make_folder, sync_folder
+from filmtransfer.files import cache_folder, make_folder, open_private, sync_folder
 
 
 def test_parents_are_created_only_on_request(tmp_path):
@@ -62,3 +62,16 @@ def test_the_folder_is_the_users_cache(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setenv("LOCALAPPDATA", "/local")
     assert cache_folder() == Path("/local/filmtransfer")
+
+
+def test_a_private_file_is_private_from_the_first_byte_and_if_it_was_not(tmp_path):
+    before = os.umask(0o022)
+    try:
+        (tmp_path / "old.log").write_text("before\n")
+        for name in ("old.log", "new.log"):
+            with open(open_private(tmp_path / name), "a") as file:
+                file.write("line\n")
+            assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
+    assert (tmp_path / "old.log").read_text() == "before\nline\n"

@@ -12,8 +12,10 @@ from filmtransfer.formatting import (
     digits_for,
     duration,
     file_size,
+    finite_json,
     percent,
     percent_interval,
+    printable,
     spell_out,
     times,
 )
@@ -88,3 +90,19 @@ def test_intervals_at_none_and_all_read_well():
 def test_an_end_at_a_round_percentage_stays_there():
     assert percent_interval(0.29, 0.57) == ("29%", "57%"), "100 · 0.29 is 28.999… and 100 · 0.57 is 56.999…"
     assert percent_interval(0.291, 0.571) == ("29%", "58%")
+
+
+def test_text_of_others_cannot_command_a_terminal():
+    hostile = "\x1b[2J\x1b]0;title\x07 a\rb \u202edcba\u2066 \x9b1m \udcff\u2028"
+    assert printable(hostile) == (
+        "\\x1b[2J\\x1b]0;title\\x07 a\\rb \\u202edcba\\u2066 \\x9b1m \\udcff\\u2028"
+    )
+    harmless = "Tasse\tblau\nمرحبا שלום 日本 👩\u200d🚀 نمی\u200cخواهم \N{NO-BREAK SPACE}é"
+    assert printable(harmless) == harmless
+
+
+def test_numbers_that_json_does_not_have_become_null():
+    assert finite_json({"a": [1.0, float("nan")], "b": (float("inf"), "nan")}) == {
+        "a": [1.0, None],
+        "b": [None, "nan"],
+    }

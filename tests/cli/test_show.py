@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from io import StringIO
 
 import pytest
 from rich.console import Console
+from rich.progress import Progress, TextColumn
 
-from filmtransfer.cli.printing import Printer
+from filmtransfer import Update
+from filmtransfer.cli.printing import Printer, SafeConsole
 from tests.cli.running import SMALL, document, run
 
 
@@ -85,3 +88,33 @@ def test_a_narrow_terminal_wraps_and_cuts_nothing(width):
         for word in note.split():
             assert shown.count(word) >= 2
     assert max(map(len, shown.splitlines())) <= max(width, 45)
+
+
+def test_names_in_a_file_cannot_command_the_terminal(trained, capsys, tmp_path):
+    update = Update.load(trained[1])
+    hostile = "\x1b[2J\x1b]0;title\x07\u202e"
+    file = tmp_path / f"{hostile}.safetensors"
+    classes = [hostile, f"[red]{hostile}", *update.classes[2:]]
+    replace(update, classes=classes, versions={hostile: hostile}, settings={"x": hostile}).save(file)
+    for options in ([], ["--all"], ["--photos"], ["--json"]):
+        code, out, err = run(capsys, "show", str(file), *options)
+        assert code == 0
+        assert not set("\x1b\x07\u202e") & set(out + err)
+        assert "\\x1b[2J" in out or "\\u001b[2J" in out
+    assert list(document(capsys, "show", str(file))["classes"])[:2] == classes[:2]
+    code, out, err = run(capsys, "edit", "rename", str(file), hostile + "?", "x")
+    assert code == 3
+    assert "\x1b" not in out + err
+
+
+def test_a_console_shows_names_in_tables_bars_and_errors_as_text():
+    out = StringIO()
+    printer = Printer(as_json=False)
+    printer.out = SafeConsole(file=out, force_terminal=True, width=60)
+    printer.table(["\x1b[5mclass"], [["\x1b[2J[bold]"]])
+    with Progress(TextColumn("{task.description}", markup=False), console=printer.out) as bar:
+        bar.add_task("\x1b]0;x\x07 [/red]")
+    for sequence in ("\x1b[5m", "\x1b[2J", "\x1b]0", "\x07"):
+        assert sequence not in out.getvalue()
+    assert "\\x1b[2J[bold]" in out.getvalue()
+    assert "[/red]" in out.getvalue()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from filmtransfer.export.model_card import default_title, model_card
 from filmtransfer.export.rejection import Rejection
 from tests.export.small_classifiers import classifier, lite0
@@ -38,3 +41,27 @@ def test_the_limits_say_what_becomes_of_other_photos():
     cannot = model_card(without.update_, "hub", Rejection.of(without.predictor_))
     assert "It cannot reject photos: one of anything else is assigned to one of them." in cannot
     assert "reject=True" not in cannot
+
+
+def test_no_field_of_a_file_is_read_as_markup():
+    hostile = "a|b <script>[x](https://evil.example) `c` # \x1b[2J \udcff\n---\nlicense: x"
+    clf = classifier(lite0())
+    update = replace(
+        clf.update_,
+        classes=[hostile, "two"],
+        backbone_digest="`" + hostile,
+        versions={hostile: hostile},
+        settings=clf.update_.settings | {"prior": [0.5, 0.5]},
+    )
+    text = model_card(update, "hub", Rejection.of(clf.predictor_))
+    header, body = text.removeprefix("---\n").split("\n---\n", 1)
+    assert "license: x" not in header
+    assert "<script>" not in body.replace("\\<script\\>", "")
+    for character in "\x1b\udcff":
+        assert character not in text
+    for line in body.splitlines():
+        assert not line.startswith(("---", "license"))
+        cells = re.sub(r"\\.", "", line)
+        assert "](" not in cells
+        assert not line.startswith("|") or cells.count("|") == 3
+    text.encode()

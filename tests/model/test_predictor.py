@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from filmtransfer.arrays import to_numpy
-from filmtransfer.errors import InputError, UsageError
+from filmtransfer.errors import InputError, UpdateFileError, UsageError
 from filmtransfer.heads import HEADS, LDA, make_head
 from filmtransfer.model import FeaturePredictor, Support, log_posterior, log_prior
 
@@ -100,3 +100,12 @@ def test_distances_are_mahalanobis(name, shape, rng):
         assert [distance for _, _, distance in explanation.nearest] == pytest.approx(
             np.sort(far)[:3], rel=1e-6
         )
+
+
+@pytest.mark.parametrize("scale", [1e19, 1e38])
+def test_probabilities_that_are_not_finite_are_refused(scale):
+    head = make_head("protonets").configure(
+        np.eye(4, dtype=np.float32) * np.float32(scale), np.array([0, 0, 1, 1])
+    )
+    with pytest.raises(UpdateFileError, match="not finite"):
+        FeaturePredictor.of(head).predict(np.full((1, 4), 1e38, np.float32))

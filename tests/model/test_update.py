@@ -6,6 +6,7 @@ import json
 import os
 import struct
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -262,3 +263,47 @@ def test_a_read_only_folder_is_detected_early(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.mkstemp", refuse)
     with pytest.raises(InputError, match="cannot be written"):
         check_writable(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    ("head", "rows", "counts", "fits"),
+    [
+        ("qda", 1280, [1] * 1279 + [1], True),
+        ("qda", 800, [1] * 600 + [200], True),
+        ("mahalanobis", 400, [10] * 40, True),
+        ("mahalanobis", 1280, [1] * 1280, False),
+        ("qda", 40_000, [20_000] * 2, False),
+    ],
+)
+def test_the_cost_of_a_head_is_charged_from_its_shapes(lda, head, rows, counts, fits):
+    empty = np.empty(0, np.float32)
+    shapes = {"mean": (1280,), "rows": (rows, 1280), "labels": (rows,)}
+    tensors = {
+        name: np.lib.stride_tricks.as_strided(empty, shape, [0] * len(shape))
+        for name, shape in shapes.items()
+    }
+    update = replace(
+        lda.update_, head=head, head_tensors=tensors, counts=counts, classes=list(range(len(counts)))
+    )
+    if fits:
+        update.check_cost()
+    else:
+        with pytest.raises(UpdateFileError, match="too large: it takes"):
+            update.restore_head()
+
+
+def test_labels_and_edits_are_limited(lda):
+    for change, reason in (
+        ({"classes": ["x" * 501, "b", "c"]}, "more than 500 characters"),
+        ({"edits": [{"what": "strip"}] * 10_001}, "more than 10,000 times"),
+        ({"edits": [{"at": "now"}]}, "not a list of edits"),
+        ({"classes": [str(i) for i in range(50_001)], "counts": [1] * 50_001}, "50,001 classes"),
+    ):
+        with pytest.raises(UpdateFileError, match=reason):
+            Update.from_bytes(replace(lda.update_, **change).to_bytes())
+
+
+def test_film_parameters_are_pairs(lda):
+    film = {name: values for name, values in lda.update_.film.items() if name != "bn2.beta"}
+    with pytest.raises(UpdateFileError, match="missing or have another shape"):
+        Update.from_bytes(replace(lda.update_, parameters=film).to_bytes())

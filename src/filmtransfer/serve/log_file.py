@@ -28,7 +28,7 @@ class LogFile(RotatingFileHandler):
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
 
     def _open(self) -> TextIOWrapper:
-        return open(open_private(self.baseFilename), self.mode, encoding=self.encoding)
+        return open(open_private(self.baseFilename), "a", encoding=self.encoding)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
