@@ -95,7 +95,9 @@ def test_names_in_a_file_cannot_command_the_terminal(trained, capsys, tmp_path):
     hostile = "\x1b[2J\x1b]0;title\x07\u202e"
     file = tmp_path / f"{hostile}.safetensors"
     classes = [hostile, f"[red]{hostile}", *update.classes[2:]]
-    replace(update, classes=classes, versions={hostile: hostile}, settings={"x": hostile}).save(file)
+    replace(
+        update, classes=classes, versions={hostile: hostile}, settings=update.settings | {"x": hostile}
+    ).save(file)
     for options in ([], ["--all"], ["--photos"], ["--json"]):
         code, out, err = run(capsys, "show", str(file), *options)
         assert code == 0
@@ -113,7 +115,7 @@ def test_a_console_shows_names_in_tables_bars_and_errors_as_text():
     printer.out = SafeConsole(file=out, force_terminal=True, width=60)
     printer.table(["\x1b[5mclass"], [["\x1b[2J[bold]"]])
     with Progress(TextColumn("{task.description}", markup=False), console=printer.out) as bar:
-        bar.add_task("\x1b]0;x\x07 [/red]")
+        bar.add_task("[/red] \x1b]0;x\x07")
     for sequence in ("\x1b[5m", "\x1b[2J", "\x1b]0", "\x07"):
         assert sequence not in out.getvalue()
     assert "\\x1b[2J[bold]" in out.getvalue()

@@ -48,10 +48,10 @@ def test_no_field_of_a_file_is_read_as_markup():
     clf = classifier(lite0())
     update = replace(
         clf.update_,
-        classes=[hostile, "two"],
+        classes=[hostile, *range(len(clf.update_.classes) - 1)],
         backbone_digest="`" + hostile,
         versions={hostile: hostile},
-        settings=clf.update_.settings | {"prior": [0.5, 0.5]},
+        settings=clf.update_.settings | {"prior": [0.5] * len(clf.update_.classes)},
     )
     text = model_card(update, "hub", Rejection.of(clf.predictor_))
     header, body = text.removeprefix("---\n").split("\n---\n", 1)

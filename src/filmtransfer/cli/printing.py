@@ -123,6 +123,8 @@ class Printer:
         self, columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int] = ()
     ) -> None:
         """Print a table; the columns with an index in ``right`` are aligned to the right."""
+        columns = [printable(column) for column in columns]  # before anything is measured
+        rows = [[printable(str(cell)) for cell in row] for row in rows]
         table = Table(box=None, header_style="bold", pad_edge=False)
         for i, column in enumerate(columns):
             # On a narrow terminal names and numbers keep their width, and texts are wrapped: nothing is cut.
@@ -131,7 +133,7 @@ class Printer:
                 column, justify="right" if i in right else "left", overflow="fold", min_width=longest
             )
         for row in rows:
-            table.add_row(*(Text(str(cell)) for cell in row))  # Text: a name is never read as markup
+            table.add_row(*(Text(cell) for cell in row))  # Text: a name is never read as markup
         console = self.err if self.as_json else self.out
         if not console.is_terminal and not console.quiet:  # a pipe has no width: names are never cut
             console = SafeConsole(file=console.file, width=10_000, highlight=False, emoji=False)
@@ -143,7 +145,7 @@ class Printer:
         width = min(console.width, WIDTH) if console.is_terminal else WIDTH
         label = max(map(len, rows), default=0) + 2
         for name, value in rows.items():
-            lines = wrap(value, max(width - label, 20), break_on_hyphens=False) or [""]
+            lines = wrap(printable(value), max(width - label, 20), break_on_hyphens=False) or [""]
             self._print(console, f"{name:{label}}{lines[0]}", markup=False)
             for line in lines[1:]:
                 self._print(console, " " * label + line, markup=False)

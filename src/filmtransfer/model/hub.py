@@ -18,7 +18,7 @@ SCHEME = "hf://"
 ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")  # a Path has one slash left; one letter is a drive
 _NAME = r"\w(?:(?:(?!--|\.\.)[\w.-])*\w)?"  # the rule of the hub
 REPOSITORY = re.compile(
-    rf"({_NAME}/(?!.*\.git(?:@|$)){_NAME})(?:@(\w(?:(?!\.\.)[\w./-]){{0,254}})?)?", re.ASCII
+    rf"({_NAME}/(?!.*\.git(?:@|$)){_NAME})(?:@(\w(?:(?!\.\.)[\w./-]){{0,254}}))?", re.ASCII
 )
 MAX_REPOSITORY = 96  # characters
 
