@@ -361,3 +361,35 @@ def test_the_scores_never_leave_a_client_one_by_one():
     )
     arrays = messages.read_arrays(client.handle(messages.SCORES, content, None, 1))
     assert {name: array.shape for name, array in arrays.items()} == SCORE_SHAPES
+
+
+def test_a_class_of_which_nobody_sends_examples_is_left_out():
+    """Its only client refuses its statistics, which does not cost the others the classifier."""
+    clients = population(ALL)
+    missing = sorted(
+        set(clients.client(0).examples.classes)
+        - {n for i in (1, 2, 3) for n in clients.client(i).examples.classes}
+    )
+
+    def client(i: int) -> Client:
+        instance = clients.client(i)
+        handle = instance.handle
+
+        def refusing(kind, *rest):
+            if i == 0 and kind == messages.STATISTICS:
+                raise InputError("its policy allows no statistics.")
+            return handle(kind, *rest)
+
+        instance.handle = refusing
+        if missing == []:
+            describe = instance.describe
+            instance.describe = lambda: describe() | ({"classes": ["a class of its own"]} if i == 0 else {})
+        return instance
+
+    log: list[str] = []
+    server = make_server(clients, client=client, log=log.append)
+    update = complete(server, server.run())
+    names = missing or ["a class of its own"]
+    assert not set(names) & {str(name) for name in update.classes}
+    assert any(line.startswith("No client sent examples of") and names[0] in line for line in log)
+    assert update.results["estimate"] is not None

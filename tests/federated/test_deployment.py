@@ -69,18 +69,24 @@ class Federation:
             )  # fmt: skip
         return self.running[name]
 
-    def start_server(self) -> subprocess.Popen[bytes]:
+    def start_server(self, rounds: int = 4, min_clients: int = 2) -> subprocess.Popen[bytes]:
         plan = ("image_size=32", "steps=1", "evaluate_every=0", f"timeout={3 * TIMEOUT}")
         return self.start(
             "server", "server", "--keys", "keys", "--folder", "state", "--host", "127.0.0.1",
-            "--port", str(self.port), "--rounds", "4", "--clients-per-round", "3", "--min-clients", "2",
+            "--port", str(self.port), "--rounds", str(rounds), "--clients-per-round", "3", "--min-clients", str(min_clients),
             "--test", "images/test", "--poll", "0.5", "--json", *(w for pair in plan for w in ("--set", pair)),
         )  # fmt: skip
 
-    def start_client(self, name: str, images: str | None = None) -> subprocess.Popen[bytes]:
+    def start_client(
+        self, name: str, images: str | None = None, policy: str | None = None
+    ) -> subprocess.Popen[bytes]:
+        chosen = ()
+        if policy is not None:
+            (self.folder / f"{name}.toml").write_text(policy)
+            chosen = ("--policy", f"{name}.toml")
         return self.start(
             name, "client", "--data", f"images/{images or name}", "--keys", f"keys/clients/{name}", "--name", name,
-            "--server", f"127.0.0.1:{self.port}", "--state", f"state-{name}", "--poll", "0.5",
+            "--server", f"127.0.0.1:{self.port}", "--state", f"state-{name}", "--poll", "0.5", *chosen,
         )  # fmt: skip
 
     def ask(self, path: str) -> int:
@@ -265,6 +271,46 @@ def test_three_clients_one_killed_the_server_killed_and_an_unknown_client_refuse
         assert "The federation is finished" in federation.output(name)
         assert "Traceback" not in federation.output(name)
     assert not federation.alive()
+
+
+@pytest.mark.process(seconds=60)
+def test_clients_refuse_what_their_policies_do_not_allow_and_the_others_continue(federation):
+    """One federation with all refusals, since its processes take long to start."""
+    make_client_key(federation.folder / "keys", "dave")
+    federation.start_server(rounds=500, min_clients=1)
+    federation.start_client("anna")
+    federation.until("anna is connected", lambda: "anna is connected" in federation.output("server"))
+    federation.start_client("bob", policy='messages = ["train", "scores", "evaluation"]')
+    federation.start_client("carla", policy="max_rounds = 1")
+    federation.start_client("dave", images="anna", policy="secure_aggregation_only = true")
+
+    refusals = (
+        "dave is refused: its policy allows secure aggregation only. The plan has secure=false.",
+        "carla refused: its policy allows no more rounds (max_rounds = 1).",
+    )
+    for line in refusals:
+        federation.until(line, lambda line=line: line in federation.output("server"))
+    federation.until("bob", lambda: any("bob" in r["contributed"] for r in federation.rounds().values()))
+    answered = [r["contributed"] for r in federation.rounds().values()]
+    assert sum("carla" in names for names in answered) == 1
+    assert not any("dave" in names for names in answered)
+    ledger = json.loads((federation.folder / "state-carla" / "ledger.json").read_text())
+    assert ledger["releases"] == {"train": 1}
+
+    federation.running["server"].send_signal(signal.SIGINT)
+    assert federation.running["server"].wait(TIMEOUT) == 130
+    assert federation.start_server(rounds=1, min_clients=3).wait(TIMEOUT) == 0, federation.logs()
+    assert "bob refused: its policy allows no statistics." in federation.output("server")
+    assert "The request is refused: its policy allows no statistics." in federation.output("bob")
+    assert "Traceback" not in "".join(federation.output(name) for name in ("server", *federation.running))
+
+    # The folder of a client's state is bound to its policy.
+    federation.running["bob"].send_signal(signal.SIGINT)
+    assert federation.running["bob"].wait(TIMEOUT) in (0, 130)
+    assert federation.start_client("bob").wait(TIMEOUT) == 2
+    assert "A policy is missing: there is one that" in federation.output("bob")
+    assert federation.start_client("bob", policy="max_rounds = 100").wait(TIMEOUT) == 2
+    assert "bob.toml is not the policy that" in federation.output("bob")
 
 
 @pytest.mark.process(seconds=20)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..arrays import to_numpy, unit_rows
 from ..errors import FitError
-from ..formatting import count, digits_for, percent
+from ..formatting import count, digits_for, list_names, percent
 from ..model import Estimate, Update
 from ..model.ood import FALSE_ALARM, MIN_SCORES, OODDetector
 from ..model.score_sums import ScoreSums
@@ -57,10 +57,24 @@ NO_SPARE_IMAGE = (
 def complete(server: FederatedServer, state: Checkpoint) -> Update:
     """Return the classifier over all classes after the last round."""
     server.on_status("Summing the statistics of all classes")
-    summed = server.collect_statistics(state.psi)
+    summed = _of_sent_classes(server, server.collect_statistics(state.psi))
     update = global_update(server.model, server.plan, state.psi, summed.statistics, summed.classes)
     update.results |= {"rounds": state.done, "steps": state.done * (server.plan.training.steps or 0)}
     return Assessor(server, state.psi, summed, trained_clients(state)).assess(update)
+
+
+def _of_sent_classes(server: FederatedServer, summed: SummedStatistics) -> SummedStatistics:
+    """Leave out classes of which no client sent examples: one that refuses to does not cost the others the result."""
+    counts = summed.statistics.counts
+    kept = [c for c in range(len(summed.classes)) if int(counts[c]) >= 1]
+    if len(kept) == len(summed.classes) or len(kept) < 2:
+        return summed
+    missing = [name for c, name in enumerate(summed.classes) if c not in kept]
+    server.log(f"No client sent examples of {list_names(missing, 5)}: the classifier does not have them.")
+    classes = [summed.classes[c] for c in kept]
+    total = summed.statistics  # its second moments, over all classes, have nothing of the missing ones
+    total = replace(total, counts=total.counts[kept], sums=total.sums[kept])
+    return replace(summed, statistics=total, classes=classes)
 
 
 def trained_clients(state: Checkpoint) -> list[str]:

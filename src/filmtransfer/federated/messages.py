@@ -247,12 +247,10 @@ def read_strings(record: ConfigRecord, name: str) -> list[str]:
         raise InputError(f"The message has no list of {name}.")
     if len(values) > MAX_NAMES:
         raise InputError(f"The message has {len(values)} {name}; at most {MAX_NAMES} are read.")
-    for value in values:
-        if not isinstance(value, str) or not is_name(value):
-            raise InputError(
-                f"One of its {name} is not one line of 1 to {MAX_NAME_LENGTH} printable characters."
-            )
-    return values
+    texts = [value for value in values if isinstance(value, str) and is_name(value)]
+    if len(texts) < len(values):
+        raise InputError(f"One of its {name} is not one line of 1 to {MAX_NAME_LENGTH} printable characters.")
+    return texts
 
 
 def read_numbers(record: ConfigRecord, name: str) -> list[float]:

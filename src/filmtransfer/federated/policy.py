@@ -30,6 +30,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from flwr.app import RecordDict
 
 from ..errors import FitError, InputError, UpdateFileError, UsageError, check_count, check_flag, check_number
@@ -91,8 +92,9 @@ class Policy:
         known = [f.name for f in fields(cls)]
         if unknown := sorted(settings.keys() - set(known)):
             raise UsageError(f"{path} has an unknown setting, {unknown[0]!r}.", f"Use {', '.join(known)}.")
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
         try:
-            return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()})
+            return cls(**values)
         except UsageError as error:
             raise UsageError(f"{path}: {error.message}", error.hint) from None
 
@@ -214,7 +216,8 @@ class Ledger:
             return 0.0
         if "0" in self.noise:
             return math.inf
-        return epsilon(sum(n * renyi(1.0, float(noise)) for noise, n in self.noise.items()), delta)
+        total = np.sum([n * renyi(1.0, float(noise)) for noise, n in self.noise.items()], axis=0)
+        return epsilon(total, delta)
 
     def charge(self, release: Release, plan: Plan) -> None:
         """Count a release."""

@@ -99,17 +99,20 @@ def append_json_line(path: Path, line: Mapping[str, object]) -> None:
 
 
 def read_json_lines(path: Path) -> list[JsonObject]:
-    """Return the complete lines of a file; an incomplete last line is not returned yet."""
+    """Return the complete lines of a file; an incomplete last line is not returned yet, nor what follows a damaged one."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return []
-    lines = []
-    for line in text.splitlines():
+    lines: list[JsonObject] = []
+    for text_line in text.splitlines():
         try:
-            lines.append(json.loads(line))
-        except json.JSONDecodeError:
+            line = json.loads(text_line)
+        except (ValueError, RecursionError):
             break
+        if not isinstance(line, dict):
+            break
+        lines.append(line)
     return lines
 
 

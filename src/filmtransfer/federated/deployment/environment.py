@@ -34,10 +34,10 @@ class CappedSleep:
         return getattr(time, name)
 
 
-def patch(module: ModuleType, **attributes: object) -> None:
-    """Replace attributes of a Flower module that has no setting for them."""
+def patch(owner: ModuleType | type, **attributes: object) -> None:
+    """Replace attributes of a module or class of Flower that has no setting for them."""
     for name, value in attributes.items():
-        setattr(module, name, value)
+        setattr(owner, name, value)
 
 
 def flower_environment(home: Path, host: str, poll: float) -> dict[str, str]:

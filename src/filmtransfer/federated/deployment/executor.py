@@ -101,7 +101,7 @@ def run_task(side: Side, address: str, token: str, insecure: bool, certificates:
         from .objects import pull_messages
 
         patch(http_grid, time=CappedSleep(float(os.environ[POLL_VARIABLE])))
-        http_grid.HttpGrid.pull_messages = pull_messages  # type: ignore[method-assign]
+        patch(http_grid.HttpGrid, pull_messages=pull_messages)
         run_serverapp(
             log_queue=Queue(),
             runtime_api_address=address,
