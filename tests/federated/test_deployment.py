@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -22,7 +23,14 @@ import pytest
 
 pytest.importorskip("flwr")
 
+from fastapi import HTTPException
+from flwr.proto.fleet_pb2 import PushMessagesRequest
+from flwr.proto.message_pb2 import ObjectTree
+from flwr.proto.node_pb2 import Node
+from starlette.responses import PlainTextResponse
+
 from filmtransfer import FewShotClassifier
+from filmtransfer.budgets import MAX_OBJECT_BYTES
 from filmtransfer.cli import main
 from filmtransfer.errors import InputError
 from filmtransfer.federated.certificates import make_server_certificate
@@ -32,7 +40,7 @@ from filmtransfer.federated.deployment.environment import SECRET_HEADER, flower_
 from filmtransfer.federated.deployment.executor import check_fab
 from filmtransfer.federated.deployment.fab import build_fab
 from filmtransfer.federated.deployment.server import Endpoint, SuperLinkRunner, finished_result
-from filmtransfer.federated.deployment.superlink import AccessControl
+from filmtransfer.federated.deployment.superlink import AccessControl, checked_push
 from filmtransfer.federated.keys import make_client_key, make_keys
 from filmtransfer.federated.plan import DEPLOYED_PRESETS, named_plan
 from filmtransfer.federated.records import LOG_FILE, Observer, append_json_line
@@ -678,6 +686,53 @@ def test_only_the_fleet_is_open_to_the_network(path, client, secret, allowed):
     headers = [] if secret is None else [(SECRET_HEADER.encode(), secret.hex().encode())]
     scope = {"path": path, "client": (client, 1), "server": ("192.0.2.1", 9092), "headers": headers}
     assert AccessControl(None, b"right").allows(scope) == allowed
+
+
+@pytest.mark.parametrize(
+    ("parts", "status"),
+    [([b""], 200), ([b"a" * MAX_OBJECT_BYTES], 200), ([b"a", b"b", b"c"], 200), ([b"a" * MAX_OBJECT_BYTES, b"b"], 413)],
+)  # fmt: skip
+def test_a_request_to_the_fleet_is_not_read_beyond_its_limit(parts, status):
+    """Also before the signature of its sender is checked; what is within the limit arrives unchanged."""
+    pending = [
+        {"type": "http.request", "body": part, "more_body": i < len(parts) - 1}
+        for i, part in enumerate(parts)
+    ] + [{"type": "http.disconnect"}]
+    arrived: list[bytes] = []
+    sent: list[dict] = []
+
+    async def receive() -> dict:
+        return pending.pop(0)
+
+    async def send(message: dict) -> None:
+        sent.append(message)
+
+    async def app(scope, receive, send) -> None:
+        arrived.append((await receive())["body"])
+        assert (await receive())["type"] == "http.disconnect"
+        await PlainTextResponse("")(scope, receive, send)
+
+    scope = {"type": "http", "path": "/v1/fleet/push-object", "headers": []}
+    asyncio.run(AccessControl(app, b"")(scope, receive, send))
+    assert sent[0]["status"] == status
+    assert arrived == ([b"".join(parts)] if status == 200 else [])
+
+
+@pytest.mark.parametrize(
+    ("sources", "objects", "status"), [([7], 3, None), ([8], 3, 403), ([7, 7], 3, 403), ([], 3, 403), ([7], 300, 413)]
+)  # fmt: skip
+def test_a_client_pushes_one_reply_of_few_objects_in_its_own_name(sources, objects, status):
+    tree = ObjectTree(object_id="root", children=[ObjectTree(object_id=str(i)) for i in range(objects)])
+    request = PushMessagesRequest(node=Node(node_id=7), message_object_trees=[tree])
+    for source in sources:
+        request.messages_list.add().metadata.src_node_id = source
+    push = checked_push(lambda **_: "stored")
+    if status is None:
+        assert push(request=request, state=None) == "stored"
+        return
+    with pytest.raises(HTTPException) as raised:
+        push(request=request, state=None)
+    assert raised.value.status_code == status
 
 
 def test_a_client_runs_only_the_app_of_this_package():

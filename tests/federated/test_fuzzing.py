@@ -100,7 +100,12 @@ def mutate(content: RecordDict, generator: random.Random) -> RecordDict:
                     at = generator.randrange(len(text) + 1)
                     value = text[:at] + generator.choice(("", '"', "9", "[", value)) + text[at + 1 :]
                 record[key] = value
-        except (TypeError, ValueError, KeyError):  # Flower does not have such a value, or no such key
+        except (
+            TypeError,
+            ValueError,
+            KeyError,
+            StopIteration,
+        ):  # Flower does not have such a value, or no such key
             continue
     return content  # fmt: skip
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from flwr.app import Array, Error, Message, Metadata, RecordDict
 from flwr.app.message import make_message
@@ -28,11 +29,13 @@ from flwr.supercore.inflatable.inflatable_utils import (
     inflate_object_from_contents,
     pull_objects,
 )
-from flwr.superlink.grid.http_grid import HttpGrid
 
 from ...budgets import MAX_MESSAGE_BYTES, MAX_OBJECTS
 from ...errors import InputError
 from ...formatting import file_size
+
+if TYPE_CHECKING:
+    from flwr.superlink.grid.http_grid import HttpGrid  # slow to import, and a client does not need it
 
 Pull = Callable[[str], bytes]
 
@@ -40,9 +43,7 @@ Pull = Callable[[str], bytes]
 def read_message(tree: ObjectTree, pull: Pull, limit: int = MAX_MESSAGE_BYTES) -> Message:
     """Pull the objects of a message and put it together; raise an InputError if it exceeds its budget or is malformed."""
     ids = list(dict.fromkeys(node.object_id for node in iterate_object_tree(tree)))
-    if len(ids) > MAX_OBJECTS:
-        raise InputError(f"its message has {len(ids)} objects; at most {MAX_OBJECTS} are read.")
-    contents = pull_objects(ids, _charged(pull, limit))
+    contents = pull_within_budget(ids, pull, limit)
     try:
         if (size := _expanded_size(contents)) > limit:
             raise _too_large(size, limit)
@@ -58,6 +59,15 @@ def read_message(tree: ObjectTree, pull: Pull, limit: int = MAX_MESSAGE_BYTES) -
         raise InputError("its message cannot be read.")
     assert isinstance(message, Message)
     return message
+
+
+def pull_within_budget(
+    ids: list[str], pull_object_fn: Pull, limit: int = MAX_MESSAGE_BYTES
+) -> dict[str, bytes]:
+    """Pull the objects of a message as Flower does; raise an InputError for too many, or too many bytes."""
+    if len(ids) > MAX_OBJECTS:
+        raise InputError(f"its message has {len(ids)} objects; at most {MAX_OBJECTS} are read.")
+    return pull_objects(ids, _charged(pull_object_fn, limit))
 
 
 def _charged(pull: Pull, limit: int) -> Pull:

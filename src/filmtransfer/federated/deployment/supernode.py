@@ -20,6 +20,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from ...processes import terminate_with_parent
 from .environment import NODE_VARIABLE, POLL_VARIABLE, CappedSleep, patch
+from .objects import pull_within_budget
 
 MAX_RETRY_POLLS = 4  # a server that is back is noticed after at most this many polling intervals
 
@@ -29,7 +30,7 @@ def main() -> None:
     terminate_with_parent()
     poll = float(os.environ[POLL_VARIABLE])
     limit = max(1.0, MAX_RETRY_POLLS * poll)
-    patch(start_client_internal, time=CappedSleep(poll))
+    patch(start_client_internal, time=CappedSleep(poll), pull_objects=pull_within_budget)
     patch(http_retry, MAX_RETRY_DELAY=min(MAX_RETRY_DELAY, limit))
     # A late heartbeat would make the server consider a connected client as offline.
     patch(heartbeat, exponential=lambda max_delay: exponential(max_delay=min(max_delay, limit)))
