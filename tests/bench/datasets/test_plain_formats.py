@@ -282,6 +282,25 @@ def test_links_out_of_the_folder_are_rejected(tmp_path):
     assert left_behind(tmp_path) == ["a.tar"]
 
 
+def test_a_hard_link_to_a_missing_member_is_a_damaged_archive(tmp_path):
+    file = tmp_path / "a.tar"
+    with tarfile.open(file, "w") as packed:
+        link = tarfile.TarInfo("copy")
+        link.type, link.linkname = tarfile.LNKTYPE, "original"
+        packed.addfile(link)
+    with pytest.raises(UpdateFileError, match=r"a\.tar cannot be unpacked \("):
+        archives.unpack([file], tmp_path / "out")
+    assert left_behind(tmp_path) == ["a.tar"]
+
+
+def test_a_member_without_a_name_is_a_damaged_archive(tmp_path):
+    file = zipped(tmp_path / "a.zip", {"fine": b"1", "x": b"2"})
+    file.write_bytes(file.read_bytes().replace(b"x", b"\0"))  # zipfile ends a name at a null byte
+    with pytest.raises(UpdateFileError, match=r"a\.zip cannot be unpacked \("):
+        archives.unpack([file], tmp_path / "out")
+    assert left_behind(tmp_path) == ["a.zip"]
+
+
 def test_corrupt_archives_give_one_error_and_leave_nothing(tmp_path):
     root = tmp_path / "cifar100"
     file = tar(root / "cifar-100-python.tar.gz", archive_builders.cifar100_python())
