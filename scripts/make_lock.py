@@ -144,7 +144,7 @@ def _resolve(options: list[str], preferred: Lock) -> dict[str, Pin]:
         extra.write_text("\n".join([*build, EDITABLE]))
         if preferred:  # uv keeps the versions of the file that it replaces
             out.write_text("\n".join(['lock-version = "1.0"', 'created-by = "uv"', *entries]))
-        command = [
+        command: list[str | Path] = [
             *(UV, "pip", "compile", "--quiet", ROOT / "pyproject.toml", extra),
             *("--constraints", ROOT / "constraints.txt", "--format", "pylock.toml", "--output-file", out),
             *("--python-version", PYTHON, "--python-platform", PLATFORM, *options),

@@ -132,11 +132,23 @@ def mutate_json(document: Any, rng: random.Random) -> Any:
         container[key] = rng.choice(
             (container[key] + 1, container[key] - 1, -container[key], container[key] * 1e9)
         )
-    elif change == 4 and isinstance(container[key], str):
-        container[key] = mutate_bytes(container[key].encode("utf-8", "replace"), [b"x"], rng).decode("latin1")
+    elif (
+        change >= 4 and isinstance(container[key], str) and (change == 4 or container[key][:1] in ("{", "["))
+    ):
+        container[key] = _mutate_text(container[key], rng)
     else:
         container[key] = rng.choice(VALUES)
     return copy
+
+
+def _mutate_text(text: str, rng: random.Random) -> str:
+    """Return the text with other characters, or with another value if it is a JSON document."""
+    if text[:1] in ("{", "[") and rng.random() < 0.8:
+        try:
+            return json.dumps(mutate_json(json.loads(text), rng))
+        except ValueError:
+            pass
+    return mutate_bytes(text.encode("utf-8", "replace"), [b"x"], rng).decode("latin1")
 
 
 def _places(document: Any) -> list[tuple[Any, Any]]:

@@ -116,7 +116,7 @@ def _names(file: Path, key: str, count: int) -> list[str]:
     return [str(name) for name in names]
 
 
-class _Unpickler(pickle._Unpickler):  # type: ignore[name-defined, misc]
+class _Unpickler(pickle._Unpickler):
     """The unpickler written in Python: the other one reserves as much memory as a damaged file asks for."""
 
     def find_class(self, module: str, name: str) -> object:
