@@ -19,7 +19,7 @@ from filmtransfer.errors import UsageError
 from filmtransfer.federated.keys import make_keys
 from filmtransfer.model import Update
 from filmtransfer.serve.errors import ApiError
-from filmtransfer.serve.limits import RateLimiter
+from filmtransfer.serve.limits import RateLimiter, Refusals
 from filmtransfer.serve.server import ListenAddress
 from filmtransfer.serve.settings import read_rate
 from tests.serve.conftest import SETTINGS, UvicornThread, encoded, run_service
@@ -402,6 +402,7 @@ def test_a_request_that_waits_too_long_is_refused(narrow, monkeypatch, expected)
     turns, bodies = narrow.app.state.service.uploads, narrow.app.middleware_stack
     while type(bodies).__name__ != "BodyLimitMiddleware":
         bodies = bodies.app
+    bodies.refusals.until.clear()
     monkeypatch.setattr(turns, "expected_wait", lambda user: expected)
     if not expected:
         monkeypatch.setattr(bodies, "settings", replace(bodies.settings, max_wait=0.05))
@@ -410,3 +411,36 @@ def test_a_request_that_waits_too_long_is_refused(narrow, monkeypatch, expected)
     assert answer.json()["error"]["code"] == "busy"
     assert answer.headers["retry-after"] == ("60" if expected else "1")
     assert turns.waiting == 0
+
+
+def test_a_refused_client_is_refused_until_it_was_told_to_return():
+    now = [0.0]
+    refusals = Refusals(keys=2, clock=lambda: now[0])
+    refusals.check("a")
+    assert refusals.add("a", 3).retry == 3
+    now[0] = 1.5
+    with pytest.raises(ApiError) as refused:
+        refusals.check("a")
+    assert (refused.value.status, refused.value.retry) == (503, 2)
+    refusals.check("b")
+    now[0] = 3.0
+    refusals.check("a")
+    for token in ("b", "c", "d"):
+        refusals.add(token, 60)
+    refusals.check("b")  # the oldest one is forgotten
+    assert set(refusals.until) == {"c", "d"}
+
+
+@pytest.mark.usefixtures("held")
+def test_a_refused_client_is_not_authenticated_again(narrow, monkeypatch):
+    turns = narrow.app.state.service.uploads
+    narrow.add_user("carol")
+    carol = narrow.client("carol")
+    with monkeypatch.context() as patch:
+        patch.setattr(turns, "expected_wait", lambda user: 1200.0)
+        assert carol.post("/api/predictions", content=encoded(1, 3), headers=JPEG).status_code == 503
+        patch.setattr(narrow.store.users, "by_token", None)
+        again = carol.post("/api/predictions", content=encoded(1, 3), headers=JPEG)
+    assert again.status_code == 503
+    assert 50 <= int(again.headers["retry-after"]) <= 60
+    assert carol.get("/api/me").status_code == 200, "other requests are served"

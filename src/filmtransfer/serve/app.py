@@ -13,7 +13,7 @@ from .deps import Service
 from .engine.batcher import Batcher
 from .engine.cache import Cache
 from .engine.multi_user import Engine
-from .limits import BodyLimitMiddleware
+from .limits import BodyLimitMiddleware, Refusals
 from .request_log import RequestLogMiddleware
 from .routes import classes, me, photos, predictions, projects, public, trainings, users, versions
 from .settings import ServiceSettings
@@ -48,7 +48,14 @@ def create_app(
     for module in (users, me, projects, classes, photos, trainings, predictions, versions, public):
         app.include_router(module.router)
     # The middleware that is added last receives a request first.
-    app.add_middleware(BodyLimitMiddleware, settings=service.settings, turns=service.uploads)
-    app.add_middleware(AuthenticationMiddleware, store=store, settings=service.settings)
+    refusals = Refusals()
+    app.add_middleware(
+        BodyLimitMiddleware,
+        settings=service.settings,
+        photos=service.uploads,
+        files=service.file_uploads,
+        refusals=refusals,
+    )
+    app.add_middleware(AuthenticationMiddleware, store=store, settings=service.settings, refusals=refusals)
     app.add_middleware(RequestLogMiddleware, metrics=service.metrics)
     return app

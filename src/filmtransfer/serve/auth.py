@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ..budgets import MAX_TOKEN
 from ..errors import FitError
 from .errors import ApiError, response_to
-from .limits import RateLimiter, refuse
+from .limits import RateLimiter, Refusals, is_photo, refuse
 from .settings import RATE_OF_ADDRESS, ServiceSettings
 from .store import Store
 from .store.users import hash_token
@@ -27,9 +27,10 @@ PROTECTED = "/api/"
 class AuthenticationMiddleware:
     """ASGI middleware that refuses unknown tokens and too many requests."""
 
-    def __init__(self, app: ASGIApp, store: Store, settings: ServiceSettings) -> None:
+    def __init__(self, app: ASGIApp, store: Store, settings: ServiceSettings, refusals: Refusals) -> None:
         self.app = app
         self.store = store
+        self.refusals = refusals
         self.admin_digest = settings.admin_digest
         self.address_rates = RateLimiter(RATE_OF_ADDRESS * settings.rate)
         self.token_rates = RateLimiter(settings.rate)
@@ -49,7 +50,9 @@ class AuthenticationMiddleware:
         """Set ``user`` and ``admin`` of the request's state, which the routes read."""
         token = _bearer(Headers(scope=scope).get("authorization", ""))
         state = scope.setdefault("state", {})
-        state["user"], state["admin"] = None, self.is_admin(token)
+        state["user"], state["admin"], state["token"] = None, self.is_admin(token), hash_token(token)
+        if is_photo(scope):
+            self.refusals.check(state["token"])
         if not state["admin"]:
             state["user"] = await to_thread.run_sync(self.store.users.by_token, token)
             if state["user"] is None:

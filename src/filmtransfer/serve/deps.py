@@ -44,8 +44,8 @@ class Service:
     can_train: Callable[[], bool] = lambda: True  # unless the workers of this process cannot be started
 
     def __post_init__(self) -> None:
-        limits = self.settings
-        self.uploads = UserTurns(limits.max_uploads, (limits.max_uploads + 1) // 2, limits.max_waiting)
+        self.uploads = self._turns(self.settings.max_uploads)
+        self.file_uploads = self._turns(self.settings.max_file_uploads)
         self.decoding = anyio.CapacityLimiter(self.settings.decoders)
         self.decoders = Decoders(self.settings)
         self.downloads = DownloadMaker(self.store, self.settings, self.metrics, self.weights)
@@ -59,11 +59,14 @@ class Service:
             }
         )
 
+    def _turns(self, at_once: int) -> UserTurns:
+        return UserTurns(at_once, (at_once + 1) // 2, self.settings.max_waiting)
+
     def end(self) -> None:
         """End what would keep the service from ending: event streams, and requests that wait for a turn."""
         self.stopping.set()
-        self.uploads.close()
-        self.downloads.turns.close()
+        for turns in (self.uploads, self.file_uploads, self.downloads.turns):
+            turns.close()
 
 
 def content_type(request: Request) -> str:

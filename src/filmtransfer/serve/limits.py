@@ -61,31 +61,71 @@ class RateLimiter:
             )
 
 
+class Refusals:
+    """The clients that were told to try again later; until then they are refused before they are authenticated.
+
+    Authentication is most of the cost of a refusal, so those who do not wait leave more time for the requests of others.
+    """
+
+    def __init__(self, keys: int = 10_000, clock: Callable[[], float] = time.monotonic) -> None:
+        self.keys = keys
+        self.clock = clock
+        self.until: OrderedDict[str, float] = OrderedDict()
+
+    def add(self, token: str, seconds: int) -> ApiError:
+        """Refuse a token for some seconds; return the error."""
+        self.until.pop(token, None)
+        self.until[token] = self.clock() + seconds
+        if len(self.until) > self.keys:
+            self.until.popitem(last=False)
+        return _busy(seconds)
+
+    def check(self, token: str) -> None:
+        """Raise the error again while the token is refused."""
+        if token not in self.until:
+            return
+        seconds = self.until[token] - self.clock()
+        if seconds > 0:
+            raise _busy(math.ceil(seconds))
+        del self.until[token]
+
+
 class BodyLimitMiddleware:
     """ASGI middleware that limits the size of bodies; large ones are received in turns (turns.py)."""
 
-    def __init__(self, app: ASGIApp, settings: ServiceSettings, turns: UserTurns) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: ServiceSettings,
+        photos: UserTurns,
+        files: UserTurns,
+        refusals: Refusals,
+    ) -> None:
         self.app = app
         self.settings = settings
-        self.turns = turns
+        self.photos = photos
+        self.files = files
+        self.refusals = refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        limit = self.limit(scope)
+        limit, turns = self.limit(scope)
         if _content_length(scope) > limit:
             return await refuse(response_to(_too_large(limit), close=True), scope, receive, send)
-        if limit == self.settings.max_json_bytes:
+        if turns is None:
             return await self.forward(limit, scope, receive, send)
         user = getattr(scope.get("state", {}).get("user"), "id", "")
         try:
-            if self.turns.expected_wait(user) > self.settings.max_wait:
+            if turns.expected_wait(user) > self.settings.max_wait:
                 raise LineFullError
-            async with self.turns.turn(user, partial(self.wait, scope)):
-                await self.forward(limit, scope, receive, send, self.turns)
+            async with turns.turn(user, partial(self.wait, scope)):
+                await self.forward(limit, scope, receive, send, turns)
         except LineFullError:
-            seconds = self.turns.expected_wait(user) - self.settings.max_wait
-            await refuse(response_to(_busy(retry_after(seconds)), close=True), scope, receive, send)
+            seconds = retry_after(turns.expected_wait(user) - self.settings.max_wait)
+            token = scope.get("state", {}).get("token", "")
+            busy = self.refusals.add(token, seconds) if turns is self.photos else _busy(seconds)
+            await refuse(response_to(busy, close=True), scope, receive, send)
 
     async def wait(self, scope: Scope, decided: anyio.Event) -> None:
         """Wait for a turn, for as long as that makes sense."""
@@ -103,14 +143,13 @@ class BodyLimitMiddleware:
         if left:
             raise ClientDisconnect
 
-    def limit(self, scope: Scope) -> int:
-        """Return the largest body, in bytes, that the path accepts."""
-        if scope["method"] == "POST":
-            if scope["path"] == "/api/predictions" or scope["path"].endswith("/photos"):
-                return self.settings.max_photo_bytes
-            if scope["path"] == "/api/versions":
-                return self.settings.max_update_bytes
-        return self.settings.max_json_bytes
+    def limit(self, scope: Scope) -> tuple[int, UserTurns | None]:
+        """Return the largest body, in bytes, that the path accepts, and the turns in which such bodies are received."""
+        if is_photo(scope):
+            return self.settings.max_photo_bytes, self.photos
+        if scope["method"] == "POST" and scope["path"] == "/api/versions":
+            return self.settings.max_update_bytes, self.files
+        return self.settings.max_json_bytes, None
 
     async def forward(
         self, limit: int, scope: Scope, receive: Receive, send: Send, turns: UserTurns | None = None
@@ -159,6 +198,12 @@ class BodyLimitMiddleware:
                 raise
         if refusal is not None and not responding:
             await refuse(response_to(refusal, close=True), scope, receive, send)
+
+
+def is_photo(scope: Scope) -> bool:
+    """Return whether the body of a request is a photo."""
+    path = scope["path"]
+    return scope["method"] == "POST" and (path == "/api/predictions" or path.endswith("/photos"))
 
 
 async def refuse(response: Response, scope: Scope, receive: Receive, send: Send) -> None:

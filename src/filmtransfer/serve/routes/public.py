@@ -64,7 +64,7 @@ def show_metrics(service: ServiceDep) -> Response:
     """Return the metrics for Prometheus."""
     metrics, cache = service.metrics, service.cache
     metrics.queue.set(service.batcher.waiting)
-    metrics.uploads.set(service.uploads.waiting)
+    metrics.uploads.set(service.uploads.waiting + service.file_uploads.waiting)
     metrics.cache_hits.set(cache.hits)
     metrics.cache_misses.set(cache.misses)
     metrics.cache_bytes.set(cache.nbytes)
