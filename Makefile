@@ -53,6 +53,7 @@ docs: $(DEV)
 	$(BIN)/python -m scripts.make_facts
 	$(BIN)/python -m scripts.make_reference
 	$(BIN)/python -m scripts.make_architecture
+	$(BIN)/python -m scripts.make_budgets
 
 accuracy: $(DEV)
 	$(BIN)/python benchmarks/accuracy.py --data ../shared/data

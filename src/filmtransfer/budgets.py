@@ -2,50 +2,47 @@
 
 An input is an image, an update file, an archive, a request or a message of a federation. Each is charged against its
 budget from its header, before anything in it is expanded. docs/security.md states what an attacker can cost within
-these limits. Limits that an operator may change are settings of the service (``serve/settings.py``), whose defaults
-stand here.
+these limits. Limits that an operator may change are settings of the service (``serve/settings.py``). The comments of both
+are the tables of that page (scripts/make_budgets.py).
 """
 
 from __future__ import annotations
 
 # Images
 
-MAX_PIXELS = 100_000_000  # a small file can declare an image that does not fit into memory
-# Bytes that decoding an image, or scaling the decoded image, may take beside its file: in Pillow's memory, in that of the
-# decoder and for the RGB result. It is enough for 100 megapixels of JPEG, RGB or 16-bit grey, 87 of RGBA, and for HEIC of
-# 60. benchmarks/results/decoding.md compares it with the memory that a process really takes.
-MAX_IMAGE_MEMORY = 700_000_000
+MAX_PIXELS = 100_000_000  # of an image, by its header
+MAX_IMAGE_MEMORY = 700_000_000  # bytes to decode and scale it: 100 megapixels of JPEG, 87 of RGBA, 60 of HEIC
 MAX_IMAGE_FILE = 800_000_000  # bytes; some decoders read the complete file
 
 # Update files
 
-MAX_UPDATE_BYTES = 1_000_000_000  # of a file; the largest hold all weights of a backbone
+MAX_UPDATE_BYTES = 1_000_000_000  # bytes of a file; the largest hold all weights of a backbone
 MAX_UPDATE_HEADER = 20_000_000  # bytes of its JSON: about 100,000 names and digests of photos
-MAX_UPDATE_VALUES = 1_000_000  # of its JSON
-MAX_UPDATE_DEPTH = 20  # of nested tables and lists
-MAX_UPDATE_DIGITS = 40  # of an integer
-MAX_UPDATE_TENSORS = 10_000
-MAX_UPDATE_CLASSES = 50_000
+MAX_UPDATE_VALUES = 1_000_000  # values in its JSON
+MAX_UPDATE_DEPTH = 20  # levels of nested tables and lists
+MAX_UPDATE_DIGITS = 40  # digits of an integer
+MAX_UPDATE_TENSORS = 10_000  # arrays in a file
+MAX_UPDATE_CLASSES = 50_000  # classes of a classifier
 MAX_UPDATE_LABEL = 500  # characters of a class name: longer than any file name
-MAX_UPDATE_EDITS = 10_000
-MAX_HEAD_BYTES = 4_000_000_000  # of memory to restore a head
-MAX_HEAD_OPERATIONS = 1_000_000_000_000  # of arithmetic to restore a head: about 20 s
-MAX_SERVED_HEAD_BYTES = 256_000_000  # the same for a file that is uploaded to the service
-MAX_SERVED_HEAD_OPERATIONS = 100_000_000_000
+MAX_UPDATE_EDITS = 10_000  # changes after training
+MAX_HEAD_BYTES = 4_000_000_000  # bytes of memory to restore a head
+MAX_HEAD_OPERATIONS = 1_000_000_000_000  # operations of arithmetic to restore a head: about 20 s
+MAX_SERVED_HEAD_BYTES = 256_000_000  # bytes of memory for a head that is uploaded to the service
+MAX_SERVED_HEAD_OPERATIONS = 100_000_000_000  # operations for such a head
 MAX_UPLOADED_SUMMARY = 1_000_000  # characters that the service keeps of an uploaded file for its lists
 
 # Requests
 
-MAX_URL_BYTES = 8_000  # path and query string; the longest that the service itself makes has about 200
-MAX_HEADER_BYTES = 16_384  # request line and headers
-MAX_HEADERS = 100
-MAX_TOKEN = 200  # characters; those of the service have 43
-READ_BYTES = 64_000  # taken from a connection at a time, and kept of the body of a request that waits
-MAX_CONNECTIONS_OF_ADDRESS = 200  # where clients connect directly, without a proxy
-SPARE_CONNECTIONS = 200  # above the limit, which still get a response that says so; all others are cut off
-RESERVED_FILES = 256  # file descriptors that connections never take: the database, files, pipes of workers
-LINGER_BYTES = 1_000_000  # read and discarded of a refused body, so that the client gets to read the response
-LINGER_SECONDS = 2.0
+MAX_URL_BYTES = 8_000  # bytes of path and query string; the service itself makes no longer ones than 200
+MAX_HEADER_BYTES = 16_384  # bytes of request line and headers
+MAX_HEADERS = 100  # headers of a request
+MAX_TOKEN = 200  # characters of a token; those of the service have 43
+READ_BYTES = 64_000  # bytes taken from a connection at a time, and kept of a request that waits
+MAX_CONNECTIONS_OF_ADDRESS = 200  # connections of one address, where no proxy is in between
+SPARE_CONNECTIONS = 200  # connections above the limit that still get a response; others are cut off
+RESERVED_FILES = 256  # file descriptors that connections never take: for the database, files and pipes
+LINGER_BYTES = 1_000_000  # bytes read and discarded of a refused body, so that the client gets the response
+LINGER_SECONDS = 2.0  # for that
 
 # Federations
 
@@ -54,9 +51,10 @@ MAX_NAMES = 100_000  # classes of a client or of a federation
 MAX_REASON = 500  # characters of a client's reason for a refusal
 MAX_PLAN_LENGTH = 20_000  # characters of a plan as JSON; one of ours has about 2,000
 MAX_PLAN_IMAGE_SIZE = 2048  # pixels of a side, in the plan that a client receives
-MAX_RECORDS, MAX_ARRAYS = 32, 16  # of one message
+MAX_RECORDS = 32  # records of a message
+MAX_ARRAYS = 16  # arrays of a message
 MAX_EXAMPLES = 10_000_000  # images of a client, which are its weight in a mean
-MAX_SUM = 1e15  # absolute value in the summed statistics
-MAX_OBJECTS = 256  # into which Flower divides a message; an array of 5 MiB or less is two
-MAX_OBJECT_BYTES = 6 << 20  # of a request to the server's port: one of Flower's objects has up to 5 MiB
-MAX_MESSAGE_BYTES = 128 << 20  # of a message with all its objects, also as it is expanded
+MAX_SUM = 1e15  # the largest absolute value in the summed statistics
+MAX_OBJECTS = 256  # objects into which Flower divides a message; an array of 5 MiB or less is two
+MAX_OBJECT_BYTES = 6 << 20  # bytes of a request to the server's port: one of Flower's objects has up to 5 MiB
+MAX_MESSAGE_BYTES = 128 << 20  # bytes of a message with all its objects, also as it is expanded

@@ -25,12 +25,12 @@ class ServiceSettings:
     """The limits that keep one client from using all memory or all time."""
 
     admin_digest: str = ""  # SHA-256 of the admin's token; empty: there is no admin
-    max_photo_bytes: int = 20_000_000
-    max_update_bytes: int = 64_000_000
-    max_json_bytes: int = 64_000  # also bounds the depth and the fields of a document
+    max_photo_bytes: int = 20_000_000  # of a photo
+    max_update_bytes: int = 64_000_000  # of an update file
+    max_json_bytes: int = 64_000  # of any other body
     max_image_size: int = 512  # pixels: the largest image size of an uploaded classifier
     rate: int = 3000  # requests per minute of one token
-    max_connections: int = 4_000  # fewer if the system allows the process fewer open files
+    max_connections: int = 4_000  # at the same time; fewer if the system allows the process fewer open files
     max_connections_of_address: int | None = None  # 0: no limit; None: depends on ServerConfig.listen
     max_head_seconds: float = 10.0  # from a connection, or a response, to the end of the next headers
     max_send_pause: float = 30.0  # seconds in which a client must take at least something of its response
@@ -48,7 +48,7 @@ class ServiceSettings:
     max_downloads_of_user: int = 4  # being made or waiting
     max_download_seconds: int = 180  # to make a file
     max_download_wait: float = 240.0  # seconds until it begins: longer than another user's file takes
-    max_download_megabytes: int = 4000
+    max_download_megabytes: int = 4000  # of memory to make a file
     max_event_streams: int = 8  # open at the same time for one user
     poll_seconds: float = 0.5  # between two queries for the events of a training
     heartbeat_seconds: float = 15.0  # without an event until a comment shows that the connection is alive
