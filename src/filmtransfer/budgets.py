@@ -12,6 +12,7 @@ from __future__ import annotations
 
 MAX_PIXELS = 100_000_000  # of an image, by its header
 MAX_IMAGE_MEMORY = 700_000_000  # bytes to decode and scale it: 100 megapixels of JPEG, 87 of RGBA, 60 of HEIC
+LARGE_IMAGE_MEMORY = 100_000_000  # bytes above which images are decoded one after the other, not by threads
 MAX_IMAGE_FILE = 800_000_000  # bytes; some decoders read the complete file
 
 # Update files

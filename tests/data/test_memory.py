@@ -5,7 +5,9 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
+import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 
 import numpy as np
@@ -13,12 +15,13 @@ import pytest
 from PIL import Image, ImageOps
 
 from filmtransfer.budgets import MAX_IMAGE_MEMORY
-from filmtransfer.data import PixelSpec, decode, pixels, to_square
+from filmtransfer.data import PixelSpec, decode, memory, pixels, to_square
 from filmtransfer.data.memory import decoding_memory
-from filmtransfer.data.pixels import open_image
+from filmtransfer.data.pixels import open_image, read_square
 from filmtransfer.errors import InputError
 from tests.data.test_pixels import gradient, heic
 
+SPEC = PixelSpec(224, (0.5,) * 3, (0.5,) * 3)
 pytestmark = pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 
 
@@ -186,6 +189,20 @@ def test_the_strips_and_tiles_of_a_tiff_are_charged():
         decode(content)
 
 
+def test_turning_an_image_is_charged(monkeypatch):
+    """It takes a copy; an image that needs none is decoded."""
+    exif, content = Image.Exif(), {}
+    for orientation in (1, 6):
+        exif[0x0112] = orientation
+        file = BytesIO()
+        gradient().save(file, "PNG", exif=exif)
+        content[orientation] = file.getvalue()
+    monkeypatch.setattr(memory, "MAX_IMAGE_MEMORY", 8 * 60 * 40 - 1)
+    assert decode(content[1]).size == (60, 40)
+    with pytest.raises(InputError, match="turning its 60×40 pixels"):
+        decode(content[6])
+
+
 def test_heic_is_charged_for_its_bits():
     with open_image(heic(gradient())) as image:
         assert decoding_memory(image, 2400) == 11 * 2400
@@ -223,3 +240,24 @@ print(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) * 1024 < 6 * 16_000_000 + 100_000_000
+
+
+def test_large_images_are_decoded_one_after_the_other(monkeypatch):
+    """Otherwise a training that reads with 8 threads could take 8 times the budget."""
+    at_once, most = 0, []
+
+    def count(image: Image.Image, spec: PixelSpec) -> np.ndarray:
+        nonlocal at_once
+        at_once += 1
+        time.sleep(0.05)
+        most.append(at_once)
+        at_once -= 1
+        return to_square(image, spec)
+
+    monkeypatch.setattr(pixels, "to_square", count)
+    monkeypatch.setattr(memory, "LARGE_IMAGE_MEMORY", 0)
+    content = BytesIO()
+    gradient().save(content, "PNG")
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: read_square(content.getvalue(), SPEC), range(8)))
+    assert most == [1] * 8

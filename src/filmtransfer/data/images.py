@@ -36,7 +36,7 @@ from .inputs import (
     labelled_sources,
 )
 from .inputs import Label as Label
-from .pixels import SUFFIXES, ImageSource, PixelSpec, decode, reduce, side_of, to_square
+from .pixels import SUFFIXES, ImageSource, PixelSpec, read_square, reduce, side_of
 
 PATH_COLUMNS = ("path", "file", "filename", "image")
 LABEL_COLUMNS = ("label", "class", "category")
@@ -256,7 +256,7 @@ def read_squares(
 
     def read(index: int) -> tuple[np.ndarray | None, str]:
         try:
-            return to_square(decode(sources[index], near=spec.size), spec), ""
+            return read_square(sources[index], spec), ""
         except InputError as error:
             return None, error.message
 

@@ -6,12 +6,16 @@ what the RGB result takes. benchmarks/decoding.py measures the real memory of ev
 
 from __future__ import annotations
 
+import threading
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from PIL import ImageFile
+from PIL import Image, ImageFile
 
-from ..budgets import MAX_IMAGE_MEMORY
+from ..budgets import LARGE_IMAGE_MEMORY, MAX_IMAGE_MEMORY
 from ..errors import InputError
+
+_large_images = threading.RLock()
 
 RGB = 4  # bytes of a pixel of most of Pillow's modes
 NARROW = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2, "I;16L": 2, "I;16N": 2}  # and of the others
@@ -20,8 +24,10 @@ ORIENTATION = 274  # a tag of TIFF and EXIF
 BITS, ROWS, TILE_WIDTH, TILE_HEIGHT, COMPRESSION = 258, 278, 322, 323, 259  # tags of TIFF
 
 
-def check_decoding(image: ImageFile.ImageFile, near: int) -> None:
+def check_decoding(image: ImageFile.ImageFile, near: int) -> AbstractContextManager[object]:
     """Refuse an opened image that takes too much memory; let JPEGs be decoded at a fraction of their size.
+
+    Returns the context in which it is decoded: large images wait for each other.
 
     ``near`` is the side that will be needed. Files of several JPEGs (MPO) are reduced only if it is necessary.
     """
@@ -30,7 +36,15 @@ def check_decoding(image: ImageFile.ImageFile, near: int) -> None:
         image.draft("RGB", (2 * near, 2 * near))
     if near and image.format == "MPO" and decoding_memory(image, whole) > MAX_IMAGE_MEMORY:
         image.draft("RGB", (2 * near, 2 * near))
-    _check(decoding_memory(image, whole), "decoding", image.size)
+    needed = decoding_memory(image, whole)
+    _check(needed, "decoding", image.size)
+    return _large_images if needed > LARGE_IMAGE_MEMORY else nullcontext()
+
+
+def check_turning(image: Image.Image) -> None:
+    """Refuse to turn a decoded image upright if the copy takes too much memory."""
+    if image.getexif().get(ORIENTATION, 1) != 1:
+        _check(2 * NARROW.get(image.mode, RGB) * image.width * image.height, "turning", image.size)
 
 
 def check_scaling(size: tuple[int, int], target: tuple[int, int]) -> None:

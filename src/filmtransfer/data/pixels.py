@@ -20,7 +20,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from ..budgets import MAX_PIXELS
 from ..errors import InputError
 from .formats import FILE_TYPES, File, open_file
-from .memory import check_decoding, check_scaling
+from .memory import check_decoding, check_scaling, check_turning
 
 
 class ArrayImage(Protocol):
@@ -71,6 +71,12 @@ def decode(source: ImageSource, near: int = 0) -> Image.Image:
         return to_rgb(_upright(image, keep=isinstance(source, Image.Image)))
 
 
+def read_square(source: ImageSource, spec: PixelSpec) -> np.ndarray:
+    """Return an image as uint8 pixels (3, size, size)."""
+    with open_image(source, spec.size) as image:
+        return to_square(to_rgb(_upright(image, keep=isinstance(source, Image.Image))), spec)
+
+
 @contextmanager
 def open_image(source: ImageSource, near: int = 0) -> Iterator[Image.Image]:
     """Open an image and check its size before a pixel is decoded; explain errors, also those of the block.
@@ -86,8 +92,8 @@ def open_image(source: ImageSource, near: int = 0) -> Iterator[Image.Image]:
         else:
             with open_file(source) as image:
                 _check_size(*image.size)
-                check_decoding(image, near)
-                yield image
+                with check_decoding(image, near):
+                    yield image
     except InputError:
         raise
     except Image.DecompressionBombError:  # Pillow itself rejects the largest images
@@ -159,7 +165,7 @@ def _levels(image: Image.Image) -> np.ndarray:
 
 
 def to_square(image: Image.Image, spec: PixelSpec) -> np.ndarray:
-    """Return an image as uint8 pixels (3, size, size)."""
+    """Return an RGB image as uint8 pixels (3, size, size)."""
     size = (spec.size, spec.size)
     if spec.fit == "crop":
         short = round(spec.size / spec.crop)
@@ -206,6 +212,7 @@ def _upright(image: Image.Image, keep: bool) -> Image.Image:
     """Return the first frame of an image in its upright orientation; ``keep`` is whether the image must not be changed."""
     image.load()
     if not keep:
+        check_turning(image)
         ImageOps.exif_transpose(image, in_place=True)
         return image
     if image.tell():

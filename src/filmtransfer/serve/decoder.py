@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from PIL import Image, ImageFile
 
-from ..data.pixels import PixelSpec, decode, open_image, to_square
+from ..data.pixels import PixelSpec, decode, open_image, read_square
 from ..errors import InputError
 
 THUMBNAIL_SIZE = 192  # pixels
@@ -65,7 +65,7 @@ def respond(request: dict[str, Any], content: bytes) -> Message:
     try:
         if "spec" in request:
             spec = PixelSpec(**request["spec"])
-            return {}, to_square(decode(content, near=spec.size), spec).tobytes()
+            return {}, read_square(content, spec).tobytes()
         media_type, thumbnail = make_thumbnail(content)
         return {"media_type": media_type}, thumbnail
     except InputError as error:

@@ -43,7 +43,7 @@ class ServiceSettings:
     min_body_rate: int = 16_000  # bytes per second of a body while requests of others wait
     decoders: int = 2  # images decoded at the same time, each by a process of its own
     decoder_megabytes: int = MAX_IMAGE_MEMORY // 10**6 + 150  # of each; Python and libraries take about 60
-    max_decode_seconds: int = 20  # for one image
+    max_decode_seconds: int = 30  # for one image
     max_downloads: int = 1  # files made at the same time: each takes a core and, for ONNX, about 600 MB
     max_downloads_of_user: int = 4  # being made or waiting
     max_download_seconds: int = 180  # to make a file

@@ -18,7 +18,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from ...budgets import MAX_SERVED_HEAD_BYTES, MAX_SERVED_HEAD_OPERATIONS
-from ...data.pixels import MAX_SIZE, PixelSpec, decode, to_square
+from ...data.pixels import MAX_SIZE, PixelSpec, read_square
 from ...errors import InputError, UpdateFileError
 from ...heads import Head, make_head, map_state
 from ...model import FeaturePredictor, Label, Update
@@ -197,7 +197,7 @@ class Engine:
 
     def pixels(self, image: bytes, spec: PixelSpec | None = None) -> np.ndarray:
         """Decode an image file to uint8 (3, S, S), for this engine or for a member (its ``spec``)."""
-        return to_square(decode(image, near=(spec or self.spec).size), spec or self.spec)
+        return read_square(image, spec or self.spec)
 
     def fits(self, member: Member, pixels: np.ndarray) -> None:
         """Refuse pixels that this member cannot take."""
