@@ -444,3 +444,21 @@ def test_a_refused_client_is_not_authenticated_again(narrow, monkeypatch):
     assert again.status_code == 503
     assert 50 <= int(again.headers["retry-after"]) <= 60
     assert carol.get("/api/me").status_code == 200, "other requests are served"
+
+
+def test_a_body_that_is_not_complete_does_not_keep_the_service_from_ending(engine, tmp_path, caplog):
+    """Its client is told to try again."""
+    for running in run_service(tmp_path, engine, SETTINGS):
+        running.add_user("bob")
+        service = running.app.state.service
+        with connect(running) as line, caplog.at_level(logging.INFO):
+            line.sendall(upload(running, "bob", b"some", 1000))
+            while not service.uploads._running:
+                threading.Event().wait(0.005)
+            service.end()
+            response = line.recv(10_000)
+            assert response.startswith(b"HTTP/1.1 503")
+            assert b"The service is ending" in response
+        late = running.client("bob").post("/api/predictions", content=encoded(1, 3), headers=JPEG)
+        assert (late.status_code, late.headers["retry-after"]) == (503, "5")
+    assert "Traceback" not in caplog.text

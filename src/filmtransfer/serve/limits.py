@@ -24,13 +24,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..budgets import LINGER_BYTES, LINGER_SECONDS
-from .errors import ApiError, response_to
+from .errors import RETRY_SECONDS, ApiError, response_to
 from .settings import ServiceSettings
 from .turns import LineFullError, UserTurns, retry_after
 
 WATCH = "watch_disconnect"  # in the state of a request: a context in which a function is called when the client leaves
 START_SECONDS = 5.0  # of a body, before its rate counts
-CHECK_SECONDS = 1.0  # between two looks at whether a slow body holds up others
+CHECK_SECONDS = 0.5  # between two looks at whether a slow body holds up others, or the end of the service
 
 
 class RateLimiter:
@@ -122,6 +122,8 @@ class BodyLimitMiddleware:
             async with turns.turn(user, partial(self.wait, scope)):
                 await self.forward(limit, scope, receive, send, turns)
         except LineFullError:
+            if turns.closed:
+                return await refuse(response_to(_ending(), close=True), scope, receive, send, linger=0)
             seconds = retry_after(turns.expected_wait(user) - self.settings.max_wait)
             token = scope.get("state", {}).get("token", "")
             busy = self.refusals.add(token, seconds) if turns is self.photos else _busy(seconds)
@@ -162,10 +164,10 @@ class BodyLimitMiddleware:
         refusal: ApiError | None = None
         start = anyio.current_time()
 
-        def holds_up_others() -> bool:
+        def must_end() -> bool:
             seconds = anyio.current_time() - start
             slow = seconds > START_SECONDS and received < seconds * self.settings.min_body_rate
-            return slow and turns is not None and turns.contended
+            return self.photos.closed or (slow and turns is not None and turns.contended)
 
         async def limited_receive() -> Message:
             nonlocal received, complete, refusal
@@ -174,14 +176,14 @@ class BodyLimitMiddleware:
             message: Message = {}
             now = anyio.current_time()
             end = min(now + self.settings.max_pause, start + self.settings.max_body_seconds)
-            while not message and now < end and not holds_up_others():
+            while not message and now < end and not must_end():
                 with anyio.move_on_after(min(end - now, CHECK_SECONDS)):
                     message = await receive()
                 now = anyio.current_time()
             received += len(message.get("body", b""))
             complete = not message.get("more_body", False)
             if received > limit or not message:
-                refusal = _too_large(limit) if message else _too_slow()
+                refusal = _too_large(limit) if message else _ending() if self.photos.closed else _too_slow()
                 raise refusal
             return message
 
@@ -197,16 +199,19 @@ class BodyLimitMiddleware:
             if refusal is None:
                 raise
         if refusal is not None and not responding:
-            await refuse(response_to(refusal, close=True), scope, receive, send)
+            linger = 0 if self.photos.closed else LINGER_SECONDS
+            await refuse(response_to(refusal, close=True), scope, receive, send, linger)
 
 
 def is_photo(scope: Scope) -> bool:
     """Return whether the body of a request is a photo."""
-    path = scope["path"]
-    return scope["method"] == "POST" and (path == "/api/predictions" or path.endswith("/photos"))
+    path: str = scope["path"]
+    return bool(scope["method"] == "POST") and (path == "/api/predictions" or path.endswith("/photos"))
 
 
-async def refuse(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+async def refuse(
+    response: Response, scope: Scope, receive: Receive, send: Send, linger: float = LINGER_SECONDS
+) -> None:
     """Respond before the body has arrived."""
 
     async def keep_open(message: Message) -> None:
@@ -217,7 +222,7 @@ async def refuse(response: Response, scope: Scope, receive: Receive, send: Send)
     await response(scope, receive, keep_open)
     discarded = 0
     if _content_length(scope) > 0 or "transfer-encoding" in Headers(scope=scope):
-        with anyio.move_on_after(LINGER_SECONDS):
+        with anyio.move_on_after(linger):
             while discarded < LINGER_BYTES:
                 message = await receive()
                 if message["type"] == "http.disconnect" or not message.get("more_body"):
@@ -238,6 +243,10 @@ def _busy(seconds: int) -> ApiError:
         f"Try again in {seconds} s.",
         seconds,
     )
+
+
+def _ending() -> ApiError:
+    return ApiError(503, "unavailable", "The service is ending.", "Try again in a moment.", RETRY_SECONDS)
 
 
 def _too_slow() -> ApiError:

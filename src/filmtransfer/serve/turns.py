@@ -75,7 +75,7 @@ class UserTurns:
         self.max_waiting = max_waiting
         self.pace = Pace(clock)
         self.waiting = 0
-        self._closed = False
+        self.closed = False
         self._arrivals = itertools.count()
         self._running: Counter[str] = Counter()
         self._queues: dict[str, OrderedDict[_Request, None]] = {}  # the waiting requests of each user
@@ -121,7 +121,7 @@ class UserTurns:
 
     def close(self) -> None:
         """Grant no more turns: all requests that wait are told so at once."""
-        self._closed = True
+        self.closed = True
         for queue in list(self._queues.values()):
             for request in list(queue):
                 self._drop(request)
@@ -132,7 +132,7 @@ class UserTurns:
         return free and self._running[user] < self.at_once_of_user and user not in self._queues
 
     def _join(self, user: str) -> _Request:
-        if self._closed:
+        if self.closed:
             raise LineFullError
         request = _Request(user, next(self._arrivals))
         full = self.max_waiting is not None and self.waiting >= self.max_waiting
