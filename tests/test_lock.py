@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
+from scripts import install
 from scripts.make_lock import LOCKS, ROOT, format_lock, problems, read_lock
 
 
@@ -55,3 +58,37 @@ def test_a_pin_that_was_changed_is_reported(copy):
 def test_an_entry_without_a_digest_is_reported(copy):
     (copy / "locks" / "dev.txt").write_text((copy / "locks" / "dev.txt").read_text() + "evil==1.0\n")
     assert problems(copy) == ["evil has no SHA-256 digest in dev.txt"]
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    """The arguments of pip's calls, which do nothing; pip would take torch in ``version``."""
+    recorded = SimpleNamespace(calls=[], version="")
+
+    def run(command, **_):
+        recorded.calls.append(" ".join(command[4:]).replace(f"{ROOT}/", ""))
+        return SimpleNamespace(stdout=json.dumps({"install": [{"metadata": {"version": recorded.version}}]}))
+
+    monkeypatch.setattr(install.subprocess, "run", run)
+    monkeypatch.setattr(install.sys, "argv", ["install.py", "core"])
+    return recorded
+
+
+@pytest.mark.parametrize(("version", "lock"), [("2.13.0+cpu", "cpu"), ("2.13.0", "cuda")])
+def test_where_the_lock_applies_only_its_files_are_installed(commands, monkeypatch, version, lock):
+    commands.version = version
+    monkeypatch.setattr(install, "lock_applies", lambda: True)
+    install.main()
+    assert commands.calls[1] == (
+        "install --no-deps --require-hashes --only-binary :all: "
+        f"--requirement locks/{lock}.txt --requirement locks/core.txt"
+    )
+    assert all("--no-deps" in call or call == "check" for call in commands.calls)
+
+
+def test_elsewhere_the_pins_are_installed(commands, monkeypatch):
+    monkeypatch.setattr(install.platform, "machine", lambda: "riscv64")
+    assert not install.lock_applies()
+    install.main()
+    (call,) = commands.calls
+    assert call.startswith("install --constraint constraints.txt torch==")

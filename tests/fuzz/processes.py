@@ -83,16 +83,13 @@ def _in_child(
     os.close(writing)
     reported, hung = 0, False
     try:
-        with os.fdopen(reading, "rb") as answers:
-            while True:
-                hung = not select.select([answers], [], [], SILENCE)[0]
-                header = b"" if hung else answers.read(4)
-                if len(header) < 4:
-                    break
-                outcome: Outcome = pickle.loads(answers.read(struct.unpack("<I", header)[0]))
-                reported += 1
-                yield outcome
+        while (header := _read(reading, 4)) and (report := _read(reading, struct.unpack("<I", header)[0])):
+            reported += 1
+            yield pickle.loads(report)
+    except TimeoutError:
+        hung = True
     finally:
+        os.close(reading)
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
     if reported < len(inputs) and (hung or os.WIFSIGNALED(status)):
@@ -101,6 +98,19 @@ def _in_child(
         yield Outcome("crash", message=signal.Signals(number).name) if died and not hung else Outcome("hang")
     elif reported == 0:
         yield Outcome("crash", message="the process ended")
+
+
+def _read(handle: int, count: int) -> bytes:
+    """Return so many bytes of a pipe, none if it was closed before."""
+    content = b""
+    while len(content) < count:
+        if not select.select([handle], [], [], SILENCE)[0]:
+            raise TimeoutError
+        part = os.read(handle, count - len(content))
+        if not part:
+            return b""
+        content += part
+    return content
 
 
 def _serve(
