@@ -258,6 +258,6 @@ def try_mutation(seed: int, file: Path) -> int:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_changed_file_is_refused_or_can_be_used(tmp_path):
     with warnings.catch_warnings():
-        counts = [try_mutation(seed, tmp_path / "x.safetensors") for seed in range(400)]
-    assert counts.count(-1) > 100
+        counts = [try_mutation(seed, tmp_path / "x.safetensors") for seed in range(200)]
+    assert counts.count(-1) > 50
     assert counts.count(len(USES)) > 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import pytest
 from filmtransfer.budgets import MAX_CONNECTIONS_OF_ADDRESS, RESERVED_FILES
 from filmtransfer.cli import main
 from filmtransfer.processes import free_port
+from filmtransfer.serve.log_file import LogFile, log_to
 from filmtransfer.serve.server import ListenAddress, ServerConfig, connection_limits, default_user_token
 from filmtransfer.serve.settings import ServiceSettings
 from filmtransfer.serve.store import Store, StoreLocation
@@ -325,3 +328,23 @@ def test_the_default_user_is_created_once_in_an_empty_store(tmp_path):
     assert default_user_token(store, tmp_path) is None  # it was replaced
     assert len(store.users.all()) == 1
     store.close()
+
+
+def test_logs_are_private_and_show_what_a_request_contains(tmp_path):
+    before = os.umask(0o022)
+    file = tmp_path / "serve.log"
+    try:
+        with ExitStack() as stack:
+            log_to(file, stack)
+            logger = logging.getLogger("filmtransfer.serve")
+            (handler,) = logger.handlers
+            logger.warning("refused: %s", "\x1b[2J\u202e")
+            assert isinstance(handler, LogFile)
+            handler.doRollover()
+            logger.warning("another")
+    finally:
+        os.umask(before)
+    rotated = tmp_path / "serve.log.1"
+    assert rotated.read_text().endswith("refused: \\x1b[2J\\u202e\n")
+    assert file.read_text().endswith("another\n")
+    assert [one.stat().st_mode & 0o777 for one in (file, rotated)] == [0o600, 0o600]

@@ -18,6 +18,7 @@ from ..backbones import Backbone
 from ..data import LabelledImages
 from ..errors import FitWarning, UsageError
 from ..estimator import FewShotClassifier
+from ..formatting import printable
 from ..model import AdaptedModel
 from ..runtime.extractor import prepare_predictions
 from ..training.assess.evaluation import evaluate
@@ -100,7 +101,7 @@ def _prepare_predictions(model: AdaptedModel) -> None:
     with warnings.catch_warnings(record=True) as problems:
         prepare_predictions(model)
     for problem in problems:
-        print(problem.message, file=sys.stderr, flush=True)
+        print(printable(problem.message), file=sys.stderr, flush=True)
 
 
 def _classifier(backbone: Backbone, options: JsonObject) -> FewShotClassifier:

@@ -25,6 +25,7 @@ from typing import TypeVar
 
 from ..backbones import Backbone, load_backbone
 from ..errors import FitError, InputError
+from ..formatting import printable
 from ..processes import terminate_with_parent
 from ..training.callbacks import Progress
 from ..training.torch_settings import configure_process
@@ -211,7 +212,7 @@ class Worker:
 
     def _report(self, error: FitError) -> None:
         with suppress(OSError):  # the disk of the log may be full, too
-            print(f"worker {self.name}: {error}", file=sys.stderr, flush=True)
+            print(printable(f"worker {self.name}: {error}"), file=sys.stderr, flush=True)
 
     def _fail(self, training: Training, message: str) -> None:
         with suppress(ConflictError, NotFoundError):  # it was cancelled in the meantime
@@ -256,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         backbone = load_backbone(args.backbone, args.weights)
         worker = Worker(store, backbone, lease=args.lease, poll=args.poll, idle=args.idle)
     except FitError as error:
-        print(error, file=sys.stderr)
+        print(printable(str(error)), file=sys.stderr)
         return error.exit_code
     on_signal(worker.end_process)
     print(f"worker {worker.name} {WORKER_READY}", flush=True)
