@@ -22,6 +22,7 @@ from filmtransfer.federated import masking, shamir
 from filmtransfer.federated.fixed_point import to_fixed_point
 from filmtransfer.federated.masking import handle_message
 from filmtransfer.federated.secure_aggregation import (
+    ENCRYPTED_BYTES,
     SecureAggregationError,
     SecureSum,
     majority,
@@ -381,13 +382,25 @@ def test_a_client_that_sends_garbage_to_everyone_is_named_by_everyone():
     def reply(kind, node, content):
         if (kind, node) == ("shares", 900):
             for peer in content["shares"]:
-                content["shares"][peer] = b"garbage" * 14
+                content["shares"][peer] = bytes(ENCRYPTED_BYTES)
         return content
 
     with pytest.raises(SecureAggregationError) as error:
         Federation(reply=reply).sum()
     assert set(error.value.dropped) == set(NODES) - {900}
     assert all("client 900 was changed" in reason for reason in error.value.dropped.values())
+
+
+def test_shares_of_a_wrong_length_are_dropped_by_the_server():
+    def reply(kind, node, content):
+        if (kind, node) == ("shares", 900):
+            for peer in content["shares"]:
+                content["shares"][peer] = b"garbage"
+        return content
+
+    result = Federation(reply=reply).sum()
+    assert "do not have the length of the protocol" in result.dropped[900]
+    assert same(result.sums, plain_sum(set(NODES) - {900}))
 
 
 def test_clients_with_different_key_lists_cannot_decrypt_their_shares():

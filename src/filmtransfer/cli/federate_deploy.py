@@ -200,22 +200,13 @@ def client(
             "A client needs --keys FOLDER (or --ca FILE and --key FILE).",
             "The server's owner creates them: fit federate keys FOLDER --client NAME",
         )
-    from ..federated.deployment.client import ClientIdentity, run_client
+    from ..federated.deployment.client import ClientFiles, ClientIdentity, run_client
     from ..federated.records import PERSONAL_UPDATE
 
     identity = ClientIdentity(name, server, ca and ca.resolve(), key and key.resolve())
     state = state or Path(f"federate-{name}")
-    run_client(
-        data,
-        identity,
-        state,
-        test=test,
-        weights=weights,
-        policy=policy,
-        wait=wait,
-        poll=_check_poll(poll),
-        log=printer.say,
-    )
+    files = ClientFiles(data, state, test, weights, policy)
+    run_client(files, identity, wait=wait, poll=_check_poll(poll), log=printer.say)
     update = state / PERSONAL_UPDATE
     personal = str(update) if update.exists() else None
     printer.document({"name": name, "server": server, "state": str(state), "personal": personal})

@@ -124,15 +124,15 @@ class Printer:
     ) -> None:
         """Print a table; the columns with an index in ``right`` are aligned to the right."""
         columns = [printable(column) for column in columns]  # before anything is measured
-        rows = [[printable(str(cell)) for cell in row] for row in rows]
+        cells = [[printable(str(cell)) for cell in row] for row in rows]
         table = Table(box=None, header_style="bold", pad_edge=False)
         for i, column in enumerate(columns):
             # On a narrow terminal names and numbers keep their width, and texts are wrapped: nothing is cut.
-            longest = max(len(str(row[i])) for row in [columns, *rows]) if i in (0, *right) else None
+            longest = max(len(row[i]) for row in [columns, *cells]) if i in (0, *right) else None
             table.add_column(
                 column, justify="right" if i in right else "left", overflow="fold", min_width=longest
             )
-        for row in rows:
+        for row in cells:
             table.add_row(*(Text(cell) for cell in row))  # Text: a name is never read as markup
         console = self.err if self.as_json else self.out
         if not console.is_terminal and not console.quiet:  # a pipe has no width: names are never cut

@@ -64,7 +64,7 @@ def complete(server: FederatedServer, state: Checkpoint) -> Update:
 
 
 def _of_sent_classes(server: FederatedServer, summed: SummedStatistics) -> SummedStatistics:
-    """Leave out classes of which no client sent examples: one that refuses to does not cost the others the result."""
+    """Return the sums without classes of which no client sent examples; one that refuses to costs the others no result."""
     counts = summed.statistics.counts
     kept = [c for c in range(len(summed.classes)) if int(counts[c]) >= 1]
     if len(kept) == len(summed.classes) or len(kept) < 2:

@@ -22,7 +22,7 @@ from uvicorn.server import ServerState
 
 from ..budgets import MAX_HEADER_BYTES, MAX_HEADERS, MAX_URL_BYTES, READ_BYTES, SPARE_CONNECTIONS
 from .errors import ApiError, response_to
-from .limits import WATCH
+from .limits import ON_DISCONNECT
 from .settings import ServiceSettings
 
 CHECK_SECONDS = 1.0  # between two looks at all connections
@@ -88,16 +88,14 @@ class LimitedProtocol(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, server_state, {**app_state, WATCH: self.watch_disconnect}, _loop)
+        super().__init__(config, server_state, {**app_state, ON_DISCONNECT: self.on_disconnect}, _loop)
         self.conn = LimitedConnection(h11.SERVER, MAX_HEADER_BYTES)
         self.all_connections = all_connections
         self.address = ""
         self.refusal: ApiError | None = None
         self.head_since: float | None = None  # while a request is expected
-        self.unsent, self.read_at = (
-            0,
-            self.loop.time(),
-        )  # of the response; when the client last took something
+        self.unsent = 0  # bytes of the response
+        self.read_at = self.loop.time()  # when the client last took some of it
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count the connection."""
@@ -182,7 +180,7 @@ class LimitedProtocol(H11Protocol):
             super().shutdown()
 
     @contextmanager
-    def watch_disconnect(self, leave: Callable[[], None]) -> Iterator[None]:
+    def on_disconnect(self, leave: Callable[[], None]) -> Iterator[None]:
         """Call the function when the client closes the connection, although nothing is read from it."""
 
         def close() -> None:
@@ -191,7 +189,7 @@ class LimitedProtocol(H11Protocol):
 
         if self.cycle.disconnected:
             leave()
-        with self.all_connections.hang_ups.watched(self.loop, self.transport, close):
+        with self.all_connections.hang_ups.observed(self.loop, self.transport, close):
             yield
 
 
@@ -203,7 +201,7 @@ class HangUps:
         self.callbacks: dict[int, Callable[[], None]] = {}
 
     @contextmanager
-    def watched(
+    def observed(
         self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, close: Callable[[], None]
     ) -> Iterator[None]:
         """Call ``close`` when the client closes the connection of a transport."""

@@ -1,4 +1,4 @@
-"""Decode the images of strangers, one after the other, in a process with a limit on memory and time.
+"""Decode uploaded images, one after the other, in a process with a limit on memory and time.
 
     python -m filmtransfer.serve.decoder MEGABYTES SECONDS
 

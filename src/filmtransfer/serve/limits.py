@@ -2,9 +2,10 @@
 
 Requests with a large body wait for their turn before it is read, so that under overload the service keeps working at its
 full pace and its memory stays bounded: the clients keep what they have to send. A request that will not be served in time
-is refused at once, with the time after which to try again. Bytes are counted while they arrive, because a framework that collects the complete body first has used the memory by
-then. A body that is refused is not read to its end: the response is sent at once, a little more is read and discarded so
-that a client that is still sending gets to read the response, and the connection is closed.
+is refused at once, with the time after which to try again. Bytes are counted while they arrive, because a framework
+that collects the complete body first has used the memory by then. A body that is refused is not read to its end: the
+response is sent at once, a little more is read and discarded so that a client that is still sending gets to read the
+response, and the connection is closed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from .errors import RETRY_SECONDS, ApiError, response_to
 from .settings import ServiceSettings
 from .turns import LineFullError, UserTurns, retry_after
 
-WATCH = "watch_disconnect"  # in the state of a request: a context in which a function is called when the client leaves
+ON_DISCONNECT = "on_disconnect"  # in the state of a request: a context in which a function is called when the client leaves
 START_SECONDS = 5.0  # of a body, before its rate counts
 CHECK_SECONDS = 0.5  # between two looks at whether a slow body holds up others, or the end of the service
 
@@ -62,7 +63,7 @@ class RateLimiter:
 
 
 class Refusals:
-    """The clients that were told to try again later; until then they are refused before they are authenticated.
+    """The clients that have to try again later; until then they are refused before they are authenticated.
 
     Authentication is most of the cost of a refusal, so those who do not wait leave more time for the requests of others.
     """
@@ -138,9 +139,9 @@ class BodyLimitMiddleware:
             left = True
             patience.cancel()
 
-        watch = scope.get("state", {}).get(WATCH)
+        on_disconnect = scope.get("state", {}).get(ON_DISCONNECT)
         with anyio.move_on_after(self.settings.max_wait) as patience:
-            with nullcontext() if watch is None else watch(leave):
+            with nullcontext() if on_disconnect is None else on_disconnect(leave):
                 await decided.wait()
         if left:
             raise ClientDisconnect

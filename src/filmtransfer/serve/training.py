@@ -101,7 +101,7 @@ def _prepare_predictions(model: AdaptedModel) -> None:
     with warnings.catch_warnings(record=True) as problems:
         prepare_predictions(model)
     for problem in problems:
-        print(printable(problem.message), file=sys.stderr, flush=True)
+        print(printable(str(problem.message)), file=sys.stderr, flush=True)
 
 
 def _classifier(backbone: Backbone, options: JsonObject) -> FewShotClassifier:

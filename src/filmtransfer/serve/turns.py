@@ -80,9 +80,8 @@ class UserTurns:
         self._running: Counter[str] = Counter()
         self._queues: dict[str, OrderedDict[_Request, None]] = {}  # the waiting requests of each user
         self._line: list[tuple[int, int, str]] = []  # a heap: round, arrival and user of the next turns
-        self._places: dict[
-            str, tuple[int, int, str]
-        ] = {}  # the entry of a user in the heap; others are outdated
+        # The entry of a user in the heap; others are outdated.
+        self._places: dict[str, tuple[int, int, str]] = {}
         self._round = 0
         self._last_round: dict[str, int] = {}  # of the last turn of users, unless it was before this round
 
@@ -120,7 +119,7 @@ class UserTurns:
             self._leave(request)
 
     def close(self) -> None:
-        """Grant no more turns: all requests that wait are told so at once."""
+        """Grant no more turns; requests that wait get none, at once."""
         self.closed = True
         for queue in list(self._queues.values()):
             for request in list(queue):

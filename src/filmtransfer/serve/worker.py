@@ -179,8 +179,12 @@ class Worker:
             summary["class_ids"] = {names[photo.class_id]: photo.class_id for photo in photos}
             event = {name: summary[name] for name in VERSION_FIELDS} | accuracy_fields(summary)
             is_last = summary["stage"] == LAST_STAGE
-            arguments = (project, content, "trained", summary, training.id, self.name, event, is_last)
-            persist(partial(store.versions.publish, *arguments))
+            owner = {"training": training.id, "worker": self.name}
+            persist(
+                lambda: store.versions.publish(
+                    project, content, "trained", summary, **owner, event=event, last=is_last
+                )
+            )
 
         train_user(
             images, labels, backbone=self.backbone, options=training.options, on_step=on_step, publish=publish

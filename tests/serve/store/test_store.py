@@ -281,8 +281,8 @@ def test_a_training_from_request_to_end(store: Store, project: ProjectId):
     assert store.versions.publish(project, b"update", "trained", {}, asked.id).number == 1
     store.trainings.end(asked.id, "w1", "done", "fine \0\udc80")
     kinds = [(e.number, e.kind) for e in store.trainings.events(project, asked.id)]
-    assert kinds == [(1, "progress"), (2, "end")]
-    assert [e.data for e in store.trainings.events(project, asked.id, after=1)] == [
+    assert kinds == [(1, "progress"), (2, "version"), (3, "end")]
+    assert [e.data for e in store.trainings.events(project, asked.id, after=2)] == [
         {"state": "done", "message": "fine ?"}
     ]
     ended = store.trainings.get(project, asked.id)
@@ -333,7 +333,7 @@ def test_the_training_of_a_dead_worker_is_claimed_by_another(store: Store, proje
     with pytest.raises(ConflictError):
         store.trainings.add_event(asked.id, "lost", "progress", {})
     assert store.versions.publish(project, b"good", "trained", {}, asked.id, worker="next").number == 1
-    assert store.trainings.add_event(asked.id, "next", "progress", {}).number == 2
+    assert store.trainings.add_event(asked.id, "next", "progress", {}).number == 3  # after "version"
 
 
 def test_a_training_fails_after_three_dead_workers(store: Store, project: ProjectId):

@@ -74,41 +74,48 @@ def check_images(folder: str | Path) -> LabelledImages:
     return images
 
 
+@dataclass(frozen=True)
+class ClientFiles:
+    """The files of a client: its images, its state, and what may be beside them."""
+
+    data: Path
+    state: Path
+    test: Path | None = None
+    weights: Path | None = None
+    policy: Path | None = None  # what this client sends at most; its process enforces it
+
+    def check(self) -> LabelledImages:
+        """Return the images; raise an error if a file cannot be used."""
+        if self.policy is not None:
+            Policy.load(self.policy)
+        images = check_images(self.data)
+        if self.test is not None:
+            LabelledImages.from_path(self.test)
+        return images
+
+
 def run_client(
-    data: str | Path,
+    files: ClientFiles,
     identity: ClientIdentity,
-    state: str | Path,
     *,
-    test: str | Path | None = None,
-    weights: str | Path | None = None,
-    policy: str | Path | None = None,
     wait: float | None = None,
     poll: float = 3.0,
     log: Log = lambda _: None,
 ) -> None:
-    """Take part until the federation is finished, the user interrupts it, or it is not possible.
-
-    ``policy`` is a file with what this client sends at most; its process enforces it.
-    """
+    """Take part until the federation is finished, the user interrupts it, or it is not possible."""
     identity.check()
-    if policy is not None:
-        Policy.load(policy)
-    images = check_images(data)
-    if test is not None:
-        LabelledImages.from_path(test)
-    folder = Path(state).resolve()
+    images = files.check()
+    folder = files.state.resolve()
     host, port = parse_address(identity.server)
     with interruptible(), exclusive_folder(folder, "client"):
         log(
             f"{identity.name}: {count(len(images.sources), 'image')} of "
             f"{count(len(images.classes), 'class', 'classes')}."
         )
-        config = {"data": str(Path(data).resolve()), "name": identity.name, "state": str(folder)}
-        config["policy_digest"] = bind_policy(folder, policy)
-        if policy:
-            log(f"Only what {policy} allows is sent.")
-        for option, path in (("test", test), ("weights", weights), ("policy", policy)):
-            config |= {option: str(Path(path).resolve())} if path else {}
+        paths = {key: str(path.resolve()) for key, path in vars(files).items() if path is not None}
+        config = paths | {"name": identity.name, "policy_digest": bind_policy(folder, files.policy)}
+        if files.policy:
+            log(f"Only what {files.policy} allows is sent.")
         (folder / "node.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
         environment = flower_environment(folder / "flower", host, poll)
         runner = SuperNodeRunner(identity, folder, environment, wait, log)

@@ -72,7 +72,7 @@ class AccessControl:
 
 
 async def _read_body(receive: Receive, limit: int) -> bytes | None:
-    """Return the body of a request, None if it is larger than the limit or its sender has gone."""
+    """Return the body of a request, None if it is larger than the limit or its sender has left."""
     body = bytearray()
     while True:
         message = await receive()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from ..deps import CurrentProject, JsonOnly, StoreDep
-from ..schemas import GUARDED, ClassCreate, ClassesPublic, ClassPublic, Id, errors
+from ..responses import GUARDED, errors
+from ..schemas import ClassCreate, ClassesPublic, ClassPublic, Id
 
 router = APIRouter(prefix="/api/classes", tags=["classes"], responses=errors(*GUARDED))
 

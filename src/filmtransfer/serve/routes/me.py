@@ -5,7 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from ..deps import CurrentProject, CurrentUser, ServiceDep
-from ..schemas import GUARDED, CurrentUserPublic, QuotaPublic, TrainingPublic, VersionPublic, errors
+from ..responses import GUARDED, errors
+from ..schemas import CurrentUserPublic, QuotaPublic, TrainingPublic, VersionPublic
 from ..store.trainings import ENDED
 
 router = APIRouter(prefix="/api/me", tags=["me"], responses=errors(*GUARDED))

@@ -8,7 +8,8 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 
 from ..deps import CurrentProject, JsonOnly, ServiceDep, StoreDep
-from ..schemas import GUARDED, Id, PhotoPublic, PhotosPublic, PhotoUpdate, binary, errors
+from ..responses import GUARDED, binary, errors
+from ..schemas import Id, PhotoPublic, PhotosPublic, PhotoUpdate
 from ..uploads import IMAGE_BODY, read_image
 
 router = APIRouter(prefix="/api", tags=["photos"], responses=errors(*GUARDED))

@@ -10,7 +10,8 @@ from fastapi import APIRouter, Query, Request
 
 from ..deps import CurrentProject, CurrentUser, Service, ServiceDep
 from ..engine.multi_user import Member
-from ..schemas import GUARDED, MAX_NUMBER, ClassProbability, PredictionPublic, errors
+from ..responses import GUARDED, errors
+from ..schemas import MAX_NUMBER, ClassProbability, PredictionPublic
 from ..store import ConflictError, ProjectId, User
 from ..uploads import IMAGE_BODY, read_image
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from ..deps import CurrentUser, JsonOnly, ServiceDep, StoreDep
+from ..responses import GUARDED, errors
 from ..sample_project import add_sample_project
-from ..schemas import GUARDED, Id, ProjectCreate, ProjectPublic, ProjectsPublic, errors
+from ..schemas import Id, ProjectCreate, ProjectPublic, ProjectsPublic
 
 router = APIRouter(prefix="/api/projects", tags=["projects"], responses=errors(*GUARDED))
 

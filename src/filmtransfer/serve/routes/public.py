@@ -11,16 +11,8 @@ from fastapi import APIRouter, Request, Response
 from ... import __version__
 from ..deps import ServiceDep
 from ..errors import RETRY_SECONDS, error_response
-from ..schemas import (
-    HTML,
-    HealthPublic,
-    NotReadyResponse,
-    ReadinessChecks,
-    ReadinessPublic,
-    Responses,
-    binary,
-    errors,
-)
+from ..responses import HTML, Responses, binary, errors
+from ..schemas import HealthPublic, NotReadyResponse, ReadinessChecks, ReadinessPublic
 from ..store import NotFoundError, StoreUnavailableError
 
 router = APIRouter(tags=["public"])

@@ -10,16 +10,8 @@ from fastapi.responses import StreamingResponse
 
 from ..deps import CurrentProject, CurrentUser, JsonOnly, ServiceDep, StoreDep
 from ..events import EventStreamResponse
-from ..schemas import (
-    GUARDED,
-    MAX_NUMBER,
-    Id,
-    Responses,
-    TrainingCreate,
-    TrainingPublic,
-    TrainingsPublic,
-    errors,
-)
+from ..responses import GUARDED, Responses, errors
+from ..schemas import MAX_NUMBER, Id, TrainingCreate, TrainingPublic, TrainingsPublic
 from ..store import ConflictError
 from ..trainable import check_trainable
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from ..deps import AdminOnly, JsonOnly, ServiceDep, StoreDep
+from ..responses import GUARDED, errors
 from ..schemas import (
-    GUARDED,
     Id,
     QuotaUpdate,
     TokenPublic,
@@ -15,7 +15,6 @@ from ..schemas import (
     UserDetail,
     UserPublic,
     UsersPublic,
-    errors,
 )
 from ..store import Quota
 

@@ -13,17 +13,8 @@ from ..download_types import TYPES, FileKind
 from ..errors import ApiError
 from ..make_download import DownloadKind
 from ..present_names import present_content
-from ..schemas import (
-    GUARDED,
-    HTML,
-    CurrentVersionUpdate,
-    Number,
-    VersionAssessment,
-    VersionPublic,
-    VersionsPublic,
-    binary,
-    errors,
-)
+from ..responses import GUARDED, HTML, binary, errors
+from ..schemas import CurrentVersionUpdate, Number, VersionAssessment, VersionPublic, VersionsPublic
 from ..store import NotFoundError, ProjectId, Quota, Version
 from ..summary import check_classes, summarise_update
 

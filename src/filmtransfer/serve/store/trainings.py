@@ -208,6 +208,7 @@ def end_training(connection: Connection, row: DatabaseRow, state: TrainingState,
 
 
 def add_event(connection: Connection, id: str, kind: str, encoded: str) -> Event:
+    """Add an event to a training within a transaction, with the next number."""
     highest = select(func.max(events.c.number)).where(events.c.training_id == id)
     number = (connection.execute(highest).scalar_one() or 0) + 1
     connection.execute(insert(events).values(training_id=id, number=number, kind=kind, data=encoded))
