@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import multiprocessing
+import random
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from filmtransfer.serve.store import Quota, Store, StoreLocation
+from filmtransfer.serve.store import Store, StoreLocation, objects
 
 from . import writer
 from .conftest import files_of
+from .kills import kill_writers
 
 pytestmark = pytest.mark.process
 
@@ -44,55 +47,22 @@ class Process:
         self.process.join()
         return messages
 
-    def killed_after(self, count: int) -> list[Any]:
-        """Kill it after a number of messages, during the next write; return all messages."""
-        messages = [self.receiver.recv() for _ in range(count)]
-        self.process.kill()
-        messages += self.rest()
-        assert self.process.exitcode == -9
-        return messages
+
+def test_the_store_is_as_acknowledged_after_every_kill(location: StoreLocation, opened, monkeypatch):
+    """In short; benchmarks/kills.py kills a thousand times."""
+    tally = kill_writers(location, 6, random.Random(0))
+    assert (tally.kills, tally.acknowledged > 10) == (6, True)
+    if location.objects:
+        monkeypatch.setattr(objects, "MAX_WRITE_TIME", timedelta(0))
+        opened(location)  # deletes what interrupted writes have left
+        contents = 2 * len(tally.state.photos) + len(tally.state.versions)
+        assert len(files_of(Path(location.objects))) == contents
 
 
-@pytest.mark.parametrize("location", ["rows", "folder"], indirect=True)
-def test_acknowledged_photos_survive_a_kill(location: StoreLocation, opened, tmp_path: Path):
-    store: Store = opened(location)
-    project = store.projects.resolve(store.users.create("Ann")[0].id)
-    only = store.classes.add(project, "cat")
-    acknowledged: dict[str, int] = {}
-    for count in (1, 4, 9):
-        acknowledged |= dict(Process(writer.add_photos, location, project).killed_after(count))
-        again: Store = opened(location)
-        there = {photo.id for photo in again.photos.all(project, only.id)}
-        assert there >= set(acknowledged)
-        assert len(there) <= len(acknowledged) + 3  # at most one without a message per round
-        for id in there:
-            content = again.photos.content(project, id)
-            assert content == writer.bytes_of(acknowledged.get(id, int(content[:8])))
-            assert again.photos.thumbnail(project, id) == b"small"
-    if location.objects:  # incomplete objects are pending, and deleted by a later sweep
-        orphans = len(files_of(tmp_path / "objects")) - 2 * len(there)
-        assert orphans >= 0
-
-
-@pytest.mark.parametrize("location", ["rows", "postgres"], indirect=True)
-def test_acknowledged_versions_survive_a_kill(location: StoreLocation, opened):
-    store: Store = opened(location)
-    project = store.projects.resolve(store.users.create("Ann", Quota(versions=1000))[0].id)
-    acknowledged: dict[int, int] = {}
-    for count in (2, 7):
-        messages = Process(writer.publish, location, project).killed_after(count)
-        acknowledged |= {number: i for number, i in messages if i is not None}
-        again: Store = opened(location)
-        there = {version.number: version for version in again.versions.all(project)}
-        assert set(there) >= set(acknowledged)
-        assert sorted(there) == list(range(1, max(there) + 1))
-        for number, i in acknowledged.items():
-            assert again.versions.content(project, number) == writer.bytes_of(i)
-        current = again.versions.current(project)
-        assert current is not None
-        last = messages[-1][0]
-        assert current.number in (last, last - 1, last + 1)  # the last message, or one step further
-        assert [v.number for v in there.values() if v.current] == [current.number]
+def test_the_store_is_as_acknowledged_after_kills_of_the_database_server(cluster, tmp_path: Path):
+    location = StoreLocation(cluster.fresh(), str(tmp_path / "objects"))
+    tally = kill_writers(location, 2, random.Random(0), lambda: cluster.stop(crash=True), cluster.start)
+    assert (tally.kills, tally.acknowledged > 0) == (2, True)
 
 
 @pytest.mark.parametrize("location", ["rows", "postgres"], indirect=True)
