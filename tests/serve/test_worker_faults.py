@@ -57,7 +57,7 @@ def test_the_training_of_a_killed_worker_is_finished_once(tmp_path: Path, monkey
         assert process.exitcode == -9, phase
         if phase != "last":
             assert store.trainings.get(project, training.id).state == "running", phase
-            until(lambda store=store: store.trainings.has_claimable())  # its lease has expired
+            until(lambda store=store: store.trainings.has_claimable(lease=60))  # its lease has expired
         Worker(store, None, name="second").run_next()
         assert store.trainings.get(project, training.id).state == "done", phase
         assert stages(store, project) == ["first", "tuned"], phase
@@ -123,8 +123,8 @@ def test_a_lost_acknowledgement_publishes_nothing_twice(tmp_path: Path, monkeypa
     training = store.trainings.request(project, {})
     real, calls = store.versions.publish, []
 
-    def publish(*arguments):
-        version = real(*arguments)
+    def publish(*arguments, **more):
+        version = real(*arguments, **more)
         calls.append(version.number)
         if len(calls) % 2:
             raise StoreUnavailableError("The connection is lost.")

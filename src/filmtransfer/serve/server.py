@@ -169,7 +169,13 @@ def serve(
         stack.callback(batcher.close)
         app = create_app(store, engine, batcher, Cache(config.cache_mb), settings, config.weights)
         supervisor = WorkerSupervisor(
-            config.workers, worker_arguments(config), config.folder, store, report, config.worker_idle
+            config.workers,
+            worker_arguments(config),
+            config.folder,
+            store,
+            report,
+            config.worker_idle,
+            config.lease,
         )
         decoders = app.state.service.decoders
         stack.callback(decoders.close)

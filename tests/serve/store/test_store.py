@@ -6,7 +6,7 @@ import hashlib
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC
+from datetime import UTC, timedelta
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,10 @@ from filmtransfer.serve.store import (
     QuotaError,
     Store,
     Usage,
+    database,
+    objects,
 )
+from filmtransfer.serve.store.values import now
 
 from .conftest import files_of
 
@@ -264,7 +267,7 @@ def test_a_training_from_request_to_end(store: Store, project: ProjectId):
         store.trainings.request(project, {})
     second = store.trainings.request(bobs, {})
     assert store.trainings.count_waiting() == 2
-    assert store.trainings.has_claimable()
+    assert store.trainings.has_claimable(LEASE)
     taken = store.trainings.claim("w1", LEASE)
     assert taken is not None
     assert (taken.id, taken.state, taken.worker) == (asked.id, "running", "w1")
@@ -272,7 +275,7 @@ def test_a_training_from_request_to_end(store: Store, project: ProjectId):
     assert store.trainings.claim("w2", LEASE).id == second.id
     assert store.trainings.claim("w3", LEASE) is None
     assert store.trainings.count_waiting() == 0
-    assert not store.trainings.has_claimable()
+    assert not store.trainings.has_claimable(LEASE)
     assert store.trainings.renew(asked.id, "w1", LEASE)
     assert not store.trainings.renew(asked.id, "w2", LEASE)
     assert store.trainings.add_event(asked.id, "w1", "progress", {"step": 1}).number == 1
@@ -322,7 +325,7 @@ def test_the_training_of_a_dead_worker_is_claimed_by_another(store: Store, proje
     store.trainings.claim("lost", lease=0.01)
     store.trainings.add_event(asked.id, "lost", "progress", {"step": 1})
     time.sleep(0.03)
-    assert store.trainings.has_claimable()
+    assert store.trainings.has_claimable(LEASE)
     taken = store.trainings.claim("next", lease=60)
     assert taken is not None
     assert (taken.id, taken.worker) == (asked.id, "next")
@@ -334,6 +337,50 @@ def test_the_training_of_a_dead_worker_is_claimed_by_another(store: Store, proje
         store.trainings.add_event(asked.id, "lost", "progress", {})
     assert store.versions.publish(project, b"good", "trained", {}, asked.id, worker="next").number == 1
     assert store.trainings.add_event(asked.id, "next", "progress", {}).number == 3  # after "version"
+
+
+@pytest.mark.parametrize("location", ["folder"], indirect=True)
+def test_a_clock_that_jumps_loses_no_training(store: Store, project: ProjectId, monkeypatch):
+    """SQLite has the clock of the machine; a lease is at most as long as it was granted for."""
+    ahead = [timedelta(0)]
+    monkeypatch.setattr(database, "now", lambda: now() + ahead[0])
+    asked = store.trainings.request(project, {})
+    assert store.trainings.claim("first", LEASE) is not None
+    ahead[0] = -timedelta(seconds=LEASE / 2)  # a small correction takes it from nobody
+    assert not store.trainings.has_claimable(LEASE)
+    ahead[0] = -timedelta(days=1)
+    assert store.trainings.renew(asked.id, "first", LEASE)  # a worker that lives keeps it
+    assert not store.trainings.has_claimable(LEASE)
+    ahead[0] = -timedelta(days=2)  # it died: its lease ends in a day, and would block the training until then
+    assert store.trainings.claim("second", LEASE).id == asked.id
+    assert not store.trainings.renew(asked.id, "first", LEASE)
+    ahead[0] = timedelta(days=1)
+    assert store.trainings.renew(asked.id, "second", LEASE)
+    assert store.trainings.claim("third", LEASE) is None
+    store.trainings.end(asked.id, "second", "done")
+    assert store.trainings.get(project, asked.id).state == "done"
+
+
+@pytest.mark.parametrize("location", ["folder"], indirect=True)
+def test_a_clock_that_jumps_while_a_photo_is_written(store: Store, project: ProjectId, monkeypatch):
+    """The photo is acknowledged and there, or refused and not there; what a sweep believes to be abandoned has no row."""
+    only = store.classes.add(project, "cat")
+    write = store.objects.folder.write
+
+    def slow(name: str, content: bytes) -> None:
+        write(name, content)
+        monkeypatch.setattr(objects, "now", lambda: now() + timedelta(days=1))
+        store.objects.sweep()
+
+    monkeypatch.setattr(store.objects.folder, "write", slow)
+    with pytest.raises(ConflictError, match="took too long"):
+        store.photos.add(project, only.id, b"photo", b"small", "image/png")
+    assert store.photos.all(project) == []
+    monkeypatch.setattr(store.objects.folder, "write", write)
+    photo, _ = store.photos.add(project, only.id, b"photo", b"small", "image/png")
+    monkeypatch.setattr(objects, "now", lambda: now() - timedelta(days=1))
+    store.objects.sweep()
+    assert store.photos.content(project, photo.id) == b"photo"
 
 
 def test_a_training_fails_after_three_dead_workers(store: Store, project: ProjectId):

@@ -68,10 +68,10 @@ class TrainingRepository:
             count = connection.execute(select(func.count()).where(trainings.c.state == "waiting"))
             return int(count.scalar_one())
 
-    def has_claimable(self) -> bool:
+    def has_claimable(self, lease: float) -> bool:
         """Return whether a worker could claim a training: one is waiting, or its lease has expired."""
         with self.database.read() as connection:
-            active = select(trainings.c.seq).where(_claimable(self.database.now(connection))).limit(1)
+            active = select(trainings.c.seq).where(_claimable(self.database.now(connection), lease)).limit(1)
             return connection.execute(active).first() is not None
 
     def claim(self, worker: str, lease: float) -> Training | None:
@@ -81,7 +81,7 @@ class TrainingRepository:
                 moment = self.database.now(connection)
                 row = connection.execute(
                     select(trainings)
-                    .where(_claimable(moment))
+                    .where(_claimable(moment, lease))
                     .order_by(trainings.c.seq)
                     .limit(1)
                     .with_for_update(skip_locked=True)
@@ -156,10 +156,15 @@ def lock_running(
     return row
 
 
-def _claimable(moment: datetime) -> ColumnElement[bool]:
-    """Return the condition of a training that is waiting or whose lease has expired."""
-    expired = (trainings.c.state == "running") & (trainings.c.lease < moment)
-    return (trainings.c.state == "waiting") | expired
+def _claimable(moment: datetime, lease: float) -> ColumnElement[bool]:
+    """Return the condition of a training that is waiting or whose lease has expired.
+
+    A lease that ends much later than it could if it were granted now is from before the clock was set back, and its
+    worker does not renew it: it has expired too, or the training of a dead worker would wait for the clock.
+    """
+    latest = moment + timedelta(seconds=2 * lease)
+    expired = (trainings.c.lease < moment) | (trainings.c.lease > latest)
+    return (trainings.c.state == "waiting") | ((trainings.c.state == "running") & expired)
 
 
 def _update_claimed(connection: Connection, id: str, owner: str, **values: object) -> bool:
