@@ -204,8 +204,9 @@ def service(failing, tmp_path, engine, update_file) -> Iterator[RunningService]:
     store, batcher = Store.open(StoreLocation.of(tmp_path / "service")), Batcher(engine)
     app = create_app(store, engine, batcher, Cache(16), SETTINGS)
     app.state.service.decoders = failing(max_decode_seconds=2)
-    with UvicornThread(app) as url:
-        running = RunningService(store, app, url)
+    server = UvicornThread(app)
+    with server as url:
+        running = RunningService(store, app, url, server.connections)
         for name in ("anna", "bob"):
             running.add_user(name)
             binary = {"Content-Type": "application/octet-stream"}

@@ -114,11 +114,11 @@ class Support:
             raise UpdateFileError("the names of the support images do not fit.")
         return cls(features, labels, held_out, names, digests)
 
-    def check(self, rows: int, features: int) -> None:
+    def check(self, rows: int) -> None:
         """Refuse tensors without the types and shapes that ``rows`` images need."""
-        types = (self.features.dtype.name, self.labels.dtype.name)
-        shapes = (self.features.shape, self.labels.shape, self.held_out.shape)
-        if types != ("float32", "int64") or shapes != ((rows, features), (rows,), (rows,)):
+        types = (self.features.dtype.name, self.labels.dtype.name, self.features.ndim)
+        shapes = (self.features.shape[:1], self.labels.shape, self.held_out.shape)
+        if types != ("float32", "int64", 2) or shapes != ((rows,), (rows,), (rows,)):
             raise UpdateFileError("The kept support features do not fit the classes.", "Train it again.")
 
 

@@ -311,7 +311,7 @@ class Update:
         _check_pairs(group("film"))
         stored: Json = fields.pop("support")
         support, ood = group("support"), group("ood") or group("unknown")  # as the first files call it
-        return cls(
+        update = cls(
             parameters=group("film") or group("body"),
             head_tensors=group("head"),
             head_weights=group("covariance_weights").get("log"),
@@ -319,6 +319,16 @@ class Update:
             ood=OODDetector.read(ood) if ood else None,
             **fields,
         )
+        update._check_rows()
+        return update
+
+    def _check_rows(self) -> None:
+        """Refuse labels and support images that do not fit the classes: what edits and reports use without a backbone."""
+        if "labels" in self.head_tensors:
+            self._check_labels(self.head_tensors["labels"])
+        if self.support is not None:
+            self.support.check(sum(self.counts))
+            self._check_labels(self.support.labels)
 
     def check(self, features: int) -> None:
         """Refuse tensors that do not have the types and shapes that classes and features require."""
@@ -343,16 +353,14 @@ class Update:
             weights is not None and float(np.abs(weights).max()) > MAX_LOG_WEIGHT
         ):
             raise UpdateFileError("The covariance weights do not fit the head.", "Train it again.")
-        if "labels" in self.head_tensors:
-            self._check_labels(self.head_tensors["labels"])
-        if self.support is not None:
-            self.support.check(examples, features)
-            self._check_labels(self.support.labels)
+        if self.support is not None and self.support.features.shape[1] != features:
+            raise UpdateFileError("The kept support features are not of this backbone.", "Train it again.")
         if self.ood is not None and not self.ood.fits(classes, features):
             raise UpdateFileError("The OOD detector does not fit the classes.", "Train it again.")
 
     def _check_labels(self, labels: np.ndarray) -> None:
-        inside = bool(((labels >= 0) & (labels < len(self.classes))).all())
+        integers = labels.ndim == 1 and labels.dtype == np.int64
+        inside = integers and bool(((labels >= 0) & (labels < len(self.classes))).all())
         if not inside or np.bincount(labels, minlength=len(self.classes)).tolist() != self.counts:
             raise UpdateFileError("The labels of the support rows do not fit the counts.", "Train it again.")
 
