@@ -79,12 +79,12 @@ def supervise(
     ) -> Supervised:
         reports: list[str] = []
         options = ["--database", location.database, "--lease", str(lease), *arguments]
-        supervisor = WorkerSupervisor(count, options, tmp_path, store, reports.append, idle, lease)
+        supervisor = WorkerSupervisor(count, options, tmp_path, store, reports.append, idle)
         supervised, real = Supervised(store, supervisor, reports), store.trainings.has_claimable
 
-        def counted(lease: float) -> bool:
+        def counted() -> bool:
             supervised.polls += 1
-            return real(lease)
+            return real()
 
         monkeypatch.setattr(store.trainings, "has_claimable", counted)
         supervisor.start()
@@ -187,11 +187,11 @@ def test_without_an_idle_time_all_workers_run_from_the_start(supervise):
 def test_an_unavailable_store_is_reported_once(supervise, store, monkeypatch):
     real, calls = store.trainings.has_claimable, []
 
-    def away(lease: float) -> bool:
+    def away() -> bool:
         calls.append(1)
         if len(calls) < 5:
             raise StoreUnavailableError("The database is away.", "Try again.")
-        return real(lease)
+        return real()
 
     monkeypatch.setattr(store.trainings, "has_claimable", away)
     supervised = supervise()

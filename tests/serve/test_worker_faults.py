@@ -57,7 +57,7 @@ def test_the_training_of_a_killed_worker_is_finished_once(tmp_path: Path, monkey
         assert process.exitcode == -9, phase
         if phase != "last":
             assert store.trainings.get(project, training.id).state == "running", phase
-            until(lambda store=store: store.trainings.has_claimable(lease=60))  # its lease has expired
+            until(lambda store=store: store.trainings.has_claimable())  # its lease has expired
         Worker(store, None, name="second").run_next()
         assert store.trainings.get(project, training.id).state == "done", phase
         assert stages(store, project) == ["first", "tuned"], phase

@@ -11,7 +11,16 @@ import typer
 
 from ..errors import MissingExtraError, UsageError, check_choice, check_count
 from ..processes import LOOPBACK
-from ..serve.settings import CACHE_MB, DEFAULT_FOLDER, LEASE, PORT, WORKER_IDLE, ServiceSettings, read_rate
+from ..serve.settings import (
+    CACHE_MB,
+    DEFAULT_FOLDER,
+    LEASE,
+    MAX_LEASE,
+    PORT,
+    WORKER_IDLE,
+    ServiceSettings,
+    read_rate,
+)
 from .printing import Backbone, Json, Printer, Threads, Weights
 from .progress import PhaseDisplay
 
@@ -45,7 +54,10 @@ def serve(
         typer.Option(help="Seconds without a training until a worker ends; 0: all always run.", min=0),
     ] = WORKER_IDLE,
     lease: Annotated[
-        float, typer.Option(help="Seconds after which a dead worker's training goes to another.", min=1)
+        float,
+        typer.Option(
+            help="Seconds after which a dead worker's training goes to another.", min=1, max=MAX_LEASE
+        ),
     ] = LEASE,
     admin_token_file: Annotated[
         Path | None, typer.Option(help="File with the admin's token; else one is created in the folder.")

@@ -169,13 +169,7 @@ def serve(
         stack.callback(batcher.close)
         app = create_app(store, engine, batcher, Cache(config.cache_mb), settings, config.weights)
         supervisor = WorkerSupervisor(
-            config.workers,
-            worker_arguments(config),
-            config.folder,
-            store,
-            report,
-            config.worker_idle,
-            config.lease,
+            config.workers, worker_arguments(config), config.folder, store, report, config.worker_idle
         )
         decoders = app.state.service.decoders
         stack.callback(decoders.close)

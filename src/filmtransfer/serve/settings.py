@@ -10,6 +10,7 @@ from ..errors import UsageError
 
 PORT = 8000
 LEASE: float = 60  # seconds after which the training of a worker that died is claimed by another
+MAX_LEASE: float = 3600
 WORKER_IDLE: float = 300  # seconds without a training after which a worker ends; 0: workers never end
 WORKER_READY = "is ready"  # in the line that a worker prints when it can claim trainings
 CACHE_MB = 256  # memory for cached classifiers

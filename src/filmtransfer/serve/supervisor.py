@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..errors import first_line
 from ..processes import ChildProcess
-from .settings import LEASE, WORKER_IDLE, WORKER_READY
+from .settings import WORKER_IDLE, WORKER_READY
 from .store import Store
 
 MODULE = "filmtransfer.serve.worker"
@@ -108,10 +108,8 @@ class WorkerSupervisor:
         store: Store,
         report: Report,
         idle: float = WORKER_IDLE,
-        lease: float = LEASE,
     ) -> None:
         self.store = store
-        self.lease = lease
         self.report = report
         self.on_demand = idle > 0
         options = [*arguments, "--idle", str(idle)]
@@ -192,7 +190,7 @@ class WorkerSupervisor:
         running = any(slot.child is not None for slot in self.slots)
         if not running and expected:
             return True
-        waits = self.store.trainings.has_claimable(self.lease)
+        waits = self.store.trainings.has_claimable()
         self._problem_reported = False
         if not (running and waits):
             return waits

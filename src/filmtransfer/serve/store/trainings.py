@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from ...errors import check_choice
+from ..settings import MAX_LEASE
 from .database import Database
 from .errors import ConflictError, not_found
 from .records import Event, JsonObject, ProjectId, Training, TrainingState
@@ -68,10 +69,10 @@ class TrainingRepository:
             count = connection.execute(select(func.count()).where(trainings.c.state == "waiting"))
             return int(count.scalar_one())
 
-    def has_claimable(self, lease: float) -> bool:
+    def has_claimable(self) -> bool:
         """Return whether a worker could claim a training: one is waiting, or its lease has expired."""
         with self.database.read() as connection:
-            active = select(trainings.c.seq).where(_claimable(self.database.now(connection), lease)).limit(1)
+            active = select(trainings.c.seq).where(_claimable(self.database.now(connection))).limit(1)
             return connection.execute(active).first() is not None
 
     def claim(self, worker: str, lease: float) -> Training | None:
@@ -81,7 +82,7 @@ class TrainingRepository:
                 moment = self.database.now(connection)
                 row = connection.execute(
                     select(trainings)
-                    .where(_claimable(moment, lease))
+                    .where(_claimable(moment))
                     .order_by(trainings.c.seq)
                     .limit(1)
                     .with_for_update(skip_locked=True)
@@ -93,7 +94,7 @@ class TrainingRepository:
                     continue
                 values = {
                     "state": "running", "worker": worker, "started": moment,
-                    "lease": moment + timedelta(seconds=lease), "takes": row.takes + 1,
+                    "lease": _expiry(moment, lease), "takes": row.takes + 1,
                 }  # fmt: skip
                 connection.execute(update(trainings).where(trainings.c.id == row.id).values(**values))
                 return _training(_find(connection, row.project_id, row.id))
@@ -101,7 +102,7 @@ class TrainingRepository:
     def renew(self, id: str, worker: str, lease: float) -> bool:
         """Renew the lease; return whether the training is still running and this worker's."""
         with self.database.write() as connection:
-            expires = self.database.now(connection) + timedelta(seconds=lease)
+            expires = _expiry(self.database.now(connection), lease)
             return _update_claimed(connection, id, worker, lease=expires)
 
     def release(self, id: str, worker: str) -> bool:
@@ -156,14 +157,18 @@ def lock_running(
     return row
 
 
-def _claimable(moment: datetime, lease: float) -> ColumnElement[bool]:
+def _expiry(moment: datetime, lease: float) -> datetime:
+    """Return when a lease of these seconds expires that is granted now."""
+    return moment + timedelta(seconds=min(lease, MAX_LEASE))
+
+
+def _claimable(moment: datetime) -> ColumnElement[bool]:
     """Return the condition of a training that is waiting or whose lease has expired.
 
-    A lease that ends much later than it could if it were granted now is from before the clock was set back, and its
-    worker does not renew it: it has expired too, or the training of a dead worker would wait for the clock.
+    A lease that ends later than any that is granted now was granted before the clock was set back. It has expired too, or
+    the training of a dead worker would wait for the clock; if its worker lives, at worst the training runs twice.
     """
-    latest = moment + timedelta(seconds=2 * lease)
-    expired = (trainings.c.lease < moment) | (trainings.c.lease > latest)
+    expired = (trainings.c.lease < moment) | (trainings.c.lease > _expiry(moment, MAX_LEASE))
     return (trainings.c.state == "waiting") | ((trainings.c.state == "running") & expired)
 
 
