@@ -225,22 +225,25 @@ def kill_writers(
         project = store.projects.resolve(store.users.create("Ann", Quota(versions=1000))[0].id)
         for name in ("cat", "dog"):
             store.classes.add(project, name)
-        for i in range(kills):
-            writer = Writer(location, project, (i + 1) * 10_000)
-            for _ in range(generator.randrange(2 * MAX_WRITES)):  # a write is two messages
-                writer.receive()
-            time.sleep(generator.uniform(0, MAX_DELAY))
-            (kill or writer.process.kill)()
-            assert writer.end() == (-9 if kill is None else 0)
-            recover()
-            expected = reduce(State.after, writer.done, tally.state)
+    for i in range(kills):
+        writer = Writer(location, project, (i + 1) * 10_000)
+        for _ in range(generator.randrange(2 * MAX_WRITES)):  # a write is two messages
+            writer.receive()
+        time.sleep(generator.uniform(0, MAX_DELAY))
+        (kill or writer.process.kill)()
+        assert writer.end() == (-9 if kill is None else 0)
+        recover()
+        expected = reduce(State.after, writer.done, tally.state)
+        with closing(
+            Store.open(location)
+        ) as store:  # after the last connection has died: SQLite recovers its log
             tally.state = Contents(store, project).read()
-            if writer.under_way is not None:
-                tally.interrupted += 1
-                if tally.state != expected:
-                    expected = expected.after(writer.under_way)
-                    tally.completed += 1
-            assert tally.state == expected, f"kill {i} during {writer.under_way}"
-            tally.kills += 1
-            tally.acknowledged += len(writer.done)
+        if writer.under_way is not None:
+            tally.interrupted += 1
+            if tally.state != expected:
+                expected = expected.after(writer.under_way)
+                tally.completed += 1
+        assert tally.state == expected, f"kill {i} during {writer.under_way}"
+        tally.kills += 1
+        tally.acknowledged += len(writer.done)
     return tally
