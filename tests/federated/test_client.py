@@ -24,6 +24,19 @@ def test_an_unknown_message_is_refused():
         client.handle("train.other", messages.make_request(PLAN), RecordDict(), 1)
 
 
+@pytest.mark.parametrize("number", [-(10**6), -50, 0, 3, 10**9, True, 1.0, "1"])
+def test_a_round_that_is_not_in_the_plan_is_refused(number):
+    """Far outside of it the learning rate would be any number."""
+    content = messages.make_request(replace(PLAN, decay_every=1), 1, {"psi": population().start})
+    content["config"]["round"] = number
+    for handle in (
+        lambda client: client.handle(messages.TRAIN, content, RecordDict(), 1),
+        lambda client: client.compute(content),
+    ):
+        with pytest.raises(InputError, match="does not have a round of 1 to 2"):
+            handle(population().client(0))
+
+
 def test_an_interrupted_training_is_no_result(monkeypatch):
     """Fine-tuning keeps what it has at Ctrl-C; a simulation has to end instead of going on with the next client."""
 

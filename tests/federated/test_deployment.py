@@ -288,7 +288,7 @@ def test_clients_refuse_what_their_policies_do_not_allow_and_the_others_continue
     federation.start_server(rounds=500, min_clients=1)
     federation.start_client("anna")
     federation.until("anna is connected", lambda: "anna is connected" in federation.output("server"))
-    federation.start_client("bob", policy='messages = ["train", "scores", "evaluation"]')
+    federation.start_client("bob", policy='releases = ["train", "scores", "evaluation"]')
     federation.start_client("carla", policy="max_rounds = 1")
     federation.start_client("dave", images="anna", policy="secure_aggregation_only = true")
 

@@ -107,7 +107,7 @@ def mutate(content: RecordDict, generator: random.Random) -> RecordDict:
             StopIteration,
         ):  # Flower does not have such a value, or no such key
             continue
-    return content  # fmt: skip
+    return content
 
 
 def _stage(stage: str, content: RecordDict) -> object:
@@ -123,7 +123,7 @@ SHAPES = (2, 3, "task")
 READERS: dict[str, tuple[Callable[[RecordDict], object], tuple[type[Exception], ...]]] = {
     "content": (messages.check_content, (FitError,)),
     "plan": (messages.read_plan, (FitError,)),
-    "round": (messages.read_round, (FitError,)),
+    "round": (lambda c: messages.read_round(c, ALL), (FitError,)),
     "classes": (lambda c: messages.read_strings(messages.read_about(c), "classes"), (FitError,)),
     "name": (lambda c: messages.read_text(messages.read_about(c), "name"), (FitError,)),
     "numbers": (lambda c: messages.read_numbers(messages.read_about(c), "counts"), (FitError,)),
@@ -133,7 +133,7 @@ READERS: dict[str, tuple[Callable[[RecordDict], object], tuple[type[Exception], 
     "update": (lambda c: decompress(messages.read_arrays(c), "int8", SIZES), (FitError,)),
     "statistics": (lambda c: statistics.from_arrays(messages.read_arrays(c, "total"), *SHAPES), (FitError,)),
     "scores": (lambda c: scores.check_scores(messages.read_arrays(c, "scores")), (FitError,)),
-    "releases": (lambda c: releases_of("query.secure_masked", c), ()),
+    "releases": (lambda c: releases_of("query.secure_masked", c), (FitError,)),
     **{stage: (lambda c, stage=stage: _stage(stage, c), ()) for stage in masking.STAGES},
     # What SecureAggregation's server catches of the replies.
     "server keys": (lambda c: _read_keys(1, c), (KeyError, TypeError, ValueError, FitError)),
@@ -176,7 +176,7 @@ def read_files(seed: int, folder: Path) -> None:
     Checkpoint(np.zeros(7, np.float32), ["a", "b"], [{"round": 1, "clients": ["anna"]}]).save(folder, ALL)
     ledger = Ledger("0" * 64, {"train": 2, "scores": 1}, {"0.5": 1, "0": 1})
     ledger.save(folder)
-    policy = b'epsilon = 8.0\ndelta = 1e-5\nmin_clients = 3\nmessages = ["train", "scores"]\n'
+    policy = b'epsilon = 8.0\ndelta = 1e-5\nmin_clients = 3\nreleases = ["train", "scores"]\n'
     (folder / "lines").write_bytes(b'{"message": "a"}\n{"round": {"round": 1}}\n')
     for name in (CHECKPOINT_FILE, LEDGER_FILE, "lines"):
         path = folder / name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 
 import numpy as np
 import pytest
@@ -135,6 +136,13 @@ def test_malicious_replies_are_refused_by_name_and_the_round_continues():
 def test_a_plan_that_cannot_be_followed_is_refused(plan):
     with pytest.raises(FitError):
         messages.read_plan(RecordDict({"config": ConfigRecord({"plan": plan})}))
+
+
+def test_the_refusal_of_a_plan_shows_no_control_characters_of_the_server():
+    plan = json.dumps(ALL.to_dict() | {"\x1b[31mred\n": 1})
+    with pytest.raises(InputError) as raised:
+        messages.read_plan(RecordDict({"config": ConfigRecord({"plan": plan})}))
+    assert str(raised.value).isprintable()
 
 
 def test_a_reason_is_one_line_of_bounded_length():

@@ -9,18 +9,28 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
-from filmtransfer.errors import InputError, UpdateFileError, UsageError
+from filmtransfer.errors import FitError, InputError, UpdateFileError, UsageError
 from filmtransfer.federated import messages
+from filmtransfer.federated.app import make_client_app
 from filmtransfer.federated.client import Client
 from filmtransfer.federated.plan import Plan, Privacy
-from filmtransfer.federated.policy import Ledger, Policy, PolicyError, PolicyGuard, bind_policy
+from filmtransfer.federated.policy import (
+    Ledger,
+    Policy,
+    PolicyError,
+    PolicyGuard,
+    Release,
+    bind_policy,
+    check_reply,
+)
 from filmtransfer.federated.privacy import Accountant
 from tests.federated.tiny import ALL, make_server, population
 
 SECURE = replace(ALL, secure=True)
 PRIVATE = replace(ALL, privacy=Privacy(noise=4.0))
+BUDGET = 'epsilon = 8\ndelta = 1e-5\nreleases = ["train"]'
 FOUR = {str(node): b"key" for node in range(4)}
 
 
@@ -56,11 +66,15 @@ def masked(plan: Plan, clients: int = 4, inner: Plan | None = None, **settings) 
         ('plans = ["abc"]', UsageError, "plans cannot be"),
         ('plans = "abc"', UsageError, "plans cannot be 'abc'"),
         (
-            'messages = ["trian"]',
+            'releases = ["trian"]',
             UsageError,
-            r"messages cannot be \['trian'\]. It is a list of some of train",
+            r"releases cannot be \['trian'\]. It is a list of some of train",
         ),
-        ("messages = [[1]]", UsageError, "messages cannot be"),
+        ("releases = [[1]]", UsageError, "releases cannot be"),
+        ("epsilon = 8\ndelta = 1e-5", UsageError, "epsilon binds train only"),
+        ("max_releases = 3", UsageError, "max_releases cannot be 3"),
+        ("max_releases = {train = 3}", UsageError, "that of train is max_rounds"),
+        ("max_releases = {scores = -1}", UsageError, "max_releases.scores cannot be -1"),
         ("min_clients 3", InputError, "is not a policy"),
         ("\x00", InputError, "is not a policy"),
     ],
@@ -84,12 +98,18 @@ def test_all_settings_are_read(tmp_path):
     path = tmp_path / "policy.toml"
     path.write_text(
         f"secure_aggregation_only = true\nmin_clients = 3\nepsilon = 8\ndelta = 1e-5\nmax_rounds = 5\n"
-        f'plans = ["{ALL.digest}"]\nmessages = ["train"]'
+        f'plans = ["{ALL.digest}"]\nreleases = ["train"]\nmax_releases = {{scores = 2}}'
     )
-    assert Policy.load(path) == Policy(True, 3, 8, 1e-5, 5, (ALL.digest,), ("train",))
+    assert Policy.load(path) == Policy(True, 3, 8, 1e-5, 5, (ALL.digest,), ("train",), {"scores": 2})
 
 
 PLAIN_SUMS = {"classes": ["a"]}
+
+
+def with_total(content: RecordDict, name: str = messages.TOTAL) -> RecordDict:
+    return RecordDict({**content, name: ArrayRecord({"counts": Array(np.ones(1))})})
+
+
 REFUSED = {
     "plan": (f'plans = ["{"0" * 64}"]', messages.DESCRIBE, request(ALL), "does not allow this plan"),
     "plain plan": ("secure_aggregation_only = true", messages.DESCRIBE, request(ALL), "secure aggregation only"),
@@ -98,7 +118,7 @@ REFUSED = {
         "secure_aggregation_only = true", messages.STATISTICS, request(SECURE, **PLAIN_SUMS), "secure aggregation only",
     ),
     "plain scores": (
-        "secure_aggregation_only = true", messages.SCORES, request(SECURE, **PLAIN_SUMS), "secure aggregation only",
+        "secure_aggregation_only = true", messages.SCORES, with_total(request(SECURE, **PLAIN_SUMS)), "secure aggregation only",
     ),
     "sums with an evaluation": (
         "secure_aggregation_only = true", messages.EVALUATE, request(SECURE, **PLAIN_SUMS), "secure aggregation only",
@@ -117,19 +137,32 @@ REFUSED = {
         RecordDict({**request(SECURE), "fates": ConfigRecord({"1": "survived", "2": "dropped"})}), "this one has 1",
     ),
     "another plan inside": ("", "query.secure_masked", masked(SECURE, inner=ALL), "two plans, which differ"),
-    "no noise": ("epsilon = 8\ndelta = 1e-5", messages.DESCRIBE, request(ALL), "requires differential privacy"),
-    "too little noise": ("epsilon = 0.5\ndelta = 1e-5", messages.TRAIN, request(PRIVATE), "another round would make it"),
+    "no noise": (BUDGET, messages.DESCRIBE, request(ALL), "requires differential privacy"),
+    "too little noise": (BUDGET.replace("8", "0.5"), messages.TRAIN, request(PRIVATE), "another round would make it"),
+    "spellings of one key": (
+        "min_clients = 2", "query.secure_shares",
+        RecordDict({**request(SECURE), "keys": ConfigRecord(dict.fromkeys(("1", "01", "001"), b"key"))}), "cannot be read",
+    ),
+    "spellings of one share": (
+        "min_clients = 2", "query.secure_masked",
+        RecordDict({**masked(SECURE), "shares": ConfigRecord({"2": b"share", "+2": b"share"})}), "cannot be read",
+    ),
+    "spellings of one fate": (
+        "min_clients = 2", "query.secure_unmask",
+        RecordDict({**request(SECURE), "fates": ConfigRecord({"1": "survived", " 1": "survived"})}), "cannot be read",
+    ),
+    "no more statistics": ("max_releases = {statistics = 0}", messages.STATISTICS, request(ALL), "no more statistics"),
     "rounds": ("max_rounds = 0", messages.TRAIN, request(ALL), "allows no more rounds"),
     **{
-        f"no {kind}": (f"messages = {json.dumps(sorted({'train', 'statistics', 'scores', 'evaluation'} - {kind}))}",
+        f"no {kind}": (f"releases = {json.dumps(sorted({'train', 'statistics', 'scores', 'evaluation'} - {kind}))}",
         message_type, request(ALL), f"no {kind}")
         for kind, message_type in (("train", messages.TRAIN), ("statistics", messages.STATISTICS), ("evaluation", messages.EVALUATE))
     },
     "no statistics with an evaluation": (
-        'messages = ["evaluation"]', messages.EVALUATE, request(ALL, **PLAIN_SUMS), "allows no statistics",
+        'releases = ["evaluation"]', messages.EVALUATE, request(ALL, **PLAIN_SUMS), "allows no statistics",
     ),
-    "no masked update": ('messages = ["statistics"]', "query.secure_masked", masked(SECURE), "allows no train"),
-    "no masked statistics": ('messages = ["train"]', "query.secure_masked", masked(SECURE, **PLAIN_SUMS), "allows no statistics"),
+    "no masked update": ('releases = ["statistics"]', "query.secure_masked", masked(SECURE), "allows no train"),
+    "no masked statistics": ('releases = ["train"]', "query.secure_masked", masked(SECURE, **PLAIN_SUMS), "allows no statistics"),
 }  # fmt: skip
 
 
@@ -141,11 +174,85 @@ def test_a_request_that_the_policy_does_not_allow_is_refused_and_not_charged(rul
     assert not Ledger.load(tmp_path / "state").releases
 
 
+@pytest.mark.parametrize(
+    "total", [ConfigRecord(), MetricRecord(), ArrayRecord(), ConfigRecord({"counts": 1.0})]
+)
+@pytest.mark.parametrize(
+    "message_type", [messages.STATISTICS, messages.SCORES, messages.EVALUATE, "query.secure_masked"]
+)
+def test_a_total_that_is_no_sum_does_not_turn_statistics_into_scores(message_type, total, tmp_path):
+    """Neither for the policy nor for the client, which ask the same function."""
+    work = message_type.endswith("masked")
+    content = masked(SECURE, **PLAIN_SUMS) if work else request(SECURE, **PLAIN_SUMS)
+    content["work.total" if work else messages.TOTAL] = total
+    bound = guard(tmp_path, 'releases = ["train", "scores", "evaluation"]')
+    with pytest.raises(FitError, match="are no arrays"):
+        bound.admit(message_type, SECURE, content)
+    assert not Ledger.load(tmp_path / "state").releases
+    client = population(ALL).client(0)
+    plain = messages.make_request(ALL, 1, {"psi": population(ALL).start}, classes=client.examples.classes)
+    asked = RecordDict({**plain, messages.TOTAL: total})
+    with pytest.raises(InputError, match="are no arrays"):
+        client.compute(asked) if work else client.handle(message_type, asked, RecordDict(), 1)
+
+
+@pytest.mark.parametrize(
+    ("message_type", "content"),
+    [
+        (messages.STATISTICS, with_total(request(ALL, **PLAIN_SUMS))),
+        (messages.EVALUATE, with_total(request(ALL, **PLAIN_SUMS))),
+        (messages.SCORES, request(ALL, **PLAIN_SUMS)),
+    ],
+)
+def test_a_request_asks_for_the_sums_of_its_type(message_type, content, tmp_path):
+    with pytest.raises(InputError, match="cannot ask for"):
+        guard(tmp_path).admit(message_type, ALL, content)
+
+
+def test_only_the_arrays_that_were_charged_leave():
+    statistics = messages.make_reply("anna", {"counts": np.ones(1), "sums": np.ones((1, 2))})
+    check_reply([Release("statistics", masked=False)], statistics)
+    check_reply([], messages.make_reply("anna"))
+    masked_sum = RecordDict({"masked": ArrayRecord({"masked": Array(np.ones(3, np.uint64))})})
+    check_reply([Release("train", masked=True)], masked_sum)
+    for charged, reply in (
+        ([], statistics),
+        ([Release("scores", masked=False)], statistics),
+        ([Release("statistics", masked=True)], statistics),
+        ([Release("train", masked=False)], masked_sum),
+    ):
+        with pytest.raises(PolicyError, match="not charged"):
+            check_reply(charged, reply)
+
+
+def test_a_reply_with_arrays_that_were_not_charged_does_not_leave(tmp_path):
+    client = population(ALL).client(0)
+    client.handle = lambda *_: messages.make_reply("anna", {"counts": np.ones(1)})
+    bound = guard(tmp_path)
+    app = make_client_app(lambda *_: client, lambda _, *rest: bound.admit(*rest))
+    context = Context(1, 1, {"name": "anna", "state": str(tmp_path / "state")}, RecordDict(), {})
+    sent = Message(request(ALL), dst_node_id=1, message_type=messages.TRAIN)
+    reply = app(sent, context)
+    assert "not charged" in messages.read_refusal(reply.content)
+    assert not reply.content.array_records
+
+
+def test_the_ledger_stops_at_the_limit_of_each_kind(tmp_path):
+    limited = guard(tmp_path, "max_releases = {statistics = 1, evaluation = 2}")
+    limited.admit(messages.STATISTICS, ALL, request(ALL, **PLAIN_SUMS))
+    limited.admit(messages.EVALUATE, ALL, request(ALL))
+    with pytest.raises(PolicyError, match=r"no more statistics \(max_releases.statistics = 1\)"):
+        limited.admit(messages.EVALUATE, ALL, request(ALL, **PLAIN_SUMS))
+    limited.admit(messages.EVALUATE, ALL, request(ALL))
+    with pytest.raises(PolicyError, match="no more evaluation"):
+        limited.admit(messages.EVALUATE, ALL, request(ALL))
+    limited.admit(messages.SCORES, ALL, with_total(request(ALL)))
+    assert Ledger.load(tmp_path / "state").releases == {"statistics": 1, "evaluation": 2, "scores": 1}
+
+
 def test_what_a_strict_policy_allows_is_admitted_and_charged(tmp_path):
     strict = guard(tmp_path, "secure_aggregation_only = true\nmin_clients = 2\nmax_rounds = 1")
-    total = {messages.TOTAL: ArrayRecord({"counts": Array(np.ones(1))})}
-    scores = masked(SECURE, **PLAIN_SUMS)
-    scores["work.total"] = total[messages.TOTAL]
+    scores = with_total(masked(SECURE, **PLAIN_SUMS), "work.total")
     for message_type, content in (
         (messages.DESCRIBE, request(SECURE)),
         ("query.secure_keys", request(SECURE)),
@@ -168,7 +275,7 @@ def test_the_ledger_stops_at_the_budget_by_the_clients_own_account(tmp_path):
     """As if it were certain to take part in each round, and whatever budget the plan promises."""
     allowed = 3
     budget = Accountant(1, 1, 4.0, 1e-5, 1).after(allowed)
-    private = guard(tmp_path, f"epsilon = {budget + 1e-9}\ndelta = 1e-5")
+    private = guard(tmp_path, BUDGET.replace("8", str(budget + 1e-9)))
     for _ in range(allowed):
         private.admit(messages.TRAIN, PRIVATE, request(PRIVATE))
     with pytest.raises(PolicyError, match="another round would make it"):
@@ -185,7 +292,7 @@ def test_the_ledger_stops_at_the_budget_by_the_clients_own_account(tmp_path):
 
 def test_rounds_without_noise_count_as_infinite(tmp_path):
     PolicyGuard(tmp_path / "state", None, "").admit(messages.TRAIN, ALL, request(ALL))
-    private = guard(tmp_path, "epsilon = 100\ndelta = 1e-5")
+    private = guard(tmp_path, BUDGET.replace("8", "100"))
     with pytest.raises(PolicyError, match="would make it inf"):
         private.admit(messages.TRAIN, PRIVATE, request(PRIVATE))
 
@@ -236,7 +343,7 @@ def test_a_damaged_ledger_is_refused(content, tmp_path):
 @pytest.mark.slow(seconds=6)
 @pytest.mark.parametrize(
     ("text", "part"),
-    [("max_rounds = 1", "rounds"), ('messages = ["train", "evaluation"]', "statistics"),
+    [("max_rounds = 1", "rounds"), ('releases = ["train", "evaluation"]', "statistics"),
      ("secure_aggregation_only = true", "roster")],
 )  # fmt: skip
 def test_the_server_reports_a_refusal_and_continues_with_the_others(text, part, tmp_path):

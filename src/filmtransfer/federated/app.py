@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from .masking import STAGES
 from .parameters import get_parameters, make_model
 from .partition import of_classes
 from .plan import Plan
-from .policy import PolicyGuard
+from .policy import PolicyGuard, Release, check_reply
 from .records import (
     GLOBAL_UPDATE,
     LOG_FILE,
@@ -42,9 +42,8 @@ from .server import FederatedServer
 CACHE_MB = 512
 
 
-Admit = Callable[
-    [Context, str, Plan, RecordDict], None
-]  # raises an error for a request that must not be answered
+# Raises an error for a request that must not be answered, or returns what its reply may release.
+Admit = Callable[[Context, str, Plan, RecordDict], Sequence[Release] | None]
 
 
 def make_client_app(
@@ -57,15 +56,17 @@ def make_client_app(
         try:
             messages.check_content(message.content)
             plan = messages.read_plan(message.content)
-            admit(context, message.metadata.message_type, plan, message.content)
+            releases = admit(context, message.metadata.message_type, plan, message.content)
             client = client_for(context, plan)
+            content = respond(
+                client, message.metadata.message_type, message.content, context.state, context.node_id
+            )
+            if releases is not None:
+                check_reply(releases, content)
         except FitError as error:
             name = str(context.node_config.get("name", context.node_id))
             _client_log(str(context.node_config.get("state", "")))(f"The request is refused: {error}")
             return Message(messages.make_reply(name, about={"refused": str(error)}), reply_to=message)
-        content = respond(
-            client, message.metadata.message_type, message.content, context.state, context.node_id
-        )
         return Message(content, reply_to=message)
 
     for message_type in (*messages.TYPES, *(messages.SECURE + stage for stage in STAGES)):
@@ -77,12 +78,12 @@ def make_client_app(
 # In a deployment the SuperNode's configuration names the client's folder of images, and its policy.
 
 
-def _admit(context: Context, message_type: str, plan: Plan, content: RecordDict) -> None:
+def _admit(context: Context, message_type: str, plan: Plan, content: RecordDict) -> list[Release]:
     """Apply the policy of the client before its images are read, and keep its ledger."""
     config = context.node_config
     policy, digest = (str(config.get(name, "")) for name in ("policy", "policy_digest"))
     guard = PolicyGuard(Path(str(config["state"])), Path(policy) if policy else None, digest)
-    guard.admit(message_type, plan, content)
+    return guard.admit(message_type, plan, content)
 
 
 def _client_for(context: Context, plan: Plan) -> Client:

@@ -81,13 +81,13 @@ class Client:
             return messages.make_reply(self.name, about=self.describe())
         if message_type == messages.TRAIN:
             arrays, metrics = self.train_round(
-                plan, messages.read_round(content), messages.read_arrays(content)
+                plan, messages.read_round(content, plan), messages.read_arrays(content)
             )
             return messages.make_reply(self.name, arrays, metrics)
         if message_type in (messages.STATISTICS, messages.SCORES):
             self.receive(plan, messages.read_arrays(content))
             self.log(f"{describe_sums(content)}.")
-            return messages.make_reply(self.name, self.sums(plan, content))
+            return messages.make_reply(self.name, self.sums(plan, content, message_type))
         if message_type == messages.EVALUATE:
             return self.evaluate_round(plan, content)
         if message_type == messages.FINISH:
@@ -177,7 +177,7 @@ class Client:
         if "classes" in messages.read_config(work):
             self.log(f"{describe_sums(work)}, masked.")
             return {name: array.astype(np.float64) for name, array in self.sums(plan, work).items()}
-        examples = self.train(plan, messages.read_round(work))["num-examples"]
+        examples = self.train(plan, messages.read_round(work, plan))["num-examples"]
         update = get_parameters(self.model).astype(np.float64) - received
         if plan.privacy is None:
             return {"psi": examples * update, "weight": np.array([float(examples)])}
@@ -185,13 +185,14 @@ class Client:
 
     # Sums over images
 
-    def sums(self, plan: Plan, content: RecordDict) -> dict[str, np.ndarray]:
+    def sums(self, plan: Plan, content: RecordDict, message_type: str = "") -> dict[str, np.ndarray]:
         """Return the requested sums: the statistics of the head, or the scores of held-out images under all clients' sum."""
+        kind = messages.requested_sums(content, message_type)
         config = messages.read_config(content)
         classes = messages.read_strings(config, "classes")
-        arrays = messages.read_arrays(content, messages.TOTAL)
-        if not arrays:
+        if kind == "statistics":
             return to_arrays(self.statistics(classes, plan))
+        arrays = messages.read_arrays(content, messages.TOTAL)
         total = from_arrays(arrays, len(classes), self.model.backbone.features, plan.scatter)
         scores = self.scores(classes, total, messages.read_strings(config, "images"))
         if "mean" not in config:
@@ -243,17 +244,18 @@ class Client:
 
         The server requests them where it has test images, on which it then evaluates the global classifier.
         """
+        server_round = messages.read_round(content, plan, first=0)
         self.receive(plan, messages.read_arrays(content))
         config = messages.read_config(content)
         leave_one_out = bool(config.get("leave_one_out"))
-        sums = self.sums(plan, content) if "classes" in config else None
+        sums = self.sums(plan, content, messages.EVALUATE) if "classes" in config else None
         metrics = self.evaluate(leave_one_out)
         result = "statistics for the server's test images"
         if images := int(metrics["num-examples"]):
             how = " (leave-one-out)" if leave_one_out else ""
             accuracy = percent(metrics["accuracy"], digits_for(images))
             result = f"personalized accuracy {accuracy} on {count(images, 'image')}{how}"
-        self.log(f"{plan.round_name(messages.read_round(content))}: {result}.")
+        self.log(f"{plan.round_name(server_round)}: {result}.")
         return messages.make_reply(self.name, sums, metrics)
 
     def evaluate(self, without_tests: bool = False) -> dict[str, float]:
@@ -313,7 +315,7 @@ class Client:
 
 def describe_sums(content: RecordDict) -> str:
     """Return in words which sums over its images a client is asked for."""
-    if messages.TOTAL not in content:
+    if messages.requested_sums(content) == "statistics":
         return "Summing the statistics of the images"
     histogram = "mean" in messages.read_config(content)
     return (

@@ -42,7 +42,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from ..errors import FitError
 from . import shamir
 from .fixed_point import MAX_FRACTIONAL_BITS, IntegerArray, Shapes, to_fixed_point, total_size
-from .messages import read_array
+from .messages import as_bytes, client_numbers, peer_bytes, read_array
 
 STAGES = ("keys", "shares", "masked", "unmask")
 RECORD = "secure"  # the record of every message that names its session
@@ -198,7 +198,8 @@ def _handle_stage(
         work = masked_work(content)
         return mask_values(session, shares, lambda: compute(work), node)
     with _reading(stage):
-        fates = {int(peer): str(fate) for peer, fate in content.config_records["fates"].items()}
+        record = content.config_records["fates"]
+        fates = dict(zip(client_numbers(record), map(str, record.values()), strict=True))
     return reveal_shares(session, fates, node)
 
 
@@ -221,18 +222,6 @@ def _reading(stage: str) -> Iterator[None]:
 def masked_work(content: RecordDict) -> RecordDict:
     """Return the request for the client's own computation inside a request for masked values."""
     return RecordDict({key.removeprefix(WORK): content[key] for key in content if key.startswith(WORK)})
-
-
-def as_bytes(value: object) -> bytes:
-    """Return the value if it is bytes, and raise a TypeError otherwise."""
-    if not isinstance(value, bytes):
-        raise TypeError("bytes were expected")
-    return value
-
-
-def peer_bytes(content: RecordDict, name: str) -> dict[int, bytes]:
-    """Return the bytes of a record by client."""
-    return {int(peer): as_bytes(value) for peer, value in content.config_records[name].items()}
 
 
 # The four stages.

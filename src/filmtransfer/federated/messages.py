@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -41,6 +41,8 @@ EVALUATE = "evaluate.local"
 FINISH = "query.finish"
 TYPES = (DESCRIBE, TRAIN, STATISTICS, SCORES, EVALUATE, FINISH)
 TOTAL = "total"  # the record of a request with the summed statistics of all clients
+SumKind = Literal["statistics", "scores"]  # of the sums over a client's images
+SUM_REQUESTS: dict[str, SumKind] = {STATISTICS: "statistics", EVALUATE: "statistics", SCORES: "scores"}
 SECURE = "query.secure_"  # followed by the stage
 
 # What numpy writes before the values of an array in C order, with at most two axes: version, length, type and shape.
@@ -183,6 +185,26 @@ def one_line(value: object) -> str:
     return text.strip() or "it gave no reason."
 
 
+def as_bytes(value: object) -> bytes:
+    """Return the value if it is bytes, and raise a TypeError otherwise."""
+    if not isinstance(value, bytes):
+        raise TypeError("bytes were expected")
+    return value
+
+
+def peer_bytes(content: RecordDict, name: str) -> dict[int, bytes]:
+    """Return the bytes of a record by client."""
+    record = content.config_records[name]
+    return dict(zip(client_numbers(record), map(as_bytes, record.values()), strict=True))
+
+
+def client_numbers(record: Mapping[str, object]) -> list[int]:
+    """Return the clients that a record has an entry for; each has one spelling, so that none is counted twice."""
+    if any(str(int(key)) != key for key in record):
+        raise ValueError("the number of a client is not in decimal form")
+    return [int(key) for key in record]
+
+
 def read_config(content: RecordDict) -> ConfigRecord:
     """Return the settings of a request."""
     return content.config_records.get("config", ConfigRecord())
@@ -191,6 +213,16 @@ def read_config(content: RecordDict) -> ConfigRecord:
 def read_about(content: RecordDict) -> ConfigRecord:
     """Return what a reply says about the client."""
     return content.config_records.get("about", ConfigRecord())
+
+
+def requested_sums(content: RecordDict, message_type: str = "") -> SumKind:
+    """Return which sums a request asks for: scores are those under the total that it brings, and need one."""
+    kind: SumKind = "scores" if TOTAL in content else "statistics"
+    if kind == "scores" and not content.array_records.get(TOTAL):
+        raise InputError("The summed statistics of the request are no arrays.")
+    if SUM_REQUESTS.get(message_type, kind) != kind:
+        raise InputError(f"The request {message_type} cannot ask for {kind}.")
+    return kind
 
 
 def read_plan(content: RecordDict) -> Plan:
@@ -207,11 +239,11 @@ def _parse_plan(text: str) -> Plan:
         plan = Plan.from_json(text)
         plan.validate()
         size = plan.training.validate().image_size
-    except FitError:
-        raise
+    except FitError as error:  # it may repeat what the server wrote
+        raise InputError(one_line(error)) from None
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError, OverflowError) as error:
         raise InputError(
-            f"The plan of the request cannot be read ({str(error)[:80]}).",
+            f"The plan of the request cannot be read ({one_line(str(error)[:80])}).",
             "Use the same version as the server.",
         ) from None
     if size > MAX_PLAN_IMAGE_SIZE:
@@ -219,11 +251,11 @@ def _parse_plan(text: str) -> Plan:
     return plan
 
 
-def read_round(content: RecordDict) -> int:
-    """Return the round of a request."""
+def read_round(content: RecordDict, plan: Plan, first: int = 1) -> int:
+    """Return the round of a request, from ``first`` to the last one of the plan."""
     server_round = read_config(content).get("round")
-    if not isinstance(server_round, int):
-        raise InputError("The request has no round.")
+    if type(server_round) is not int or not first <= server_round <= plan.rounds:
+        raise InputError(f"The request does not have a round of {first} to {plan.rounds}.")
     return server_round
 
 

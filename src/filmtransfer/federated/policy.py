@@ -9,7 +9,8 @@ client's process enforces it before a message leaves the machine:
     delta = 1e-5                         # … both or none
     max_rounds = 20                      # rounds that this client ever answers
     plans = ["2f1b…"]                    # digests of the plans that it takes part in
-    messages = ["train", "statistics", "scores", "evaluation"]   # what it sends at all
+    releases = ["train", "statistics", "scores", "evaluation"]   # what it sends at all
+    max_releases = {statistics = 1}      # and how often at most; of train that is max_rounds
 
 Every setting may be omitted. ``ledger.json`` in the folder of the client's state counts what was released. It is charged
 before the work, and also holds the digest of the policy: another policy, or none, is refused there.
@@ -24,11 +25,11 @@ import hashlib
 import json
 import math
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from flwr.app import RecordDict
@@ -42,7 +43,14 @@ from .plan import PRIVACY_NUMBERS, Plan
 from .privacy import epsilon, renyi
 
 LEDGER_FILE = "ledger.json"
-TRAIN, STATISTICS, SCORES, EVALUATION = KINDS = ("train", "statistics", "scores", "evaluation")
+Kind = Literal["train", "statistics", "scores", "evaluation"]  # of what a client releases
+KINDS: tuple[Kind, ...] = get_args(Kind)
+ARRAYS: dict[Kind, frozenset[str]] = {  # that leave with each
+    "train": frozenset({"psi", "scale"}),
+    "statistics": frozenset({"counts", "sums", "moments"}),
+    "scores": frozenset({"correct", "losses", "moments", "histogram"}),
+    "evaluation": frozenset(),
+}
 DIGEST_LENGTH = 64  # of SHA-256 in hexadecimal
 
 
@@ -60,7 +68,8 @@ class Policy:
     delta: float | None = None
     max_rounds: int | None = None
     plans: tuple[str, ...] | None = None
-    messages: tuple[str, ...] = KINDS
+    releases: tuple[str, ...] | None = None  # all kinds
+    max_releases: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_flag("secure_aggregation_only", self.secure_aggregation_only)
@@ -73,7 +82,19 @@ class Policy:
             if (value := getattr(self, name)) is not None:
                 check_number(name, value, *PRIVACY_NUMBERS[name])
         _check_texts("plans", self.plans or (), lambda text: len(text) == DIGEST_LENGTH, "digests of plans")
-        _check_texts("messages", self.messages, KINDS.__contains__, f"some of {', '.join(KINDS)}")
+        _check_texts("releases", self.releases or (), KINDS.__contains__, f"some of {', '.join(KINDS)}")
+        if self.epsilon is not None and self.releases is None:
+            raise UsageError(
+                "The budget epsilon binds train only.",
+                'Say with releases what may be sent at all, such as releases = ["train", "evaluation"].',
+            )
+        if not isinstance(self.max_releases, dict) or self.max_releases.keys() - (set(KINDS) - {"train"}):
+            raise UsageError(
+                f"max_releases cannot be {self.max_releases!r}.",
+                "It is a table of statistics, scores and evaluation; that of train is max_rounds.",
+            )
+        for kind, limit in self.max_releases.items():
+            check_count(f"max_releases.{kind}", limit, 0)
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
@@ -111,15 +132,19 @@ class Policy:
                 f"its policy allows no round of fewer than {count(self.min_clients, 'client')}.",
                 f"The plan has min_clients={plan.min_clients}.",
             )
-        if self.epsilon is not None and TRAIN in self.messages and plan.privacy is None:
+        if self.epsilon is not None and self.allows("train") and plan.privacy is None:
             raise PolicyError(
                 f"its policy requires differential privacy with ε of at most {self.epsilon:g}.",
                 "The plan has none.",
             )
 
+    def allows(self, kind: Kind) -> bool:
+        """Return whether this kind of release is allowed at all."""
+        return self.releases is None or kind in self.releases
+
     def check_release(self, release: Release) -> None:
         """Raise an error if this kind of release is not allowed, or not in this form."""
-        if release.kind not in self.messages:
+        if not self.allows(release.kind):
             raise PolicyError(f"its policy allows no {release.kind}.")
         if self.secure_aggregation_only and not release.masked:
             raise PolicyError("its policy allows secure aggregation only.")
@@ -131,8 +156,13 @@ class Policy:
                 f"its policy allows no sum over fewer than {count(self.min_clients, 'client')}, and this one has {clients}."
             )
 
-    def check_ledger(self, ledger: Ledger) -> None:
-        """Raise an error if the releases of the ledger exceed the budgets."""
+    def check_ledger(self, ledger: Ledger, kind: Kind) -> None:
+        """Raise an error if the releases of this kind in the ledger exceed the budgets."""
+        if kind != "train":
+            limit = self.max_releases.get(kind)
+            if limit is not None and ledger.releases.get(kind, 0) > limit:
+                raise PolicyError(f"its policy allows no more {kind} (max_releases.{kind} = {limit}).")
+            return
         if self.max_rounds is not None and ledger.rounds > self.max_rounds:
             raise PolicyError(f"its policy allows no more rounds (max_rounds = {self.max_rounds}).")
         if self.epsilon is not None and self.delta is not None:
@@ -158,30 +188,40 @@ def policy_digest(content: bytes) -> str:
 class Release:
     """What a reply would reveal, and whether only as secure aggregation allows it."""
 
-    kind: str
+    kind: Kind
     masked: bool
 
 
 def releases_of(message_type: str, content: RecordDict) -> list[Release]:
     """Return what the reply to a request reveals, beyond the description that every client sends."""
     if message_type == messages.TRAIN:
-        return [Release(TRAIN, masked=False)]
+        return [Release("train", masked=False)]
     if message_type in (messages.STATISTICS, messages.SCORES):
-        return [Release(_sums(content), masked=False)]
+        return [Release(messages.requested_sums(content, message_type), masked=False)]
     if message_type == messages.EVALUATE:
         config = messages.read_config(content)
         # An accuracy on the images of fine-tuning is what secure aggregation protects; on test images it is not.
-        accuracy = Release(EVALUATION, masked=not config.get("leave_one_out"))
+        accuracy = Release("evaluation", masked=not config.get("leave_one_out"))
+        if "classes" not in config:
+            return [accuracy]
         # The statistics are for the server's test images.
-        return [accuracy, Release(_sums(content), masked=False)] if "classes" in config else [accuracy]
+        return [accuracy, Release(messages.requested_sums(content, message_type), masked=False)]
     if message_type == messages.SECURE + "masked":
         work = masked_work(content)
-        return [Release(_sums(work) if "classes" in messages.read_config(work) else TRAIN, masked=True)]
+        sums = "classes" in messages.read_config(work)
+        return [Release(messages.requested_sums(work) if sums else "train", masked=True)]
     return []
 
 
-def _sums(content: RecordDict) -> str:
-    return SCORES if messages.TOTAL in content else STATISTICS
+def check_reply(releases: Sequence[Release], reply: RecordDict) -> None:
+    """Raise an error unless the arrays of a reply are of the releases that were charged."""
+    plain = [ARRAYS[release.kind] for release in releases if not release.masked]
+    allowed = {"arrays": frozenset().union(*plain)}
+    if any(release.masked for release in releases):
+        allowed["masked"] = frozenset({"masked"})
+    for name, record in reply.array_records.items():
+        if not record.keys() <= allowed.get(name, frozenset()):
+            raise PolicyError("its reply would have arrays that were not charged.")
 
 
 def clients_of_sum(message_type: str, content: RecordDict) -> int | None:
@@ -189,12 +229,20 @@ def clients_of_sum(message_type: str, content: RecordDict) -> int | None:
     records = content.config_records
     stage = message_type.removeprefix(messages.SECURE) if message_type.startswith(messages.SECURE) else ""
     if stage == "shares" and "keys" in records:
-        return len(records["keys"])
+        return len(_clients(records["keys"]))
     if stage == "masked" and "shares" in records:
-        return len(records["shares"]) + 1
+        return len(_clients(records["shares"])) + 1
     if stage == "unmask" and "fates" in records:
+        _clients(records["fates"])
         return sum(fate == SURVIVED for fate in records["fates"].values())
     return None
+
+
+def _clients(record: Mapping[str, object]) -> list[int]:
+    try:
+        return messages.client_numbers(record)
+    except ValueError:
+        raise PolicyError("the request has numbers of clients that cannot be read.") from None
 
 
 @dataclass
@@ -208,7 +256,7 @@ class Ledger:
     @property
     def rounds(self) -> int:
         """The rounds that were answered."""
-        return self.releases.get(TRAIN, 0)
+        return self.releases.get("train", 0)
 
     def epsilon(self, delta: float) -> float:
         """Return the ε of the answered rounds at δ; it is infinite after a round without noise."""
@@ -222,7 +270,7 @@ class Ledger:
     def charge(self, release: Release, plan: Plan) -> None:
         """Count a release."""
         self.releases[release.kind] = self.releases.get(release.kind, 0) + 1
-        if release.kind == TRAIN:
+        if release.kind == "train":
             noise = repr(float(plan.privacy.noise)) if plan.privacy else "0"
             self.noise[noise] = self.noise.get(noise, 0) + 1
 
@@ -285,8 +333,8 @@ class PolicyGuard:
     path: Path | None  # of the policy
     digest: str  # of the policy that the client was started with
 
-    def admit(self, message_type: str, plan: Plan, content: RecordDict) -> None:
-        """Raise an error if the client must not answer this request; otherwise count what it releases."""
+    def admit(self, message_type: str, plan: Plan, content: RecordDict) -> list[Release]:
+        """Raise an error if the client must not answer this request; otherwise count what it releases, and return it."""
         releases = releases_of(message_type, content)
         if message_type == messages.SECURE + "masked" and messages.read_plan(masked_work(content)) != plan:
             raise PolicyError("the request has two plans, which differ.")
@@ -301,10 +349,10 @@ class PolicyGuard:
             for release in releases:
                 policy.check_release(release)
                 ledger.charge(release, plan)
-                if release.kind == TRAIN:
-                    policy.check_ledger(ledger)
+                policy.check_ledger(ledger, release.kind)
             if releases:
                 ledger.save(self.folder)
+        return releases
 
     def _policy(self) -> Policy:
         if self.path is None:

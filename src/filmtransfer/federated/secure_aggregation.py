@@ -43,15 +43,13 @@ from .masking import (
     SURVIVED,
     WORK,
     SessionConfig,
-    as_bytes,
     commitment,
     derive_public_keys,
     keystream,
     pair_seed,
-    peer_bytes,
     read_masked,
 )
-from .messages import one_line
+from .messages import as_bytes, one_line, peer_bytes
 
 COMMITMENT_BYTES = 32
 ENCRYPTED_BYTES = NONCE_BYTES + 2 * shamir.SHARE_BYTES + 16  # a nonce, two shares, and the tag of AES-GCM
