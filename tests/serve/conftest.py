@@ -93,10 +93,10 @@ class UvicornThread:
         self.socket.bind(("127.0.0.1", 0))
         self.connections = Connections(app.state.service.settings)
         self.server = HttpServer(
-            uvicorn_config(app, listen or ListenAddress(), self.connections),
+            uvicorn_config(app, listen or ListenAddress()),
+            self.connections,
             on_ready=lambda: None,
             on_shutdown=(),
-            handshake_seconds=app.state.service.settings.max_head_seconds,
         )
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]})
         self.stopping = app.state.service.stopping

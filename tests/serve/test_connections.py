@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import random
 import socket
+import ssl
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,8 +19,10 @@ import pytest
 from filmtransfer.budgets import MAX_HEADER_BYTES, MAX_HEADERS, MAX_URL_BYTES, SPARE_CONNECTIONS
 from filmtransfer.federated.keys import make_keys
 from filmtransfer.serve import connections
+from filmtransfer.serve.connections import HangUps
 from filmtransfer.serve.server import ListenAddress
 from tests.serve.conftest import SETTINGS, RunningService, UvicornThread, bearer, encoded, run_service
+from tests.serve.service_process import until
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 PATIENCE = 60  # seconds, of these clients
@@ -197,6 +203,73 @@ def test_connections_above_the_limit_are_refused_and_the_others_are_served(engin
                 assert line.recv(100).startswith(b"HTTP/1.1 200")
         while not running.client(None).get("/healthz").is_success:
             pass
+
+
+@pytest.mark.process(seconds=3)
+@pytest.mark.parametrize("limit", ["max_connections", "max_connections_of_address"])
+def test_connections_without_a_tls_handshake_are_limited(engine, tmp_path, limit):
+    make_keys(tmp_path)
+    listen = ListenAddress(certificate=tmp_path / "server.crt", key=tmp_path / "server.key")
+    settings = replace(SETTINGS, max_head_seconds=1000, **{limit: 2})
+    for running in run_service(tmp_path, engine, settings):
+        server = UvicornThread(running.app, listen)
+        with server as url, ExitStack() as stack:
+            port = int(url.rpartition(":")[2])
+            for _ in range(2 + SPARE_CONNECTIONS):
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
+            with socket.create_connection(("127.0.0.1", port), PATIENCE) as one_more:
+                assert received(one_more) == b""
+            assert len(server.connections.open) == 2 + SPARE_CONNECTIONS
+            stack.close()
+            until(lambda open=server.connections.open: not open)
+            assert server.connections.refused == 0
+            assert not server.connections.addresses
+            with socket.create_connection(("127.0.0.1", port), PATIENCE) as line:
+                context = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+                with context.wrap_socket(line, server_hostname="127.0.0.1") as tls:
+                    tls.sendall(HEALTH)
+                    assert tls.recv(100).startswith(b"HTTP/1.1 200")
+        running.app.state.service.stopping.clear()
+
+
+def test_a_request_that_is_refused_while_it_waits_leaves_the_line(engine, tmp_path):
+    for running in run_service(tmp_path, engine, replace(SETTINGS, max_wait=1000)):
+        running.add_user("anna")
+        uploads = running.app.state.service.uploads
+        uploads.at_once = 0  # nobody gets a turn
+        token = bearer(running.tokens["anna"])["Authorization"]
+        head = f"POST /api/predictions HTTP/1.1\r\nHost: x\r\nAuthorization: {token}\r\n"
+        with connected(running) as line:
+            line.sendall(f"{head}Content-Type: image/png\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+            until(lambda uploads=uploads: uploads.waiting)
+            line.sendall(b"ZZZ\r\n")
+            assert error_of(received(line))[0] == 400
+            until(lambda uploads=uploads: not uploads.waiting)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs epoll")
+def test_the_descriptor_of_a_closed_connection_may_be_used_again():
+    """The end of a request on the closed connection does not concern that of the new one."""
+
+    def transport(line: socket.socket) -> asyncio.Transport:
+        return asyncio.Transport({"socket": line})
+
+    async def observe_two() -> None:
+        hang_ups, loop = HangUps(), asyncio.get_running_loop()
+        calls: asyncio.Queue[str] = asyncio.Queue()
+        (one, client), (other, other_client) = socket.socketpair(), socket.socketpair()
+        with client, other_client, ExitStack() as first, ExitStack() as second:
+            first.enter_context(hang_ups.observed(loop, transport(one), lambda: calls.put_nowait("first")))
+            os.dup2(other.fileno(), one.fileno())  # closes the first connection
+            other.close()
+            second.enter_context(hang_ups.observed(loop, transport(one), lambda: calls.put_nowait("second")))
+            first.close()
+            other_client.close()
+            assert await calls.get() == "second"
+        one.close()
+        assert not hang_ups.callbacks
+
+    asyncio.run(asyncio.wait_for(observe_two(), PATIENCE))
 
 
 def test_a_tls_handshake_has_to_end_in_time(strict, tmp_path):

@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from filmtransfer.budgets import MAX_CONNECTIONS_OF_ADDRESS, RESERVED_FILES
+from filmtransfer.budgets import MAX_CONNECTIONS_OF_ADDRESS, RESERVED_FILES, SPARE_CONNECTIONS
 from filmtransfer.cli import main
 from filmtransfer.processes import free_port
 from filmtransfer.serve.log_file import LogFile, log_to
@@ -244,7 +244,10 @@ def test_addresses_are_limited_where_clients_connect_directly(started, tmp_path,
 
 def test_connections_leave_files_for_everything_else(monkeypatch):
     monkeypatch.setattr("filmtransfer.serve.server.raise_file_limit", lambda: 1024)
-    assert connection_limits(ServiceSettings(), ListenAddress()).max_connections == 1024 - RESERVED_FILES
+    assert (
+        connection_limits(ServiceSettings(), ListenAddress()).max_connections
+        == 1024 - RESERVED_FILES - SPARE_CONNECTIONS
+    )
 
 
 def refused(capsys, *arguments: str) -> tuple[int, str]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import select
+import socket
+import ssl
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -31,40 +33,80 @@ log = logging.getLogger("filmtransfer.serve")
 
 
 class Connections:
-    """All connections of a server."""
+    """All connections of a server, each from its acceptance on: one without a TLS handshake takes a file, too."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self.settings = settings
         self.open: set[LimitedProtocol] = set()
-        self.addresses: Counter[str] = Counter()
+        self.addresses: Counter[str] = Counter()  # of the connections that are not refused
+        self.refused = 0
         self.hang_ups = HangUps()
+        self._opening: set[asyncio.Task[None]] = set()
 
-    def protocol(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> LimitedProtocol:
-        """Return the protocol of a new connection; uvicorn calls it like a class."""
-        return LimitedProtocol(self, config, server_state, app_state, _loop)
+    async def accept(
+        self, listener: socket.socket, make: Callable[[], LimitedProtocol], tls: ssl.SSLContext | None
+    ) -> None:
+        """Accept connections until cancelled; ``make`` returns the protocol of a new one."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                line, (address, *_) = await loop.sock_accept(listener)
+            except ConnectionError:  # the client has left
+                continue
+            except OSError as error:  # the system has no more files
+                log.warning("no connection can be accepted (%s)", error)
+                await asyncio.sleep(CHECK_SECONDS)
+                continue
+            refusal = self._refusal(address)
+            if refusal is not None and self.refused >= SPARE_CONNECTIONS:
+                line.close()
+            else:
+                connection = make()
+                self._add(connection, address, refusal)
+                task = loop.create_task(self._open(connection, line, tls))
+                self._opening.add(task)
+                task.add_done_callback(self._opening.discard)
+            await asyncio.sleep(0)  # a flood of connections does not delay the requests of others
 
-    def add(self, connection: LimitedProtocol) -> ApiError | None:
-        """Add a connection; return why it gets no other response than this error."""
-        if not self.open:
-            connection.loop.call_later(CHECK_SECONDS, self.check, connection.loop)
-        self.open.add(connection)
-        self.addresses[connection.address] += 1
+    async def _open(
+        self, connection: LimitedProtocol, line: socket.socket, tls: ssl.SSLContext | None
+    ) -> None:
+        """Do the TLS handshake, which has as much time as the headers of a request."""
+        seconds = self.settings.max_head_seconds if tls else None
+        try:
+            await connection.loop.connect_accepted_socket(
+                lambda: connection, line, ssl=tls, ssl_handshake_timeout=seconds
+            )
+        except OSError:  # it failed or took too long, and the connection was closed
+            self.remove(connection)
+
+    def _refusal(self, address: str) -> ApiError | None:
+        """Return why a new connection gets no other response than this error."""
         limit = self.settings.max_connections_of_address
-        if limit and self.addresses[connection.address] > limit:
+        if limit and self.addresses[address] >= limit:
             return ApiError(429, "too_many", "Too many connections.", "Close some of them.", retry=1)
-        if len(self.open) > self.settings.max_connections:
+        if len(self.open) - self.refused >= self.settings.max_connections:
             return ApiError(503, "busy", "Too many connections.", "Try again in a moment.", retry=1)
         return None
 
+    def _add(self, connection: LimitedProtocol, address: str, refusal: ApiError | None) -> None:
+        if not self.open:
+            connection.loop.call_later(CHECK_SECONDS, self.check, connection.loop)
+        self.open.add(connection)
+        connection.address, connection.refusal = address, refusal
+        if refusal is None:
+            self.addresses[address] += 1
+        else:
+            self.refused += 1
+
     def remove(self, connection: LimitedProtocol) -> None:
-        """Remove a connection that was added."""
-        self.open.discard(connection)
+        """Remove a connection that was closed."""
+        if connection not in self.open:
+            return
+        self.open.remove(connection)
+        if connection.refusal is not None:
+            self.refused -= 1
+            return
         self.addresses[connection.address] -= 1
         if not self.addresses[connection.address]:
             del self.addresses[connection.address]
@@ -93,24 +135,23 @@ class LimitedProtocol(H11Protocol):
         self.all_connections = all_connections
         self.address = ""
         self.refusal: ApiError | None = None
+        self.leave: Callable[[], None] | None = None  # of the request that waits for its turn
         self.head_since: float | None = None  # while a request is expected
         self.unsent = 0  # bytes of the response
         self.read_at = self.loop.time()  # when the client last took some of it
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count the connection."""
+        """Expect a request; the TLS handshake is complete."""
         super().connection_made(transport)
         if hasattr(transport, "max_size"):  # otherwise 256 KB of each connection could be in memory
             transport.max_size = READ_BYTES
-        self.address = self.client[0] if self.client else ""
         self.head_since = self.loop.time()
-        self.refusal = self.all_connections.add(self)
-        if len(self.all_connections.open) > self.all_connections.settings.max_connections + SPARE_CONNECTIONS:
-            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop counting it."""
         self.all_connections.remove(self)
+        if self.leave is not None:
+            self.leave()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
@@ -131,7 +172,9 @@ class LimitedProtocol(H11Protocol):
             self.head_since = None
 
     def check(self, now: float, settings: ServiceSettings) -> None:
-        """Close the connection if its client is too slow."""
+        """Close the connection if its client is too slow; a TLS handshake has a limit of its own."""
+        if self.transport is None:
+            return
         unsent = self.transport.get_write_buffer_size()
         if unsent == 0 or unsent < self.unsent:
             self.read_at = now
@@ -172,6 +215,8 @@ class LimitedProtocol(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
+        if self.leave is not None:
+            self.leave()
         self.transport.close()
 
     def shutdown(self) -> None:
@@ -181,7 +226,7 @@ class LimitedProtocol(H11Protocol):
 
     @contextmanager
     def on_disconnect(self, leave: Callable[[], None]) -> Iterator[None]:
-        """Call the function when the client closes the connection, although nothing is read from it."""
+        """Call the function when the connection is closed, by the client as well, from which nothing is read."""
 
         def close() -> None:
             leave()
@@ -189,8 +234,12 @@ class LimitedProtocol(H11Protocol):
 
         if self.cycle.disconnected:
             leave()
-        with self.all_connections.hang_ups.observed(self.loop, self.transport, close):
-            yield
+        self.leave = leave
+        try:
+            with self.all_connections.hang_ups.observed(self.loop, self.transport, close):
+                yield
+        finally:
+            self.leave = None
 
 
 class HangUps:
@@ -198,7 +247,7 @@ class HangUps:
 
     def __init__(self) -> None:
         self.epoll = select.epoll() if sys.platform == "linux" else None
-        self.callbacks: dict[int, Callable[[], None]] = {}
+        self.callbacks: dict[int, Callable[[], None]] = {}  # by the descriptor of an open connection
 
     @contextmanager
     def observed(
@@ -217,16 +266,20 @@ class HangUps:
         try:
             yield
         finally:
-            del self.callbacks[descriptor]
-            with suppress(OSError):  # it was closed
-                self.epoll.unregister(descriptor)
+            if (
+                self.callbacks.get(descriptor) is close
+            ):  # otherwise it was closed, and is another connection's now
+                del self.callbacks[descriptor]
+                with suppress(OSError):
+                    self.epoll.unregister(descriptor)
             if not self.callbacks:
                 loop.remove_reader(self.epoll.fileno())
 
     def _notify(self) -> None:
         assert self.epoll is not None
         for descriptor, _ in self.epoll.poll(0):
-            self.callbacks[descriptor]()
+            if descriptor in self.callbacks:
+                self.callbacks[descriptor]()
 
 
 class LimitError(h11.RemoteProtocolError):

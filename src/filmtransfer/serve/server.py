@@ -14,14 +14,13 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from ..budgets import MAX_CONNECTIONS_OF_ADDRESS, RESERVED_FILES
+from ..budgets import MAX_CONNECTIONS_OF_ADDRESS, RESERVED_FILES, SPARE_CONNECTIONS
 from ..errors import InputError, UnavailableError, UsageError
 from ..files import write_atomically
 from ..processes import (
@@ -35,7 +34,7 @@ from ..processes import (
     usable_cores,
 )
 from .app import create_app
-from .connections import Connections
+from .connections import Connections, LimitedProtocol
 from .engine.batcher import Batcher
 from .engine.cache import Cache
 from .engine.multi_user import Engine
@@ -187,10 +186,10 @@ def serve(
             on_ready(about)
 
         server = HttpServer(
-            uvicorn_config(app, config.listen, connections),
+            uvicorn_config(app, config.listen),
+            connections,
             on_ready=ready,
             on_shutdown=(supervisor.end, app.state.service.end),
-            handshake_seconds=settings.max_head_seconds,
         )
         try:
             server.run(sockets=[listener])
@@ -199,27 +198,33 @@ def serve(
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn with callbacks for its start and its end."""
+    """uvicorn with limits on connections, and with callbacks for its start and its end."""
 
     def __init__(
         self,
         config: uvicorn.Config,
+        connections: Connections,
         on_ready: Callable[[], None],
         on_shutdown: Sequence[Callable[[], None]],
-        handshake_seconds: float = ServiceSettings.max_head_seconds,
     ) -> None:
         super().__init__(config)
-        self.handshake_seconds = handshake_seconds
+        self.connections = connections
         self.on_ready = on_ready
         self.on_shutdown = on_shutdown
+        self._accepting: list[asyncio.Task[None]] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and report it. A TLS handshake has as much time as the headers of a request; uvicorn has no option."""
-        if self.config.ssl is not None:
-            loop = asyncio.get_running_loop()
-            create_server = partial(loop.create_server, ssl_handshake_timeout=self.handshake_seconds)
-            loop.create_server = create_server  # type: ignore[method-assign]
-        await super().startup(sockets)
+        """Start, and report it. Connections are accepted here, since uvicorn counts them after the TLS handshake."""
+
+        def connection() -> LimitedProtocol:
+            return LimitedProtocol(self.connections, self.config, self.server_state, self.lifespan.state)
+
+        await super().startup([])
+        for listener in sockets or []:
+            listener.setblocking(False)
+            listener.listen(BACKLOG)
+            accepted = self.connections.accept(listener, connection, self.config.ssl)
+            self._accepting.append(asyncio.create_task(accepted))
         if self.started:
             self.on_ready()
 
@@ -227,16 +232,18 @@ class HttpServer(uvicorn.Server):
         """Report the end, then wait a moment for open responses."""
         for report in self.on_shutdown:
             report()
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
         await super().shutdown(sockets)
 
 
-def uvicorn_config(app: ASGIApp, listen: ListenAddress, connections: Connections) -> uvicorn.Config:
+def uvicorn_config(app: ASGIApp, listen: ListenAddress) -> uvicorn.Config:
     """Return the settings of uvicorn."""
     return uvicorn.Config(
         app,
         loop="asyncio",
-        http=connections.protocol,  # type: ignore[arg-type]  # called like a class
-        backlog=BACKLOG,
+        http="h11",
         ws="none",
         lifespan="off",
         log_config=None,
@@ -253,7 +260,8 @@ def connection_limits(settings: ServiceSettings, listen: ListenAddress) -> Servi
 
     Behind a proxy, and on this machine, the connections of all clients have the same address.
     """
-    total = min(settings.max_connections, raise_file_limit() - RESERVED_FILES)
+    allowed = raise_file_limit() - RESERVED_FILES - SPARE_CONNECTIONS
+    total = min(settings.max_connections, max(1, allowed))
     of_address = settings.max_connections_of_address
     if of_address is None:
         direct = listen.certificate is not None and not is_loopback(listen.host)
