@@ -61,6 +61,8 @@ def _torch_lock() -> str:
         "--dry-run",
         "--ignore-installed",
         "--no-deps",
+        "--only-binary",  # pip would run the build of a source distribution to learn its version
+        ":all:",
         "--report",
         "-",
         version,

@@ -162,7 +162,15 @@ def _resolve(options: list[str], preferred: Lock) -> dict[str, Pin]:
 def _cpu_build(version: str) -> Pin:
     """Return the build of torch that pip takes here, or the one locked before if this machine has none."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--dry-run"]
-    command += ["--ignore-installed", "--no-deps", "--report", "-", f"torch=={version}"]
+    command += [
+        "--ignore-installed",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--report",
+        "-",
+        f"torch=={version}",
+    ]
     report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     (torch,) = report["install"]
     found = Pin(torch["metadata"]["version"], (torch["download_info"]["archive_info"]["hashes"]["sha256"],))

@@ -16,6 +16,7 @@ from filmtransfer.formatting import (
     percent,
     percent_interval,
     printable,
+    printable_line,
     spell_out,
     times,
 )
@@ -99,6 +100,12 @@ def test_text_of_others_cannot_command_a_terminal():
     )
     harmless = "Tasse\tblau\nمرحبا שלום 日本 👩\u200d🚀 نمی\u200cخواهم \N{NO-BREAK SPACE}é"
     assert printable(harmless) == harmless
+
+
+def test_a_name_cannot_pass_for_a_line_of_its_own():
+    assert printable_line("cup\nfit: all is well\t100%") == "cup\\nfit: all is well\\t100%"
+    invisible = "a\u180e\u034f\u3164\U000e0041"
+    assert printable_line(invisible) == "a\\u180e\\u034f\\u3164\\U000e0041"
 
 
 def test_numbers_that_json_does_not_have_become_null():

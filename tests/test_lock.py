@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+import tarfile
 from types import SimpleNamespace
 
 import pytest
@@ -84,6 +88,25 @@ def test_where_the_lock_applies_only_its_files_are_installed(commands, monkeypat
         f"--requirement locks/{lock}.txt --requirement locks/core.txt"
     )
     assert all("--no-deps" in call or call == "check" for call in commands.calls)
+
+
+@pytest.mark.process(seconds=15)
+def test_the_choice_of_the_lock_runs_no_code_of_a_package(tmp_path):
+    """A source distribution whose version sorts above every wheel: pip would run its build to learn the version."""
+    evil = tmp_path / "torch-2.13.0+evil"
+    evil.mkdir()
+    (evil / "setup.py").write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w').close()\nimport setuptools\nsetuptools.setup()\n"
+    )
+    (evil / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0+evil\n")
+    with tarfile.open(tmp_path / f"{evil.name}.tar.gz", "w:gz") as archive:
+        archive.add(evil, evil.name)
+    for lookup in ("install._torch_lock()", "make_lock._cpu_build('2.13.0')"):
+        command = [sys.executable, "-c", f"from scripts import install, make_lock; {lookup}"]
+        environment = os.environ | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+        assert done.returncode != 0, done.stdout
+        assert not (tmp_path / "ran").exists(), lookup
 
 
 def test_elsewhere_the_pins_are_installed(commands, monkeypatch):

@@ -15,6 +15,11 @@ MAX_IMAGE_MEMORY = 700_000_000  # bytes to decode and scale it: 100 megapixels o
 LARGE_IMAGE_MEMORY = 100_000_000  # bytes above which images are decoded one after the other, not by threads
 MAX_IMAGE_FILE = 800_000_000  # bytes; some decoders read the complete file
 
+# Lists of images
+
+MAX_LIST_BYTES = 50_000_000  # bytes of a CSV file
+MAX_LIST_ROWS = 1_000_000  # images of a CSV file
+
 # Update files
 
 MAX_UPDATE_BYTES = 1_000_000_000  # bytes of a file; the largest hold all weights of a backbone
@@ -25,6 +30,7 @@ MAX_UPDATE_DIGITS = 40  # digits of an integer
 MAX_UPDATE_TENSORS = 10_000  # arrays in a file
 MAX_UPDATE_CLASSES = 50_000  # classes of a classifier
 MAX_UPDATE_LABEL = 500  # characters of a class name: longer than any file name
+MAX_UPDATE_TEXT = 2_000  # characters of any other text in its JSON
 MAX_UPDATE_EDITS = 10_000  # changes after training
 MAX_HEAD_BYTES = 4_000_000_000  # bytes of memory to restore a head
 MAX_HEAD_OPERATIONS = 1_000_000_000_000  # operations of arithmetic to restore a head: about 20 s
@@ -55,7 +61,11 @@ MAX_PLAN_IMAGE_SIZE = 2048  # pixels of a side, in the plan that a client receiv
 MAX_RECORDS = 32  # records of a message
 MAX_ARRAYS = 16  # arrays of a message
 MAX_EXAMPLES = 10_000_000  # images of a client, which are its weight in a mean
-MAX_SUM = 1e15  # the largest absolute value in the summed statistics
+MAX_FEATURE = 1e6  # the largest absolute value of a feature, by which sums over images are bounded
+MAX_SCORE_SUM = 1e15  # the same of what is summed over the scores of an image
 MAX_OBJECTS = 256  # objects into which Flower divides a message; an array of 5 MiB or less is two
 MAX_OBJECT_BYTES = 6 << 20  # bytes of a request to the server's port: one of Flower's objects has up to 5 MiB
+MAX_SETTINGS_BYTES = (
+    8 << 20
+)  # bytes of a message's settings and metrics, which take up to 13 times as much memory
 MAX_MESSAGE_BYTES = 128 << 20  # bytes of a message with all its objects, also as it is expanded

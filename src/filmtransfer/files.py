@@ -164,7 +164,8 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
 def read_at_most(path: str | Path, limit: int, error: type[FitError] = InputError) -> bytes:
     """Return the content of a file; refuse one above ``limit`` bytes before it is read."""
     with reading(path, error=error), open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size <= limit and len(content := file.read(limit + 1)) <= limit:
+        size = os.fstat(file.fileno()).st_size
+        if size <= limit and len(content := file.read(size + 1)) <= size:  # it may grow meanwhile
             return content
     raise error(f"{path} is larger than {file_size(limit)}, the limit.", "Check that it is the right file.")
 

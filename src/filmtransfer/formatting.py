@@ -11,15 +11,26 @@ NUMBER_WORDS = "no one two three four five six seven eight nine ten eleven twelv
 MANY_IMAGES = 200  # from so many images on, a tenth of a percent means something
 
 # What a terminal obeys or hides instead of showing it: control characters other than tab and line end, marks of the
-# writing direction, invisible separators, unpaired surrogates. Joiners stay: emoji and Persian need them.
+# writing direction, invisible letters and separators, tags, unpaired surrogates. Joiners stay: emoji and Persian need them.
 UNPRINTABLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+UNPRINTABLE_IN_LINE = re.compile(rf"{UNPRINTABLE.pattern}|[\t\n]")
 
 
 def printable(text: str) -> str:
     """Return text with the characters that a terminal would obey or hide spelled out, as in \\x1b."""
-    return UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return UNPRINTABLE.sub(_spell, text)
+
+
+def printable_line(text: str) -> str:
+    """Return text as one line, so that a name in it cannot pass for a line of its own."""
+    return UNPRINTABLE_IN_LINE.sub(_spell, text)
+
+
+def _spell(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
 
 
 def finite_json(value: Any) -> Any:

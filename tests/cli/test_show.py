@@ -109,6 +109,22 @@ def test_names_in_a_file_cannot_command_the_terminal(trained, capsys, tmp_path):
     assert "\x1b" not in out + err
 
 
+def test_a_class_name_cannot_forge_a_line(trained, capsys, tmp_path):
+    forged = "cup\nfit: everything is fine"
+    update = Update.load(trained[1])
+    file = tmp_path / "forged.safetensors"
+    replace(update, classes=[forged, *update.classes[1:]]).save(file)
+    photos = sorted(trained[0].rglob("*.png"))
+    for command in (
+        ["show", str(file)],
+        ["predict", str(file), *map(str, photos[:4])],
+        ["edit", "remove", str(file), "cup"],
+    ):
+        _, out, err = run(capsys, *command)
+        assert "everything is fine" in out + err, command
+        assert not any(line.startswith("fit: everything") for line in (out + err).splitlines()), command
+
+
 def test_a_console_shows_names_in_tables_bars_and_errors_as_text():
     out = StringIO()
     printer = Printer(as_json=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,26 @@ def test_a_csv_of_paths_and_labels(photo_folder, tmp_path):
         LabelledImages.from_csv(tmp_path / "none.csv")
     table.write_text("path,label\n,\n")
     with pytest.raises(InputError, match="lists no images"):
+        LabelledImages.from_csv(table)
+
+
+def test_a_csv_costs_no_more_than_its_two_columns(photo_folder, tmp_path, monkeypatch):
+    image = next(photo_folder().rglob("*.png")).relative_to(tmp_path)
+    table = tmp_path / "wide.csv"
+    table.write_text("path,label" + ",x" * 5000 + "\n" + f"{image},a\n{image},b\n" * 1000)
+    tracemalloc.start()
+    try:
+        images = LabelledImages.from_csv(table)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(images) == 2000
+    assert peak < 10_000_000, "a table of all columns would take 80 MB"
+    monkeypatch.setattr("filmtransfer.data.images.MAX_LIST_ROWS", 1999)
+    with pytest.raises(InputError, match="more than 1,999 images"):
+        LabelledImages.from_csv(table)
+    monkeypatch.setattr("filmtransfer.data.images.MAX_LIST_BYTES", 1000)
+    with pytest.raises(InputError, match="is larger than"):
         LabelledImages.from_csv(table)
 
 

@@ -6,13 +6,13 @@ import hashlib
 import io
 import random
 import time
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
 from tests.fuzz.mutation import mutate_bytes
-from tests.fuzz.processes import Edge, Outcome, run_inputs
+from tests.fuzz.processes import SECONDS, Edge, Outcome, run_inputs
 
 FOUND = Path(__file__).parent / "found"  # inputs that failed once; every run begins with them
 BATCH = 50  # inputs of one child process
@@ -42,7 +42,7 @@ def fuzz(target: ModuleType, cases: int, seed: int, stored: list[bytes]) -> Resu
     known: set[Edge] = set()
     corpus: list[bytes] = []
     first = [*target.seeds(), *stored]
-    with redirect_stdout(io.StringIO()):
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         target.run(first[0])  # what is imported now need not be imported in each child
     traced = getattr(target, "TRACED", ())
     batch = first
@@ -50,7 +50,7 @@ def fuzz(target: ModuleType, cases: int, seed: int, stored: list[bytes]) -> Resu
         outcomes = run_inputs(target.run, batch, known=known, traced=traced)
         for data, outcome in zip(batch, outcomes, strict=True):
             known |= outcome.edges
-            if outcome.kind:
+            if outcome.kind or outcome.seconds > SECONDS:
                 _record(target, data, outcome, result)
             elif outcome.edges or batch is first:
                 corpus.append(data)
@@ -71,11 +71,11 @@ def _mutated(target: ModuleType, corpus: list[bytes], rng: random.Random) -> byt
 
 def _record(target: ModuleType, data: bytes, outcome: Outcome, result: Result) -> None:
     """Record a failure that happens again without tracing and without the inputs before it."""
-    if outcome.failure in result.failures:
+    if outcome.failure and outcome.failure in result.failures:
         return
     (again,) = run_inputs(target.run, [data])
     if again.failure is None:
-        result.unconfirmed += 1
+        result.unconfirmed += bool(outcome.kind)
     elif again.failure not in result.failures:
         result.failures[again.failure] = again, minimise(target, data, again)
 

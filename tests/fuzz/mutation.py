@@ -114,7 +114,7 @@ def _length(rng: random.Random) -> int:
 
 
 def mutate_json(document: Any, rng: random.Random) -> Any:
-    """Return the document with one value replaced, removed, added or put elsewhere."""
+    """Return the document with one value replaced, removed, renamed, added or put elsewhere."""
     copy = json.loads(json.dumps(document))
     places = list(_places(copy))
     if not places:
@@ -128,6 +128,8 @@ def mutate_json(document: Any, rng: random.Random) -> Any:
         container[key] = json.loads(json.dumps(other[place]))
     elif change == 2 and isinstance(container, list):
         container.insert(key, container[key])
+    elif change == 2:
+        container[rng.choice(names(copy))] = container.pop(key)
     elif change == 3 and isinstance(container[key], (int, float)):
         container[key] = rng.choice(
             (container[key] + 1, container[key] - 1, -container[key], container[key] * 1e9)
@@ -139,6 +141,11 @@ def mutate_json(document: Any, rng: random.Random) -> Any:
     else:
         container[key] = rng.choice(VALUES)
     return copy
+
+
+def names(document: Any) -> list[str]:
+    """Return the keys of all tables in a document, and one that is in none."""
+    return [*sorted({key for _, key in _places(document) if isinstance(key, str)}), "x"]
 
 
 def _mutate_text(text: str, rng: random.Random) -> str:

@@ -12,6 +12,7 @@ import signal
 import struct
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,10 @@ from types import CodeType, FrameType
 from typing import Any
 
 SECONDS = 2.0  # of the processor, for one input
-TRACED_SECONDS = 5 * SECONDS  # recording the coverage takes time too
+TRACED_SECONDS = (
+    5 * SECONDS
+)  # recording the coverage takes time too; what took more than SECONDS is repeated without it
+WAITING_SECONDS = 5 * SECONDS  # of the clock, for an input that waits for something
 SILENCE = (
     60.0  # seconds without an answer until a child counts as hanging in code that does not return to Python
 )
@@ -39,6 +43,7 @@ class Outcome:
     where: str = ""  # the innermost line of our own sources
     message: str = ""
     edges: frozenset[Edge] = frozenset()  # that no earlier input reached
+    seconds: float = 0.0  # of the processor
 
     @property
     def failure(self) -> tuple[str, str] | None:
@@ -47,7 +52,7 @@ class Outcome:
 
 
 class Hang(BaseException):
-    """An input took more processor time than it may."""
+    """An input took more time than it may."""
 
 
 def run_inputs(
@@ -129,6 +134,7 @@ def _serve(
     tracer = Tracer(known, folders)
     seconds = SECONDS if known is None else TRACED_SECONDS
     signal.signal(signal.SIGPROF, _interrupt)
+    signal.signal(signal.SIGALRM, _interrupt)
     for data in inputs:
         _limit_memory()
         outcome = tracer.run(run, data, seconds)
@@ -165,17 +171,20 @@ class Tracer:
         self._traced: dict[CodeType, bool] = {}
 
     def run(self, run: Callable[[bytes], object], data: bytes, seconds: float) -> Outcome:
-        """Run one input within its processor time."""
+        """Run one input within its time."""
         self.edges, self.out_of_memory = set(), ""
+        start = time.process_time()
         kind = where = message = ""
         threading.settrace(self._call)
         sys.settrace(self._call)
         try:
             try:
                 signal.setitimer(signal.ITIMER_PROF, seconds)
+                signal.setitimer(signal.ITIMER_REAL, max(WAITING_SECONDS, seconds))
                 run(data)
             finally:
                 signal.setitimer(signal.ITIMER_PROF, 0)
+                signal.setitimer(signal.ITIMER_REAL, 0)
                 sys.settrace(None)
         except Hang as error:
             kind, where = "hang", innermost(error)
@@ -187,7 +196,7 @@ class Tracer:
             kind, where, message = "memory", self.out_of_memory, ""
         new = frozenset(self.edges - self.known)
         self.known |= new
-        return Outcome(kind, where, message, new)
+        return Outcome(kind, where, message, new, time.process_time() - start)
 
     def _call(self, frame: FrameType, _: str, __: Any) -> Any:
         code = frame.f_code

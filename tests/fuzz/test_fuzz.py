@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -61,6 +62,18 @@ def hang(data: bytes) -> None:
         pass
 
 
+def wait(data: bytes) -> None:
+    if 3 in data:
+        time.sleep(60)
+
+
+def work(data: bytes) -> None:
+    """Take longer than an input may, but not longer than one whose coverage is recorded."""
+    end = time.process_time() + 0.5
+    while 3 in data and time.process_time() < end:
+        pass
+
+
 def allocate(data: bytes) -> None:
     if 3 in data:
         bytearray(1 << 31)
@@ -73,11 +86,17 @@ def die(data: bytes) -> None:
 
 @pytest.mark.process(seconds=10)
 @pytest.mark.parametrize(
-    ("run", "kind"), [(fail, "KeyError"), (hang, "hang"), (allocate, "memory"), (die, "crash")]
+    ("run", "kind"),
+    [
+        *((fail, "KeyError"), (allocate, "memory"), (die, "crash")),
+        *((hang, "hang"), (wait, "hang"), (work, "hang")),
+    ],
 )
 def test_failures_of_each_kind_are_found_and_the_run_goes_on(run, kind, monkeypatch):
-    monkeypatch.setattr("tests.fuzz.processes.SECONDS", 0.1)
-    monkeypatch.setattr("tests.fuzz.processes.TRACED_SECONDS", 0.1)
+    for module in ("fuzzer", "processes"):
+        monkeypatch.setattr(f"tests.fuzz.{module}.SECONDS", 0.1)
+    monkeypatch.setattr("tests.fuzz.processes.TRACED_SECONDS", 2.0)
+    monkeypatch.setattr("tests.fuzz.processes.WAITING_SECONDS", 0.2)
     result = fuzz(target(run), 100 if kind != "hang" else 10, 0, [b"\3" * 9])
     ((outcome, data),) = result.failures.values()
     assert outcome.kind == kind

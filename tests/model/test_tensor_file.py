@@ -73,6 +73,14 @@ def test_numbers_that_json_does_not_have_become_null():
     ]
 
 
+def test_texts_of_the_document_are_limited(monkeypatch):
+    monkeypatch.setattr(tensor_file, "MAX_UPDATE_TEXT", 5)
+    assert unpack(pack({}, "key", '{"a": ["12345"]}'), "key", "x", "")[1] == {"a": ["12345"]}
+    for document in ('{"a": ["123456"]}', '{"a": {"123456": 1}}', '"123456"'):
+        with pytest.raises(UpdateFileError, match="more than 5 characters"):
+            unpack(pack({}, "key", document), "key", "x", "")
+
+
 def test_a_file_above_the_limit_is_not_read(tmp_path):
     huge = tmp_path / "huge.safetensors"
     with huge.open("wb") as file:

@@ -19,7 +19,7 @@ from filmtransfer.arrays import is_tensor, like, to_numpy
 from filmtransfer.backbones import load_backbone
 from filmtransfer.errors import InputError, UpdateFileError
 from filmtransfer.files import check_writable, write_atomically
-from filmtransfer.heads import HEADS
+from filmtransfer.heads import HEADS, make_head
 from tests.conftest import picture
 
 IMAGES = [np.asarray(picture(i % 3, i)) for i in range(12)]
@@ -301,6 +301,35 @@ def test_labels_and_edits_are_limited(lda):
     ):
         with pytest.raises(UpdateFileError, match=reason):
             Update.from_bytes(replace(lda.update_, **change).to_bytes())
+
+
+@pytest.mark.parametrize("head", ["qda", "mahalanobis"])
+def test_the_shapes_of_a_head_are_compared_before_its_cost_is_estimated(lda, head):
+    """The cost of a head, and edits of it, rely on the names and shapes of its arrays."""
+    made = make_head(head)
+    support = lda.update_.support
+    made.configure(support.features, support.labels)
+    weights = made.log_weights()
+    tensors = {name: to_numpy(tensor) for name, tensor in made.tensors().items()}
+    valid = replace(
+        lda.update_, head=head, head_options={}, head_tensors=tensors, head_weights=weights, ood=None
+    )
+    Update.from_bytes(valid.to_bytes()).check_cost()
+    rows = tensors["rows"]
+    for changed in (
+        {"m" if name == "mean" else name: tensor for name, tensor in tensors.items()},
+        tensors | {"rows": rows.reshape(-1)},
+        tensors | {"rows": rows[..., None]},
+        tensors | {"rows": rows[:0]},
+        {},
+    ):
+        with pytest.raises(UpdateFileError, match="do not fit its classes"):
+            Update.from_bytes(replace(valid, head_tensors=changed).to_bytes())
+
+
+def test_class_names_differ_as_text(lda):
+    with pytest.raises(UpdateFileError, match="have to be different"):
+        Update.from_bytes(replace(lda.update_, classes=[1, "1", "2"]).to_bytes())
 
 
 def test_film_parameters_are_pairs(lda):

@@ -69,10 +69,12 @@ def data(
     )
     for present, title in ((False, "Missing"), (True, "Present")):
         if chosen := [r for r in rows if r.present == present]:
-            printer.say(f"\n{title}:")
+            printer.say()
+            printer.say(f"{title}:")
         for r in chosen:  # lines of any length, which a pipe does not pad
             printer.say(f"{r.name}: {r.source or r.why_missing}")
-    printer.say(f"\n{sum(r.present for r in rows)} of {len(rows)} datasets are present in {root}.")
+    printer.say()
+    printer.say(f"{sum(r.present for r in rows)} of {len(rows)} datasets are present in {root}.")
     if not root.is_dir():
         printer.note(f"There is no folder {root} yet. Create it, or name another one with --data-root.")
     if custom := custom_datasets(root):
@@ -221,7 +223,8 @@ def print_sweep(
 
     for file in files:
         if file.suffix == ".md":
-            printer.say(file.read_text(encoding="utf-8"))
+            for line in file.read_text(encoding="utf-8").splitlines():
+                printer.say(line)
     if files:
         printer.say(f"Wrote {folder}: {', '.join(file.name for file in files)}.")
     for reason, names in group_by(result.failures, result.failures.__getitem__).items():

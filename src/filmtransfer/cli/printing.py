@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import FitWarning, SkippedImageWarning
-from ..formatting import finite_json, printable
+from ..formatting import finite_json, printable, printable_line
 
 if TYPE_CHECKING:
     from ..data import SkippedImage
@@ -108,12 +108,12 @@ class Printer:
 
     def say(self, text: str = "") -> None:
         """Print a line: to stdout, or to stderr if stdout is for JSON."""
-        self._print(self.err if self.as_json else self.out, text, markup=False)
+        self._print(self.err if self.as_json else self.out, printable_line(text), markup=False)
 
     def note(self, *texts: str) -> None:
         """Print remarks to stderr."""
         for text in texts:
-            self._print(self.err, f"note: {text}", style="yellow", markup=False)
+            self._print(self.err, printable_line(f"note: {text}"), style="yellow", markup=False)
 
     def skipped(self, images: Iterable[SkippedImage]) -> None:
         """Print a note for every image that could not be used."""
@@ -123,8 +123,8 @@ class Printer:
         self, columns: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int] = ()
     ) -> None:
         """Print a table; the columns with an index in ``right`` are aligned to the right."""
-        columns = [printable(column) for column in columns]  # before anything is measured
-        cells = [[printable(str(cell)) for cell in row] for row in rows]
+        columns = [printable_line(column) for column in columns]  # before anything is measured
+        cells = [[printable_line(str(cell)) for cell in row] for row in rows]
         table = Table(box=None, header_style="bold", pad_edge=False)
         for i, column in enumerate(columns):
             # On a narrow terminal names and numbers keep their width, and texts are wrapped: nothing is cut.
@@ -145,7 +145,7 @@ class Printer:
         width = min(console.width, WIDTH) if console.is_terminal else WIDTH
         label = max(map(len, rows), default=0) + 2
         for name, value in rows.items():
-            lines = wrap(printable(value), max(width - label, 20), break_on_hyphens=False) or [""]
+            lines = wrap(printable_line(value), max(width - label, 20), break_on_hyphens=False) or [""]
             self._print(console, f"{name:{label}}{lines[0]}", markup=False)
             for line in lines[1:]:
                 self._print(console, " " * label + line, markup=False)
@@ -157,9 +157,9 @@ class Printer:
 
     def failure(self, message: str, hint: str, code: int) -> int:
         """Print an error as text and as JSON, and return the exit code."""
-        self.err.print(f"fit: {message}", style="bold red", markup=False)
+        self.err.print(printable_line(f"fit: {message}"), style="bold red", markup=False)
         if hint:
-            self.err.print(f"     {hint}", markup=False)
+            self.err.print(printable_line(f"     {hint}"), markup=False)
         self.document({"error": {"message": message, "hint": hint, "exit_code": code}})
         return code
 

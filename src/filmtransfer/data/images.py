@@ -21,8 +21,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from ..budgets import MAX_LIST_BYTES, MAX_LIST_ROWS
 from ..errors import InputError
-from ..files import read_regular
+from ..files import read_at_most
 from ..formatting import capitalize, count
 from .digest import digest_of
 from .inputs import (
@@ -40,6 +41,7 @@ from .pixels import SUFFIXES, ImageSource, PixelSpec, read_square, reduce, side_
 
 PATH_COLUMNS = ("path", "file", "filename", "image")
 LABEL_COLUMNS = ("label", "class", "category")
+COLUMNS = (PATH_COLUMNS, LABEL_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -105,31 +107,16 @@ class LabelledImages:
     def from_csv(cls, file: str | Path) -> LabelledImages:
         """Read a CSV file with a header, a column of paths (relative to the file) and one of labels."""
         path = Path(file)
-        try:
-            content = read_regular(path).decode("utf-8-sig")
-            rows = list(csv.DictReader(StringIO(content, newline="")))
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            if isinstance(error, FileNotFoundError):
-                raise InputError(f"There is no file {path}.", "Check the path.") from None
-            raise InputError(f"Cannot read {path}: {error}.", "It has to be a CSV file in UTF-8.") from None
-        columns = {name.strip().lower(): name for name in (rows[0] if rows else {}) if name}
-        path_column = next((columns[n] for n in PATH_COLUMNS if n in columns), None)
-        label_column = next((columns[n] for n in LABEL_COLUMNS if n in columns), None)
-        if path_column is None or label_column is None:
-            raise InputError(
-                f"{path} needs a header with a path and a label column.",
-                f"Path: one of {', '.join(PATH_COLUMNS)}. Label: one of {', '.join(LABEL_COLUMNS)}.",
-            )
-        complete = [row for row in rows if row[path_column] and row[label_column]]
+        complete, incomplete = _read_rows(path)
         if not complete:
             raise InputError(f"{path} lists no images.", "Give one line per image: path,label.")
-        files = [path.parent / row[path_column].strip() for row in complete]
+        files = [path.parent / name for name, _ in complete]
         check_files(
             files, f"Correct the rows, or remove them; paths are relative to {path.parent.resolve()}."
         )
-        images = cls._from_names(files, [row[label_column].strip() for row in complete])
-        if len(complete) < len(rows):
-            lines = capitalize(count(len(rows) - len(complete), "line"))
+        images = cls._from_names(files, [label for _, label in complete])
+        if incomplete:
+            lines = capitalize(count(incomplete, "line"))
             images.warnings.append(f"{lines} of {path} without a path or a label: ignored.")
         return images
 
@@ -177,6 +164,33 @@ class LabelledImages:
             raise InputError("A label is not a number (NaN).", "Give every image a label.")
         index = {name: i for i, name in enumerate(classes)}
         return cls(sources, [index[name] for name in names], classes, _similar_names(classes))
+
+
+def _read_rows(path: Path) -> tuple[list[tuple[str, str]], int]:
+    """Return path and label of each complete row of a CSV file, and how many rows lack one; no other column is kept."""
+    if not path.exists():
+        raise InputError(f"There is no file {path}.", "Check the path.")
+    complete, incomplete = [], 0
+    try:
+        rows = csv.reader(StringIO(read_at_most(path, MAX_LIST_BYTES).decode("utf-8-sig"), newline=""))
+        header = [name.strip().lower() for name in next(rows, [])]
+        columns = [next((header.index(n) for n in names if n in header), -1) for names in COLUMNS]
+        if -1 in columns:
+            raise InputError(
+                f"{path} needs a header with a path and a label column.",
+                f"Path: one of {', '.join(PATH_COLUMNS)}. Label: one of {', '.join(LABEL_COLUMNS)}.",
+            )
+        for row in filter(None, rows):
+            name, label = (row[i].strip() if i < len(row) else "" for i in columns)
+            if name and label:
+                complete.append((name, label))
+            else:
+                incomplete += 1
+            if len(complete) > MAX_LIST_ROWS:
+                raise InputError(f"{path} lists more than {MAX_LIST_ROWS:,} images.", "List fewer of them.")
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"Cannot read {path}: {error}.", "It has to be a CSV file in UTF-8.") from None
+    return complete, incomplete
 
 
 @dataclass

@@ -73,7 +73,7 @@ def _classes(classes: Json, counts: Json) -> list[Label]:
         raise UpdateFileError(
             f"it has {len(classes):,} classes; at most {MAX_UPDATE_CLASSES:,} are possible."
         )
-    if not all(isinstance(c, LABELS) for c in classes) or len(set(classes)) < len(classes):
+    if not all(isinstance(c, LABELS) for c in classes) or len({str(c) for c in classes}) < len(classes):
         raise UpdateFileError("class names have to be different texts or numbers.")
     if max(len(str(c)) for c in classes) > MAX_UPDATE_LABEL:
         raise UpdateFileError(f"a class name has more than {MAX_UPDATE_LABEL} characters.")

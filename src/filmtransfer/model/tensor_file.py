@@ -22,6 +22,7 @@ from ..budgets import (
     MAX_UPDATE_DIGITS,
     MAX_UPDATE_HEADER,
     MAX_UPDATE_TENSORS,
+    MAX_UPDATE_TEXT,
     MAX_UPDATE_VALUES,
 )
 from ..errors import UpdateFileError, first_line
@@ -44,9 +45,9 @@ def unpack(content: bytes, key: str, source: str, hint: str) -> tuple[dict[str, 
     try:
         header, start = _read_header(content)
         metadata = header.pop(METADATA, {})
-        return _read_tensors(bytearray(memoryview(content)[start:]), header), read_json(
-            metadata.get(key, "null")
-        )
+        document = read_json(metadata.get(key, "null"))
+        _check_texts(document)
+        return _read_tensors(bytearray(memoryview(content)[start:]), header), document
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UpdateFileError(
             f"{source} is not a complete update file ({first_line(error)}).", hint
@@ -92,6 +93,16 @@ def _check_depth(value: Any, depth: int = 0) -> None:
     if isinstance(value, list | dict):
         for one in value.values() if isinstance(value, dict) else value:
             _check_depth(one, depth + 1)
+
+
+def _check_texts(value: Any) -> None:
+    texts = [value] if isinstance(value, str) else []
+    if isinstance(value, list | dict):
+        for one in value.values() if isinstance(value, dict) else value:
+            _check_texts(one)
+        texts = list(value) if isinstance(value, dict) else []
+    if any(len(text) > MAX_UPDATE_TEXT for text in texts):
+        raise ValueError(f"a text in it has more than {MAX_UPDATE_TEXT:,} characters")
 
 
 def _read_header(content: bytes) -> tuple[dict[str, Any], int]:

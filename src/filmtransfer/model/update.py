@@ -203,8 +203,7 @@ class Update:
         self, memory: int = MAX_HEAD_BYTES, operations: int = MAX_HEAD_OPERATIONS, hint: str = ""
     ) -> None:
         """Refuse a head that would take more bytes of memory or more arithmetic to restore."""
-        shapes = {name: tuple(tensor.shape) for name, tensor in self.head_tensors.items()}
-        cost = HEADS[self.head].restoring_cost(shapes, self.counts)
+        cost = HEADS[self.head].restoring_cost(self._head_shapes(), self.counts)
         if cost.bytes > memory or cost.operations > operations:
             raise UpdateFileError(
                 f"The {self.head} head of {len(self.classes):,} classes and {sum(self.counts):,} photos is too large: "
@@ -319,28 +318,24 @@ class Update:
             ood=OODDetector.read(ood) if ood else None,
             **fields,
         )
-        update._check_rows()
+        update._check_contents()
         return update
 
-    def _check_rows(self) -> None:
-        """Refuse labels and support images that do not fit the classes: what edits and reports use without a backbone."""
-        if "labels" in self.head_tensors:
-            self._check_labels(self.head_tensors["labels"])
-        if self.support is not None:
-            self.support.check(sum(self.counts))
-            self._check_labels(self.support.labels)
-
     def check(self, features: int) -> None:
-        """Refuse tensors that do not have the types and shapes that classes and features require."""
+        """Refuse tensors that are not of a backbone with so many features."""
+        self._check_head(features)
+        if self.support is not None and self.support.features.shape[1] != features:
+            raise UpdateFileError("The kept support features are not of this backbone.", "Train it again.")
+        if self.ood is not None and not self.ood.fits(len(self.classes), features):
+            raise UpdateFileError("The OOD detector does not fit the classes.", "Train it again.")
+
+    def _check_contents(self) -> None:
+        """Refuse tensors that do not fit each other and the classes, whatever the backbone: edits and costs rely on it."""
+        sizes = {size for tensor in self.head_tensors.values() for size in tensor.shape}
+        shapes = self._head_shapes()
         head, classes, examples = HEADS[self.head], len(self.classes), sum(self.counts)
-        shapes = {name: tuple(tensor.shape) for name, tensor in self.head_tensors.items()}
-        possible = head.stored_shapes(classes, features, examples)
-        if shapes not in possible:
-            raise UpdateFileError(
-                f"The {self.head} head has shapes {shapes}, but {classes} classes and {features} "
-                f"features need {' or '.join(map(str, possible))}.",
-                "Train it again.",
-            )
+        if not any(shapes in head.stored_shapes(classes, features, examples) for features in sizes):
+            raise UpdateFileError(f"the {self.head} head has shapes {shapes}, which do not fit its classes.")
         for name, tensor in {**self.parameters, **self.head_tensors}.items():
             dtype = np.int64 if name == "labels" else np.float32
             if tensor.dtype != dtype:
@@ -353,10 +348,24 @@ class Update:
             weights is not None and float(np.abs(weights).max()) > MAX_LOG_WEIGHT
         ):
             raise UpdateFileError("The covariance weights do not fit the head.", "Train it again.")
-        if self.support is not None and self.support.features.shape[1] != features:
-            raise UpdateFileError("The kept support features are not of this backbone.", "Train it again.")
-        if self.ood is not None and not self.ood.fits(classes, features):
-            raise UpdateFileError("The OOD detector does not fit the classes.", "Train it again.")
+        if "labels" in self.head_tensors:
+            self._check_labels(self.head_tensors["labels"])
+        if self.support is not None:
+            self.support.check(examples)
+            self._check_labels(self.support.labels)
+
+    def _head_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(tensor.shape) for name, tensor in self.head_tensors.items()}
+
+    def _check_head(self, features: int) -> None:
+        shapes, classes = self._head_shapes(), len(self.classes)
+        possible = HEADS[self.head].stored_shapes(classes, features, sum(self.counts))
+        if shapes not in possible:
+            raise UpdateFileError(
+                f"The {self.head} head has shapes {shapes}, but {classes} classes and {features} "
+                f"features need {' or '.join(map(str, possible))}.",
+                "Train it again.",
+            )
 
     def _check_labels(self, labels: np.ndarray) -> None:
         integers = labels.ndim == 1 and labels.dtype == np.int64
