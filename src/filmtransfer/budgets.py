@@ -65,7 +65,5 @@ MAX_FEATURE = 1e6  # the largest absolute value of a feature, by which sums over
 MAX_SCORE_SUM = 1e15  # the same of what is summed over the scores of an image
 MAX_OBJECTS = 256  # objects into which Flower divides a message; an array of 5 MiB or less is two
 MAX_OBJECT_BYTES = 6 << 20  # bytes of a request to the server's port: one of Flower's objects has up to 5 MiB
-MAX_SETTINGS_BYTES = (
-    8 << 20
-)  # bytes of a message's settings and metrics, which take up to 13 times as much memory
+MAX_SETTINGS_BYTES = 8 << 20  # bytes of a message's settings and metrics; in memory up to 13 times as much
 MAX_MESSAGE_BYTES = 128 << 20  # bytes of a message with all its objects, also as it is expanded

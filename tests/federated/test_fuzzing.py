@@ -64,12 +64,14 @@ def valid() -> RecordDict:
         content[name] = ConfigRecord({str(node): b"k" * 64 for node in range(3)})
     content["fates"] = ConfigRecord({str(node): "survived" for node in range(3)})
     content["work.config"] = content["config"]
-    return content  # fmt: skip
+    return content
 
 
 def mutate(content: RecordDict, generator: random.Random) -> RecordDict:
     """Remove, add or replace some parts."""
     for _ in range(generator.randint(1, 3)):
+        if not content:
+            break
         name = generator.choice(list(content))
         record = content[name]
         key = generator.choice([*record, "other", "7", "9" * 5000])

@@ -121,26 +121,28 @@ class Communication:
         message_type: str,
         requests: Mapping[int, RecordDict],
         shapes: Shapes,
-        check: Callable[[Mapping[str, np.ndarray]], object],
+        check: Callable[[Mapping[str, np.ndarray], int | None], object],
         failures: RoundRecord,
         bits: int = FRACTIONAL_BITS,
     ) -> ClientSum | None:
         """Return the sum of the arrays that clients reply with; None if there is none.
 
-        With secure aggregation nothing else is revealed, and values have so many fractional ``bits``. ``check`` raises an error for arrays that are not possible:
-        those of a client, or the sum where only that is known. Clients that are not in the sum are in ``failures``.
+        With secure aggregation nothing else is revealed, and values have so many fractional ``bits``. ``check`` raises an
+        error for arrays that are not possible: those of a node, or the sum (None) where only that is known. Clients that
+        are not in the sum are in ``failures``.
         """
         purpose = message_type.rpartition(".")[2]
         if self.plan.secure:
             total = self.sum_securely(requests, shapes, purpose, failures, bits)
             if total is not None:
-                check(total.arrays)
+                check(total.arrays, None)
             return total
+        nodes = {self.clients.clients[node].name: node for node in requests}
         parts: dict[str, Mapping[str, np.ndarray]] = {}
         for name, reply in self.request(message_type, requests, purpose, failures).items():
             try:
                 part = messages.read_arrays(reply)
-                check(part)
+                check(part, nodes[name])
             except FitError as error:
                 failures["refused"][name] = str(error)
                 self.log(f"The {purpose} of {name} are refused: {error}")

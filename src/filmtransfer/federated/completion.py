@@ -9,13 +9,13 @@ of clients that have not contributed to any round. Then only the clients that ha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..arrays import to_numpy, unit_rows
-from ..errors import FitError
+from ..errors import FitError, InputError
 from ..formatting import count, digits_for, list_names, percent
 from ..model import Estimate, Update
 from ..model.ood import FALSE_ALARM, MIN_SCORES, OODDetector
@@ -48,6 +48,7 @@ NOT_PLANNED = (
     "it comes from a federation whose plan has assess=false",
     "Its probabilities are not calibrated either. Run the federation with assess=true.",
 )
+NOT_USABLE = "Its probabilities are not calibrated either. A client may have sent false sums."
 NO_SPARE_IMAGE = (
     "none of the federation's classes has an image to spare",
     "Give each class two or more photos in all.",
@@ -113,7 +114,20 @@ class Assessor:
         images, used = answer
         if not used.count:
             return self._without(update, *NO_SPARE_IMAGE)
+        try:
+            return self._calibrated(update, images, used)
+        except (
+            FitError,
+            ArithmeticError,
+            ValueError,
+        ) as error:  # whatever the sums are, the classifier is not lost
+            return self._without(update, f"the sums of scores cannot be used ({error})", NOT_USABLE)
+
+    def _calibrated(self, update: Update, images: HeldOutImages, used: SummedScores) -> Update:
+        """Return the update with what follows from the sums of scores; raise an error if nothing does."""
         temperature = lowest_temperature(used.losses)
+        if not ScoreSums.of(used.moments).fits():
+            raise InputError("their moments are not those of images")
         on = (
             f"on {count(used.count, 'held-out image')} of the clients, which fine-tuning had not seen"
             if images.unseen
@@ -194,7 +208,11 @@ class Assessor:
         requests = {
             node: messages.with_settings(content, images=kinds) for node, kinds in images.kinds.items()
         }
-        check = check_scores if shapes is SCORE_SHAPES else check_histogram
+        check_sums = check_scores if shapes is SCORE_SHAPES else check_histogram
+
+        def check(arrays: Mapping[str, np.ndarray], node: int | None) -> None:
+            check_sums(arrays, None if node is None else self._number_of_images(node, images.kinds[node]))
+
         try:
             total = server.communication.sum_over_clients(
                 messages.SCORES, requests, shapes, check, failures, SCORE_BITS
@@ -203,6 +221,10 @@ class Assessor:
             server.log(f"The sums of scores cannot be used: {error}")
             return None
         return None if total is None else total.arrays
+
+    def _number_of_images(self, node: int, kinds: list[str]) -> int:
+        client = self.server.clients.clients[node]
+        return client.num_examples * (OWN in kinds) + client.num_test_examples * (TEST in kinds)
 
     def _without(self, update: Update, reason: str, hint: str) -> Update:
         self.server.log(f"The classifier is not calibrated and cannot reject images: {reason}.")

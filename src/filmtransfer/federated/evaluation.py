@@ -21,13 +21,13 @@ from flwr.app import RecordDict
 
 from ..budgets import MAX_EXAMPLES
 from ..errors import FitError
+from ..heads import SingularError
 from ..model import AdaptedModel
 from . import messages
 from .client import Examples
 from .communication import Communication, no_failures
 from .parameters import set_parameters
 from .records import RoundRecord
-from .statistics import from_arrays
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,30 @@ class ClientEvaluation:
         requests = dict.fromkeys(self.asked, content)
         replies = self.communication.request(messages.EVALUATE, requests, "evaluating", no_failures())
         record = _personalized(replies, self.leave_one_out)
-        if self.test and len(replies) == len(self.asked):
+        if self.test:
             set_parameters(model, psi)
-            record |= _global(model, self.test, replies, classes)
+            record |= self._global(model, self.test, replies, classes)
         return record
+
+    def _global(
+        self, model: AdaptedModel, test: ServerTest, replies: Mapping[str, RecordDict], classes: list[str]
+    ) -> RoundRecord:
+        """Return the accuracy of the classifier over all classes on the server's test images, if it can be built."""
+        nodes = {self.clients.clients[node].name: node for node in self.asked}
+        parts = []
+        for name, reply in sorted(replies.items()):
+            try:
+                parts.append(self.clients.read_statistics(messages.read_arrays(reply), classes, nodes[name]))
+            except FitError as error:
+                self.communication.log(f"The statistics of {name} are refused: {error}")
+        if not parts or not bool(((total := reduce(add, parts)).counts > 0).all()):
+            return {}
+        try:
+            model.head.configure_from(total)
+        except SingularError:
+            return {}
+        accuracy, images = test.accuracy(model, classes)
+        return {"accuracy": accuracy, "test_images": images} if images else {}
 
 
 def _personalized(replies: Mapping[str, RecordDict], leave_one_out: bool) -> RoundRecord:
@@ -97,20 +117,3 @@ def _personalized(replies: Mapping[str, RecordDict], leave_one_out: bool) -> Rou
         "evaluated_images": images,
         "leave_one_out": leave_one_out,
     }
-
-
-def _global(
-    model: AdaptedModel, test: ServerTest, replies: Mapping[str, RecordDict], classes: list[str]
-) -> RoundRecord:
-    """Return the accuracy of the classifier over all classes on the server's test images, if it can be built."""
-    facts = (len(classes), model.backbone.features, model.head.scatter or "none")
-    try:
-        parts = [from_arrays(messages.read_arrays(reply), *facts) for _, reply in sorted(replies.items())]
-    except FitError:
-        return {}
-    total = reduce(add, parts)
-    if not bool((total.counts > 0).all()):
-        return {}
-    model.head.configure_from(total)
-    accuracy, images = test.accuracy(model, classes)
-    return {"accuracy": accuracy, "test_images": images} if images else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..heads import Statistics
+from ..heads import SingularError, Statistics
 from ..model import AdaptedModel, Update
 from ..model.metadata import library_versions
 from .client_manager import FederationError
@@ -22,7 +22,13 @@ def global_update(
             f"No client sent examples of {', '.join(empty)}.", "Start again when their clients are connected."
         )
     set_parameters(model, psi)
-    model.head.configure_from(statistics)
+    try:
+        model.head.configure_from(statistics)
+    except SingularError:
+        raise FederationError(
+            "The summed statistics give no head: their second moments are not those of images.",
+            "Start again without the client that sends others; secure=false shows which one it is.",
+        ) from None
     return make_update(model, plan, classes)
 
 

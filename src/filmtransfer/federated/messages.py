@@ -285,6 +285,26 @@ def read_strings(record: ConfigRecord, name: str) -> list[str]:
     return texts
 
 
+def read_counts(about: ConfigRecord) -> dict[str, int]:
+    """Return how many images of each class a client has: of each at least one."""
+    classes, counts = read_strings(about, "classes"), about.get("counts")
+    numbers = [n for n in counts if type(n) is int and n > 0] if isinstance(counts, list) else []
+    valid = isinstance(counts, list) and len(classes) == len(set(classes)) == len(counts) == len(numbers)
+    if not valid or not 0 < sum(numbers) <= MAX_EXAMPLES:
+        raise InputError(
+            f"its classes do not have one number of images each, of at least 1 and together at most {MAX_EXAMPLES}."
+        )
+    return dict(zip(classes, numbers, strict=True))
+
+
+def read_number_of_tests(about: ConfigRecord) -> int:
+    """Return how many test images a client says it has."""
+    tests = about.get("tests")
+    if type(tests) is not int or not 0 <= tests <= MAX_EXAMPLES:
+        raise InputError(f"its number of test images is not one of 0 to {MAX_EXAMPLES}.")
+    return tests
+
+
 def read_numbers(record: ConfigRecord, name: str) -> list[float]:
     """Return a list of finite numbers of a record."""
     values = record.get(name)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..arrays import unit_rows
+from ..budgets import MAX_SCORE_SUM
 from ..errors import InputError
 from ..heads import Head, Statistics
 from ..model.ood import largest_cosine, score_pairs
@@ -110,21 +111,34 @@ class SummedScores:
         return cls(count, correct, arrays["losses"], arrays["moments"])
 
 
-def check_scores(arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise an error if these cannot be sums of scores."""
+def check_scores(arrays: Mapping[str, np.ndarray], images: int | None = None) -> None:
+    """Raise an error if these cannot be sums of scores; ``images``: those of one client, of at most so many images."""
     _check_shapes(arrays, SCORE_SHAPES)
     count, correct = float(arrays["moments"][0]), float(arrays["correct"][0])
     if not 0 <= round(correct) <= round(count) or abs(count - round(count)) > 1e-3:
         raise InputError(f"{correct:g} of {count:g} images cannot have been classified correctly.")
     if float(arrays["losses"].min()) < -1e-3:
         raise InputError("A sum of losses is negative.")
+    largest = max(float(np.abs(array).max()) for array in arrays.values())
+    if largest > round(count) * MAX_SCORE_SUM + 1e-3:
+        raise InputError("The sums of scores are too large for so many images.")
+    if images is None:
+        return
+    n, a, b, aa, ab, bb = arrays["moments"].tolist()
+    pairs = ((a, n, aa), (b, n, bb), (ab, aa, bb))  # Cauchy–Schwarz: x² ≤ yz
+    possible = aa <= n * (1 + 1e-6) + 1e-3 and all(x * x <= y * z * (1 + 1e-6) + 1e-3 for x, y, z in pairs)
+    if n > images or not possible:
+        raise InputError(f"The sums of scores are not those of at most {images} images.")
 
 
-def check_histogram(arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise an error if this cannot be a histogram of scores."""
+def check_histogram(arrays: Mapping[str, np.ndarray], images: int | None = None) -> None:
+    """Raise an error if this cannot be a histogram of scores, of at most so many images."""
     _check_shapes(arrays, HISTOGRAM_SHAPES)
-    if float(arrays["histogram"].min()) < -1e-3:
+    histogram = arrays["histogram"]
+    if float(histogram.min()) < -1e-3:
         raise InputError("A count of scores is negative.")
+    if images is not None and max(float(histogram.max()), float(histogram.sum())) > images + 1e-3:
+        raise InputError(f"The histogram of scores is not that of at most {images} images.")
 
 
 def _check_shapes(arrays: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -311,7 +311,7 @@ class FederatedServer:
             messages.STATISTICS,
             dict.fromkeys(chosen.values(), content),
             array_shapes(*facts),
-            lambda arrays: from_arrays(arrays, *facts),
+            lambda arrays, node: self.clients.read_statistics(arrays, classes, node),
             no_failures(),
         )
         if total is None:

@@ -36,13 +36,9 @@ class Transport:
         self.timeout = timeout
         self.traffic: dict[str, RoundRecord] = {}
 
-    def connected_nodes(self) -> set[int]:
-        """Return the nodes that are connected now."""
-        return set(self.grid.get_node_ids())
-
-    def registered_names(self) -> dict[int, str]:
-        """Return the names under which nodes were registered with their keys, where they were."""
-        return {node.node_id: node.name for node in self.grid.get_nodes() if node.name}
+    def connected_nodes(self) -> dict[int, str]:
+        """Return the nodes that are connected now, each with the name that its key was registered for, empty without keys."""
+        return {node.node_id: node.name for node in self.grid.get_nodes()}
 
     def exchange(
         self,
