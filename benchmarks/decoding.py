@@ -26,7 +26,7 @@ from PIL import Image
 from filmtransfer.budgets import MAX_IMAGE_MEMORY, MAX_PIXELS
 from filmtransfer.data import PixelSpec
 from filmtransfer.data.formats import open_file
-from filmtransfer.data.memory import check_decoding, decoding_memory
+from filmtransfer.data.memory import decoding_memory, prepare_decoding
 from filmtransfer.errors import InputError
 from filmtransfer.serve.decoders import Decoders
 from filmtransfer.serve.settings import ServiceSettings
@@ -75,7 +75,7 @@ class Kind:
     def largest(self) -> int:
         """Return the side of the largest square image that is accepted."""
         with open_file(self.file(SMALL)) as image:
-            check_decoding(image, SPEC.size)
+            prepare_decoding(image, SPEC.size)
             needed = decoding_memory(image, SMALL**2) / SMALL**2
         if self.turned:
             needed = max(needed, 8)
