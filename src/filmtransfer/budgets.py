@@ -13,6 +13,8 @@ from __future__ import annotations
 MAX_PIXELS = 100_000_000  # of an image, by its header
 MAX_IMAGE_MEMORY = 700_000_000  # bytes to decode and scale it: 100 megapixels of JPEG, 87 of RGBA, 60 of HEIC
 LARGE_IMAGE_MEMORY = 100_000_000  # bytes above which images are decoded one after the other, not by threads
+MAX_IMAGE_METADATA = 64_000_000  # bytes of its tags, profiles and comments, counted as often as the file refers to them
+MAX_IMAGE_PARTS = 200_000  # tags, numbers in tags, segments, chunks and blocks of a file
 MAX_IMAGE_FILE = 800_000_000  # bytes; some decoders read the complete file
 
 # Lists of images
@@ -28,6 +30,7 @@ MAX_UPDATE_VALUES = 1_000_000  # values in its JSON
 MAX_UPDATE_DEPTH = 20  # levels of nested tables and lists
 MAX_UPDATE_DIGITS = 40  # digits of an integer
 MAX_UPDATE_TENSORS = 10_000  # arrays in a file
+MAX_UPDATE_DIMENSIONS = 8  # of an array
 MAX_UPDATE_CLASSES = 50_000  # classes of a classifier
 MAX_UPDATE_LABEL = 500  # characters of a class name: longer than any file name
 MAX_UPDATE_TEXT = 2_000  # characters of any other text in its JSON
@@ -58,6 +61,7 @@ MAX_NAMES = 100_000  # classes of a client or of a federation
 MAX_REASON = 500  # characters of a client's reason for a refusal
 MAX_PLAN_LENGTH = 20_000  # characters of a plan as JSON; one of ours has about 2,000
 MAX_PLAN_IMAGE_SIZE = 2048  # pixels of a side, in the plan that a client receives
+MAX_SCORES = 1_000_000_000  # images whose OOD scores are summed
 MAX_RECORDS = 32  # records of a message
 MAX_ARRAYS = 16  # arrays of a message
 MAX_EXAMPLES = 10_000_000  # images of a client, which are its weight in a mean

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..budgets import MAX_SCORES
 from ..errors import UpdateFileError
 
 MOMENTS = 6  # n, Σa, Σb, Σa², Σab, Σb²
@@ -21,7 +22,6 @@ LOWEST, HIGHEST, BINS = (
     360,
 )  # of the histogram: scores beyond its ends count in the outermost bins
 BIN_WIDTH = (HIGHEST - LOWEST) / BINS  # 0.05, where the standard deviation of a score is between 1 and 2
-MAX_COUNT = 1_000_000_000  # images; no federation has more
 MIN_SPREAD = 1e-6  # below that a part of the score is constant
 
 
@@ -79,7 +79,7 @@ class ScoreSums:
             and moments.dtype == np.float64
             and histogram.shape == (BINS,)
             and histogram.dtype == np.int64
-            and 0 <= self.count <= MAX_COUNT
+            and 0 <= self.count <= MAX_SCORES
             and bool((histogram >= 0).all())
             and histogram.sum(dtype=np.float64) in (0, self.count)
             and self._is_finite()

@@ -20,6 +20,7 @@ from ..budgets import (
     MAX_UPDATE_BYTES,
     MAX_UPDATE_DEPTH,
     MAX_UPDATE_DIGITS,
+    MAX_UPDATE_DIMENSIONS,
     MAX_UPDATE_HEADER,
     MAX_UPDATE_TENSORS,
     MAX_UPDATE_TEXT,
@@ -30,7 +31,6 @@ from ..errors import UpdateFileError, first_line
 NOT_AN_UPDATE = "An update file is a .safetensors file, as written by 'fit train' or by the service."
 METADATA = "__metadata__"
 DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I16": "<i2", "I8": "<i1", "U8": "<u1"}
-MAX_DIMENSIONS = 8
 
 
 def pack(tensors: Mapping[str, np.ndarray], key: str, metadata: str) -> bytes:
@@ -138,7 +138,7 @@ def _layout(entry: dict[str, Any]) -> tuple[int, list[int]]:
     shape, dtype = entry["shape"], entry["dtype"]
     if dtype not in DTYPES:
         raise ValueError(f"its numbers are of the unknown type {dtype!r}")
-    if len(shape) > MAX_DIMENSIONS or not all(type(side) is int and side >= 0 for side in shape):
+    if len(shape) > MAX_UPDATE_DIMENSIONS or not all(type(side) is int and side >= 0 for side in shape):
         raise ValueError("a shape in it is not possible")
     width = np.dtype(DTYPES[dtype]).itemsize
     if width * math.prod(max(side, 1) for side in shape) > MAX_UPDATE_BYTES:
