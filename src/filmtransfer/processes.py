@@ -164,6 +164,13 @@ def terminate_with_parent() -> None:
     threading.Thread(target=wait, daemon=True, name="terminate-with-parent").start()
 
 
+def exit_within(seconds: float) -> None:
+    """End this process after some seconds, even if threads do not end for which Python would wait."""
+    timer = threading.Timer(seconds, os._exit, (0,))
+    timer.daemon = True
+    timer.start()
+
+
 def exit_with_parent() -> None:
     """End this process of ``multiprocessing`` immediately when its parent has ended."""
     parent = multiprocessing.parent_process()

@@ -8,6 +8,8 @@ import pwd
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -73,6 +75,22 @@ class Cluster:
             self.process.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
             self.process.wait(20)
             self.process = None
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Stop all of its processes: connections stay open, and nothing responds."""
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGSTOP)  # it starts no more of them
+        threads = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        children = [int(pid) for file in threads for pid in file.read_text().split()]
+        try:
+            for pid in children:
+                os.kill(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in (*children, self.process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     def execute(self, command: str) -> list[tuple[object, ...]]:
         """Return the rows of a command."""

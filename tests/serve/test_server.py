@@ -10,9 +10,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from filmtransfer.serve.store import Store, StoreLocation
 from filmtransfer.serve.supervisor import MODULE
 from tests import guardian
 from tests.serve.conftest import bearer, encoded
+from tests.serve.service_process import Serving, user_of
 
 TIMEOUT = 300.0  # seconds
 JPEG = {"Content-Type": "image/jpeg"}
@@ -161,6 +163,32 @@ def test_acknowledged_photos_survive_a_kill_and_a_worker_trains(serve):
     assert token not in (second.folder / "folder" / "serve.log").read_text()
     for secret in ("admin-token", "me-token", "fit.db"):
         assert (second.folder / "folder" / secret).stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.process(seconds=25)
+def test_a_database_that_hangs_does_not_keep_the_service_from_ending(cluster, tmp_path):
+    serving = Serving(tmp_path / "s", "--database", cluster.fresh())
+    try:
+        about = serving.about()
+
+        def request() -> None:
+            with suppress(httpx.TransportError), user_of(about["url"], about["token"]) as user:
+                user.get("/api/me")
+
+        with user_of(about["url"], about["token"]) as client:
+            assert client.get("/api/me").status_code == 200
+            with cluster.hanging():
+                requests = [threading.Thread(target=request) for _ in range(50)]  # more than threads respond
+                for thread in requests:
+                    thread.start()
+                assert client.get("/healthz").status_code == 503
+                assert not client.get("/readyz").json()["checks"]["store"]
+                assert serving.end() == 0
+                for thread in requests:
+                    thread.join()
+    finally:
+        serving.process.kill()
+        serving.process.wait()
 
 
 @pytest.fixture

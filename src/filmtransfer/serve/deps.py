@@ -20,7 +20,7 @@ from .engine.cache import Cache
 from .engine.multi_user import Engine
 from .errors import ApiError
 from .metrics import Metrics
-from .readiness import Readiness
+from .readiness import Check, Readiness
 from .settings import ServiceSettings
 from .store import ProjectId, Store, User
 from .turns import UserTurns
@@ -49,6 +49,7 @@ class Service:
         self.decoding = anyio.CapacityLimiter(self.settings.decoders)
         self.decoders = Decoders(self.settings)
         self.downloads = DownloadMaker(self.store, self.settings, self.metrics, self.weights)
+        self.health = Check(self.store.ping)
         self.readiness = Readiness(
             {
                 "store": self.store.is_writable,

@@ -59,7 +59,7 @@ class ReadinessChecks(BaseModel):
     """What this process needs to serve requests, and whether it has it."""
 
     store: bool = Field(description="The database and the objects respond and can be written.")
-    space: bool = Field(description="The disks have room for another photo.")
+    space: bool = Field(description="The disks have room for another photo; ready without it, for deletions.")
     engine: bool = Field(description="The backbone classifies images.")
     workers: bool = Field(description="A worker trains, or could be started.")
     running: bool = Field(description="The service is not ending.")

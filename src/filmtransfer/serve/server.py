@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +28,7 @@ from ..processes import (
     LOOPBACK,
     M_ARENA_MAX,
     exclusive_folder,
+    exit_within,
     interruptible,
     is_loopback,
     raise_file_limit,
@@ -47,6 +49,7 @@ from .supervisor import Report, WorkerSupervisor
 ADMIN_TOKEN_FILE, USER_TOKEN_FILE, LOG_FILE = "admin-token", "me-token", "serve.log"
 BACKLOG = 2048  # connections that the system accepts before this process does
 GRACE_SECONDS = 1  # for open responses when the service ends
+EXIT_SECONDS = 15.0  # after SIGTERM the process ends in any case, even if the database or a disk hangs
 MIN_ADMIN_TOKEN = 16  # characters
 
 
@@ -189,7 +192,7 @@ def serve(
             uvicorn_config(app, config.listen),
             connections,
             on_ready=ready,
-            on_shutdown=(supervisor.end, app.state.service.end),
+            on_shutdown=(partial(exit_within, EXIT_SECONDS), supervisor.end, app.state.service.end),
         )
         try:
             server.run(sockets=[listener])

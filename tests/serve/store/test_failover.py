@@ -1,16 +1,17 @@
-"""Two PostgreSQL servers, of which one dies: nothing acknowledged is lost, and the store continues with the other."""
+"""Two PostgreSQL servers, of which one dies or hangs: nothing acknowledged is lost, and the store continues with the other."""
 
 from __future__ import annotations
 
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from filmtransfer.errors import UsageError
-from filmtransfer.serve.store import Store, StoreLocation, StoreUnavailableError
+from filmtransfer.serve.store import Store, StoreLocation, StoreUnavailableError, database
 from filmtransfer.serve.store.database import Database, display_url
 from tests.serve.postgres import Cluster
 from tests.serve.service_process import until
@@ -52,9 +53,14 @@ def pair() -> Iterator[tuple[Cluster, Cluster]]:
                 cluster.stop()
 
 
-@pytest.mark.process(seconds=10)
-def test_a_standby_takes_over(pair: tuple[Cluster, Cluster], tmp_path: Path, opened):
+@pytest.mark.process(seconds=20)
+@pytest.mark.parametrize("failure", ["dies", "hangs"])
+def test_a_standby_takes_over(
+    pair: tuple[Cluster, Cluster], tmp_path: Path, opened, monkeypatch, failure: str
+):
     primary, standby = pair
+    monkeypatch.setattr(database, "WAIT", 3.0)
+    monkeypatch.setattr(database, "CONNECT_SECONDS", 2)
     name = primary.fresh().rpartition("/")[2]
     hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
     url = f"postgresql://fit@{hosts}/{name}?target_session_attrs=read-write"
@@ -79,11 +85,14 @@ def test_a_standby_takes_over(pair: tuple[Cluster, Cluster], tmp_path: Path, ope
             acknowledged[photo.id] = content
             number += 1
 
-    writer = threading.Thread(target=write)
+    writer, hanging = threading.Thread(target=write), ExitStack()
     writer.start()
     try:
         until(lambda: len(acknowledged) >= BEFORE)
-        primary.stop(crash=True)
+        if failure == "dies":
+            primary.stop(crash=True)
+        else:
+            hanging.enter_context(primary.hanging())
         until(lambda: failures)
         written = len(acknowledged)
         assert standby.execute("SELECT pg_promote()") == [(True,)]
@@ -91,6 +100,7 @@ def test_a_standby_takes_over(pair: tuple[Cluster, Cluster], tmp_path: Path, ope
     finally:
         done.set()
         writer.join()
+        hanging.close()
     assert store.is_writable()
     stored = {photo.id for photo in store.photos.all(project)}
     assert stored >= set(acknowledged)

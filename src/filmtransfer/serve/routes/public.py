@@ -28,9 +28,10 @@ TEXT: Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}
 
 
 @router.get("/healthz", responses=errors(503))
-def health(service: ServiceDep) -> HealthPublic:
+async def health(service: ServiceDep) -> HealthPublic:
     """Check that the service and its store respond."""
-    service.store.ping()
+    if not await service.health.passes():
+        raise StoreUnavailableError("The store does not respond to a check.", "Try again in a moment.")
     return HealthPublic(status="ok", version=__version__, backbone=service.engine.backbone)
 
 
@@ -39,10 +40,13 @@ def health(service: ServiceDep) -> HealthPublic:
     response_model=ReadinessPublic,
     responses={**errors(), 503: {"model": NotReadyResponse, "description": "Not ready."}},
 )
-def readiness(service: ServiceDep) -> ReadinessPublic | Response:
-    """Check that this process can serve requests now; its checks are at most a second old."""
-    checks = service.readiness.results()
-    failed = [name for name, passed in checks.items() if not passed]
+async def readiness(service: ServiceDep) -> ReadinessPublic | Response:
+    """Check that this process can serve requests now; its checks are at most a second old.
+
+    It is ready without `space` as well: it serves everything but new photos and trainings, and deletions make space.
+    """
+    checks = await service.readiness.results()
+    failed = [name for name, passed in checks.items() if not passed and name != "space"]
     if failed:
         message = f"The service is not ready: {', '.join(failed)}."
         return error_response(

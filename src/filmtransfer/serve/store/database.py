@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextvars import ContextVar
 from datetime import datetime
 from pathlib import Path
 
@@ -24,13 +25,15 @@ from .errors import StoreDamagedError, StoreError, StoreFullError, StoreUnavaila
 from .reserve import Reserve
 from .values import now
 
-WAIT = 30  # seconds that a writer waits for another process's transaction
+WAIT = 30  # seconds that a writer waits for another process's transaction, and everyone for a server that is silent
+CONNECT_SECONDS = 5  # for a connection to a PostgreSQL server, before the next of several is tried
 READ_ONLY = "25006"  # PostgreSQL's SQLSTATE of a write on a standby
 APPLICATION = 0x46695453  # SQLite's application_id of a store
 _HOST = r"[\w.-]+(?::\d+)?"
 _SEVERAL_HOSTS = re.compile(
     rf"(?P<before>postgres[a-z+]*://(?:[^/?]*@)?)(?P<hosts>{_HOST}(?:,{_HOST})+)(?P<after>[/?].*)?"
 )
+response_seconds: ContextVar[float] = ContextVar("response_seconds")  # of PostgreSQL, instead of WAIT
 _PRAGMAS = ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
 
 
@@ -144,6 +147,16 @@ class Database:
             ) from error
 
 
+@contextmanager
+def responding_within(seconds: float) -> Iterator[None]:
+    """Give PostgreSQL this time for each statement of the block."""
+    token = response_seconds.set(seconds)
+    try:
+        yield
+    finally:
+        response_seconds.reset(token)
+
+
 def display_url(url: str) -> str:
     """Return the URL without its password."""
     return _parse_url(url).render_as_string(hide_password=True)
@@ -188,11 +201,16 @@ def _engine(url: URL) -> Engine:
         event.listen(engine, "begin", _begin)
         return engine
     try:
-        return create_engine(
-            url, pool_pre_ping=True, pool_size=5, max_overflow=25, connect_args={"connect_timeout": 5}
-        )
+        from .postgres import PostgresConnection
+
+        options = {"connect_timeout": CONNECT_SECONDS}
+        engine = create_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=25, connect_args=options)
     except ImportError:
         raise MissingExtraError("PostgreSQL", "serve") from None
+    event.listen(
+        engine, "do_connect", lambda _, __, options, named: PostgresConnection.connect(*options, **named)
+    )
+    return engine
 
 
 def _prepare(raw: sqlite3.Connection, record: ConnectionPoolEntry) -> None:

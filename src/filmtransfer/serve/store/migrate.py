@@ -15,12 +15,13 @@ from alembic.runtime.migration import MigrationContext, MigrationStep
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from .database import APPLICATION, Database
+from .database import APPLICATION, Database, responding_within
 from .errors import StoreDamagedError
 from .tables import metadata
 
 TABLE = "fit_revision"
 FOLDER = Path(__file__).with_name("migrations")
+MIGRATION_SECONDS = 3600.0  # in which PostgreSQL has to finish a statement of a migration
 
 
 def migrate(database: Database) -> None:
@@ -30,7 +31,7 @@ def migrate(database: Database) -> None:
     with database.read() as connection:
         if _revision(connection) == head:
             return
-    with database.write() as connection:
+    with responding_within(MIGRATION_SECONDS), database.write() as connection:
         if database.is_sqlite:
             connection.execute(text(f"PRAGMA application_id={APPLICATION}"))
         else:
