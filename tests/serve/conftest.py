@@ -19,7 +19,7 @@ from filmtransfer.backbones import Backbone, load_backbone
 from filmtransfer.serve.app import create_app
 from filmtransfer.serve.connections import Connections
 from filmtransfer.serve.decoder import Message, respond
-from filmtransfer.serve.decoders import Decoders
+from filmtransfer.serve.decoders import DecodeJob, Decoders
 from filmtransfer.serve.engine.batcher import Batcher
 from filmtransfer.serve.engine.cache import Cache
 from filmtransfer.serve.engine.multi_user import Engine
@@ -56,7 +56,7 @@ def bearer(token: str) -> dict[str, str]:
 class DecodersInThisProcess(Decoders):
     """What decodes without processes, which are slow to start; tests/serve/test_decoders.py has those."""
 
-    def _ask(self, request: dict[str, Any], content: bytes) -> Message:
+    def _ask(self, request: dict[str, Any], content: bytes, job: DecodeJob) -> Message:
         return respond(request, content)
 
 

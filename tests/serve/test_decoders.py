@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from filmtransfer.errors import InputError, UnavailableError
 from filmtransfer.serve import decoders as decoders_module
 from filmtransfer.serve.app import create_app
 from filmtransfer.serve.decoder import make_thumbnail, receive, respond, send
-from filmtransfer.serve.decoders import Decoders
+from filmtransfer.serve.decoders import DecodeJob, Decoders
 from filmtransfer.serve.engine.batcher import Batcher
 from filmtransfer.serve.engine.cache import Cache
 from filmtransfer.serve.settings import ServiceSettings
@@ -123,7 +124,6 @@ def test_a_decoder_that_never_returns_is_ended(failing):
     pool = failing(max_decode_seconds=1)
     with pytest.raises(InputError, match="decoding it takes more than 1 s"):
         pool.thumbnail(b"hang")
-    assert pool._all == set()
     assert pool.thumbnail(PHOTO)[0] == "image/jpeg"
 
 
@@ -164,7 +164,7 @@ def test_closing_ends_decoders_that_work(failing):
         hanging = threads.submit(pool.thumbnail, b"hang")
         until(lambda: not pool._idle)
         pool.close()
-        with pytest.raises(InputError):
+        with pytest.raises(UnavailableError, match="ending"):
             hanging.result()
     assert pool._all == set()
     with pytest.raises(UnavailableError, match="ending"):
@@ -246,6 +246,108 @@ def test_one_user_cannot_stop_the_images_of_another(service):
         "message": "This image cannot be used: decoding it takes more than 2 s.",
         "hint": "Send a JPEG, PNG, WebP or HEIC photo.",
     }
+
+
+@pytest.fixture
+def hanging(service) -> Iterator[list[socket.socket]]:
+    """Eight connections of Anna with images that are never decoded, one of them in a decoder."""
+    service.app.state.service.decoders.settings = replace(SETTINGS, max_decode_seconds=1000)
+    host, port = service.url.removeprefix("http://").split(":")
+    head = (
+        f"POST /api/predictions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {service.tokens['anna']}\r\n"
+        "Content-Type: image/jpeg\r\nContent-Length: 4\r\n\r\nhang"
+    ).encode()
+    lines = [socket.create_connection((host, int(port)), 60) for _ in range(8)]
+    for line in lines:
+        line.sendall(head)
+    turns = service.app.state.service.decoding
+    until(lambda: (turns.waiting, turns.requests(_id(service, "anna"))) == (7, 8))
+    yield lines
+    for line in lines:
+        line.close()
+
+
+def _id(service: RunningService, name: str) -> str:
+    return service.store.users.by_token(service.tokens[name]).id
+
+
+@pytest.mark.process(seconds=6)
+@pytest.mark.usefixtures("hanging")
+def test_images_of_one_user_that_take_forever_leave_a_decoder_to_others(service):
+    answer = service.client("bob").post(
+        "/api/predictions", content=PHOTO, headers={"Content-Type": "image/jpeg"}
+    )
+    assert answer.status_code == 200, answer.text
+    turns = service.app.state.service.decoding
+    assert turns.requests(_id(service, "anna")) == 8, "none of the others has ended"
+
+
+@pytest.mark.process(seconds=6)
+def test_what_a_client_waits_for_ends_when_it_leaves(service, hanging, caplog):
+    pool, turns = service.app.state.service.decoders, service.app.state.service.decoding
+    until(lambda: pool._all - set(pool._idle))
+    (busy,) = pool._all - set(pool._idle)
+    for line in hanging:
+        line.close()
+    until(lambda: turns.requests(_id(service, "anna")) == 0)
+    assert busy.process.poll() == -signal.SIGKILL
+    assert not service.app.state.service.uploads._running
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.process(seconds=6)
+def test_images_are_refused_when_the_service_ends(service, hanging, caplog):
+    service.app.state.service.end()
+    for line in hanging:
+        response = b""
+        while not response.endswith(b"}"):
+            response += line.recv(10_000)
+        assert response.startswith(b"HTTP/1.1 503"), response
+        assert b"The service is ending" in response
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.process(seconds=3)
+def test_a_decoder_that_the_system_kills_is_not_the_fault_of_the_image(failing):
+    pool = failing(max_decode_seconds=1000)
+    pool.start()
+    (decoder,) = pool._all
+    with ThreadPoolExecutor(1) as threads:
+        working = threads.submit(pool.thumbnail, b"hang")
+        until(lambda: not pool._idle)
+        decoder.process.kill()
+        with pytest.raises(UnavailableError, match="cannot be decoded now"):
+            working.result()
+    assert pool.thumbnail(PHOTO)[0] == "image/jpeg"
+
+
+@pytest.mark.process(seconds=3)
+def test_a_job_that_is_cancelled_ends_its_decoder_only(failing):
+    pool, job = failing(max_decode_seconds=1000), DecodeJob()
+    pool.start()
+    with ThreadPoolExecutor(1) as threads:
+        working = threads.submit(pool.thumbnail, b"hang", job)
+        until(lambda: job._decoder)
+        job.cancel()
+        with pytest.raises(UnavailableError):
+            working.result()
+        (another,) = pool._all
+        done = DecodeJob()
+        assert pool.thumbnail(PHOTO, done)[0] == "image/jpeg"
+        done.cancel()
+        assert another.alive()
+        with pytest.raises(UnavailableError):
+            pool.thumbnail(PHOTO, done)
+
+
+@pytest.mark.process(seconds=3)
+def test_a_process_decodes_some_images_only(pool, monkeypatch):
+    monkeypatch.setattr(decoders_module, "MAX_IMAGES", 2)
+    processes = []
+    for _ in range(3):
+        pool.thumbnail(PHOTO)
+        processes.append(pool._all.copy())
+    assert processes[0] != processes[1] == processes[2]
 
 
 @pytest.mark.process(seconds=12)

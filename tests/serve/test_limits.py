@@ -7,6 +7,7 @@ import logging
 import socket
 import ssl
 import threading
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import httpx
@@ -304,21 +305,33 @@ def test_a_full_quota_is_reported(service):
     assert len(small.get("/api/photos").json()["photos"]) == 1
 
 
-def upload(running, who: str, body: bytes, length: int | None = None) -> bytes:
-    """Return a request for a prediction with the beginning of its body."""
+def upload(
+    running, who: str, body: bytes, length: int | None = None, path: str = "/api/predictions"
+) -> bytes:
+    """Return a request, for a prediction unless there is a path, with the beginning of its body."""
     token = running.tokens[who]
     return (
-        f"POST /api/predictions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n"
-        f"Content-Type: image/jpeg\r\nContent-Length: {length or len(body)}\r\n\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n"
+        f"Content-Type: application/octet-stream\r\nContent-Length: {length or len(body)}\r\n\r\n"
     ).encode() + body
 
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory, engine, update_file):
     """A service that processes one upload at a time, with a long patience for each."""
-    settings = replace(SETTINGS, max_uploads=1, max_wait=600.0, max_pause=600.0)
-    for running in run_service(tmp_path_factory.mktemp("narrow"), engine, settings):
-        for who in ("anna", "bob"):
+    yield from patient_service(tmp_path_factory.mktemp("narrow"), engine, update_file, 1)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory, engine, update_file):
+    """The same for two uploads at a time, one of a user."""
+    yield from patient_service(tmp_path_factory.mktemp("wide"), engine, update_file, 2)
+
+
+def patient_service(folder, engine, update_file, max_uploads):
+    settings = replace(SETTINGS, max_uploads=max_uploads, max_wait=600.0, max_pause=600.0)
+    for running in run_service(folder, engine, settings):
+        for who in ("anna", "bob", "carol"):
             running.add_user(who)
             content = update_file.read_bytes()
             running.client(who).post("/api/versions", content=content, headers=FILE).raise_for_status()
@@ -385,7 +398,7 @@ def test_waiting_requests_are_served_when_their_turn_comes(narrow, held):
 
 def test_a_slow_body_gives_way_to_requests_that_wait(narrow, held, monkeypatch):
     turns = narrow.app.state.service.uploads
-    monkeypatch.setattr("filmtransfer.serve.limits.START_SECONDS", 0.5)
+    monkeypatch.setattr("filmtransfer.serve.turns.UNDISTURBED_SECONDS", 0.5)
     with connect(narrow) as mine, connect(narrow) as other:
         mine.sendall(upload(narrow, "bob", encoded(1, 3)))
         other.sendall(upload(narrow, "anna", encoded(1, 3)))
@@ -393,6 +406,36 @@ def test_a_slow_body_gives_way_to_requests_that_wait(narrow, held, monkeypatch):
         assert held.recv(1000).startswith(b"HTTP/1.1 408")
         assert other.recv(1000).startswith(b"HTTP/1.1 200")
         assert mine.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("path", ["/api/predictions", "/api/versions"])
+def test_two_users_with_slow_bodies_do_not_keep_another_one_waiting(wide, update_file, path, monkeypatch):
+    """Each of their bodies arrives at 100 kB/s, and nobody waits for its end."""
+    monkeypatch.setattr("filmtransfer.serve.turns.UNDISTURBED_SECONDS", 0.2)
+    service, stop = wide.app.state.service, threading.Event()
+    turns = service.uploads if path == "/api/predictions" else service.file_uploads
+    content, kind = (encoded(1, 3), JPEG) if path == "/api/predictions" else (update_file.read_bytes(), FILE)
+    with ExitStack() as stack:
+        lines = [stack.enter_context(connect(wide)) for _ in range(2)]
+
+        def send(line: socket.socket) -> None:
+            with suppress(OSError):  # refused
+                while not stop.wait(0.1):
+                    line.sendall(b"x" * 10_000)
+
+        threads = [threading.Thread(target=send, args=(line,)) for line in lines]
+        for user, line, thread in zip(("bob", "carol"), lines, threads, strict=True):
+            line.sendall(upload(wide, user, b"some", 2_900_000, path))
+            thread.start()
+        until(lambda: len(turns._running) == 2)
+        try:
+            answer = wide.client("anna").post(path, content=content, headers=kind)
+            assert answer.is_success, answer.text
+            assert turns._running, "the other one has its turn still"
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
 
 
 @pytest.mark.usefixtures("held")
@@ -434,7 +477,6 @@ def test_a_refused_client_is_refused_until_it_was_told_to_return():
 @pytest.mark.usefixtures("held")
 def test_a_refused_client_is_not_authenticated_again(narrow, monkeypatch):
     turns = narrow.app.state.service.uploads
-    narrow.add_user("carol")
     carol = narrow.client("carol")
     with monkeypatch.context() as patch:
         patch.setattr(turns, "expected_wait", lambda user: 1200.0)
@@ -456,7 +498,9 @@ def test_a_body_that_is_not_complete_does_not_keep_the_service_from_ending(engin
             while not service.uploads._running:
                 threading.Event().wait(0.005)
             service.end()
-            response = line.recv(10_000)
+            response = b""
+            while not response.endswith(b"}"):
+                response += line.recv(10_000)
             assert response.startswith(b"HTTP/1.1 503")
             assert b"The service is ending" in response
         late = running.client("bob").post("/api/predictions", content=encoded(1, 3), headers=JPEG)

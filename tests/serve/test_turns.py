@@ -10,7 +10,14 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from filmtransfer.serve.turns import LineFullError, UserTurns, retry_after
+from filmtransfer.serve.turns import (
+    STANDSTILL_SECONDS,
+    UNDISTURBED_SECONDS,
+    LineFullError,
+    Turn,
+    UserTurns,
+    retry_after,
+)
 
 
 async def patient(decided: anyio.Event) -> None:
@@ -174,6 +181,88 @@ def test_a_user_holds_a_part_of_the_turns():
             for end in requests.ends.values():
                 end.set()
 
+    anyio.run(main)
+
+
+def test_a_turn_of_measured_cost_delays_the_next_one_of_its_user_by_its_seconds():
+    """Ten seconds of one user are worth ten turns of one second of another one."""
+    now = [0.0]
+    turns = UserTurns(1, measured=True, clock=lambda: now[0])
+    order: list[str] = []
+
+    async def run(name: str, seconds: float) -> None:
+        async with turns.turn(name[0], patient):
+            order.append(name)
+            now[0] += seconds
+            await anyio.sleep(0)
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            for name, seconds in (("a1", 3), ("a2", 3), *((f"b{i}", 1.0) for i in range(1, 5)), ("c1", 5)):
+                group.start_soon(run, name, seconds)
+
+    anyio.run(main)
+    assert order == ["a1", "b1", "c1", "b2", "b3", "a2", "b4"]
+
+
+def test_when_the_line_stands_still_the_slowest_turn_of_the_user_who_has_most_ends():
+    now = [0.0]
+    turns = UserTurns(4, clock=lambda: now[0])
+    ends = {name: anyio.Event() for name in ("a1", "a2", "a3", "b1", "c1")}
+    held: dict[str, Turn] = {}
+
+    async def run(name: str) -> None:
+        async with turns.turn(name[0], patient) as held[name]:
+            held[name].idle = True
+            await ends[name].wait()
+
+    def ending() -> list[str]:
+        return [name for name, turn in held.items() if turns.must_end(turn)]
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            for name in ("a1", "a2", "a3", "b1"):
+                group.start_soon(run, name)
+            await until(lambda: len(held) == 4)
+            now[0] = 100.0
+            assert ending() == [], "nobody waits"
+            group.start_soon(run, "c1")
+            await until(lambda: turns.contended)
+            assert ending() == [], "the line does not stand still yet"
+            now[0] += STANDSTILL_SECONDS
+            held["a1"].progress, held["a2"].progress, held["a3"].progress = 0.2, 0.1, 0.9
+            assert ending() == ["a2"], "b1 has sent nothing, but its user has one turn only"
+            held["a2"].idle = False
+            assert ending() == ["a1"], "what is being computed does not end"
+            ends["a1"].set()
+            await until(lambda: "c1" in held)
+            assert ending() == []
+            for end in ends.values():
+                end.set()
+
+    anyio.run(main)
+
+
+def test_a_turn_is_undisturbed_for_some_seconds():
+    now = [0.0]
+    turns = UserTurns(1, clock=lambda: now[0])
+
+    async def wait_for_nothing(_: anyio.Event) -> None:
+        assert turns.contended
+        now[0] += UNDISTURBED_SECONDS - 0.1
+        assert not turns.must_end(held)
+        now[0] += 0.1
+        assert turns.must_end(held)
+
+    async def main() -> None:
+        nonlocal held
+        async with turns.turn("a", patient) as held:
+            held.idle = True
+            with suppress(LineFullError):
+                async with turns.turn("b", wait_for_nothing):
+                    pass
+
+    held = Turn("", 0)
     anyio.run(main)
 
 

@@ -1,7 +1,7 @@
 """The processes in which a service decodes the images of its users (decoder.py).
 
 A decoder that crashes, hangs or takes too much memory costs the request that it worked on; the next one gets another
-process. A process that has been started is kept. All of them end with the service, even if it is killed: their input does.
+process. A process is kept for some images. All of them end with the service, even if it is killed: their input does.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
 from ..data.pixels import MAX_SIZE, PixelSpec
-from ..errors import InputError, UnavailableError
+from ..errors import FitError, InputError, UnavailableError
 from .decoder import Message, describe, receive, send
 from .downloads import child_environment
 from .settings import ServiceSettings
 
 MODULE = "filmtransfer.serve.decoder"
 PIPE_BYTES = 2**20  # of the buffer of a pipe, where the system allows it: a photo is passed in a few pieces
+MAX_IMAGES = 500  # that one process decodes: whatever one of them has done to it ends then
 MAX_RESPONSE = 3 * MAX_SIZE**2  # bytes
 MEDIA_TYPE = re.compile(r"image/(?!svg)[a-z0-9-]+")
 HINT = "Send a JPEG, PNG, WebP or HEIC photo."
@@ -37,6 +39,7 @@ class DecoderProcess:
     """A process that decodes one image after the other."""
 
     def __init__(self, settings: ServiceSettings) -> None:
+        self.images = 0
         limits = [str(settings.decoder_megabytes), str(settings.max_decode_seconds)]
         try:
             self.process = subprocess.Popen(
@@ -56,6 +59,7 @@ class DecoderProcess:
         """Return the response to a request, or None if the process has ended."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
+        self.images += 1
         try:
             send(self.process.stdin, request, content)
             return receive(self.process.stdout, MAX_RESPONSE)
@@ -66,19 +70,47 @@ class DecoderProcess:
         """Return whether the process is running."""
         return self.process.poll() is None
 
-    def end(self) -> int:
-        """End the process, and return its exit code; it has nothing to lose."""
-        with suppress(
-            subprocess.TimeoutExpired
-        ):  # one that is ending by itself has an exit code that tells why
-            self.process.wait(0.5)
+    def end(self) -> int | None:
+        """End the process, which has nothing to lose; return its exit code if it has ended by itself."""
+        code = None
+        with suppress(subprocess.TimeoutExpired):
+            code = self.process.wait(0.5)
         self.process.kill()
-        code = self.process.wait()
+        self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             with suppress(OSError):  # bytes that could not be written
                 assert pipe is not None
                 pipe.close()
         return code
+
+
+class DecodeJob:
+    """The decoding of an image, which can be cancelled from any thread."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self._lock = threading.Lock()
+        self._decoder: DecoderProcess | None = None
+
+    def cancel(self) -> None:
+        """End the decoder that works on the image."""
+        with self._lock:
+            self.cancelled = True
+            if self._decoder is not None:
+                self._decoder.process.kill()
+
+    @contextmanager
+    def running(self, decoder: DecoderProcess) -> Iterator[None]:
+        """Let a decoder work on the image."""
+        with self._lock:
+            self._decoder = decoder
+            if self.cancelled:
+                decoder.process.kill()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._decoder = None
 
 
 class Decoders:
@@ -95,50 +127,51 @@ class Decoders:
         """Start a process before it is needed, without waiting for it."""
         self._release(self._take())
 
-    def thumbnail(self, content: bytes) -> tuple[str, bytes]:
+    def thumbnail(self, content: bytes, job: DecodeJob | None = None) -> tuple[str, bytes]:
         """Return the media type of an image file, and a thumbnail of it."""
-        document, thumbnail = self._decode({}, content)
+        document, thumbnail = self._decode({}, content, job)
         media_type = str(document.get("media_type"))
         if not MEDIA_TYPE.fullmatch(media_type):  # it becomes the type of a response
             raise unusable("its format is not known")
         return media_type, thumbnail
 
-    def square(self, content: bytes, spec: PixelSpec) -> np.ndarray:
+    def square(self, content: bytes, spec: PixelSpec, job: DecodeJob | None = None) -> np.ndarray:
         """Return an image file as uint8 (3, S, S)."""
-        _, pixels = self._decode(describe(spec), content)
+        _, pixels = self._decode(describe(spec), content, job)
         if len(pixels) != 3 * spec.size**2:
             raise unusable("it could not be decoded")
         return np.frombuffer(pixels, np.uint8).reshape(3, spec.size, spec.size)
 
     def close(self) -> None:
-        """End all processes."""
+        """End all processes; images that are being decoded are refused."""
         with self._lock:
             self._closed = True
             processes, self._all = self._all, set()
+            idle, self._idle = self._idle, []
         for one in processes:
             one.process.kill()
-        for one in processes:
-            one.process.wait()
-        for one in self._idle:  # the others are closed by the threads that wait for their responses
+        for one in idle:  # the others are closed by the threads that wait for their responses
             one.end()
 
-    def _decode(self, request: dict[str, Any], content: bytes) -> Message:
-        document, result = self._ask(request, content)
+    def _decode(self, request: dict[str, Any], content: bytes, job: DecodeJob | None) -> Message:
+        document, result = self._ask(request, content, job or DecodeJob())
         if "error" in document:
             raise unusable(str(document["error"]))
         return document, result
 
-    def _ask(self, request: dict[str, Any], content: bytes) -> Message:
+    def _ask(self, request: dict[str, Any], content: bytes, job: DecodeJob) -> Message:
         decoder = self._take()
         response = None
         try:
-            response = decoder.ask(request, content)
+            with job.running(decoder):
+                response = decoder.ask(request, content)
         finally:
-            if response is None:
-                self._replace(decoder)
+            if response is None or job.cancelled or decoder.images >= MAX_IMAGES:
+                code = self._replace(decoder)
+            else:
+                self._release(decoder)
         if response is None:
-            raise unusable(self._reason(decoder))
-        self._release(decoder)
+            raise self._error(code, job)
         return response
 
     def _take(self) -> DecoderProcess:
@@ -163,17 +196,29 @@ class Decoders:
                 return
         decoder.end()
 
-    def _replace(self, decoder: DecoderProcess) -> None:
+    def _replace(self, decoder: DecoderProcess) -> int | None:
+        """End a process, start another one, and return the exit code if the process has ended by itself."""
+        if decoder.images >= MAX_IMAGES:
+            decoder.process.kill()
+        code = decoder.end()
         with self._lock:
             self._all.discard(decoder)
-        decoder.end()
+            if not self._closed:
+                with suppress(UnavailableError):  # the next image gets the error
+                    self._idle.append(DecoderProcess(self.settings))
+                    self._all.add(self._idle[-1])
+        return code
 
-    def _reason(self, decoder: DecoderProcess) -> str:
-        code = decoder.process.returncode
+    def _error(self, code: int | None, job: DecodeJob) -> FitError:
+        """Return the error for an image whose decoder has ended."""
+        if self._closed:
+            return UnavailableError("The service is ending.", "Try again in a moment.")
         log.warning("a decoder ended with exit code %s", code)
         if code == -signal.SIGALRM:
-            return f"decoding it takes more than {self.settings.max_decode_seconds} s"
-        return "it could not be decoded"
+            return unusable(f"decoding it takes more than {self.settings.max_decode_seconds} s")
+        if job.cancelled or code == -signal.SIGKILL:  # by the system, which has too little memory
+            return UnavailableError("Images cannot be decoded now.", "Try again in a moment.")
+        return unusable("it could not be decoded")
 
 
 def unusable(reason: str) -> InputError:

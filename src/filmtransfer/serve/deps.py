@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-import anyio
 from fastapi import Depends, Query, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
@@ -46,7 +45,7 @@ class Service:
     def __post_init__(self) -> None:
         self.uploads = self._turns(self.settings.max_uploads)
         self.file_uploads = self._turns(self.settings.max_file_uploads)
-        self.decoding = anyio.CapacityLimiter(self.settings.decoders)
+        self.decoding = self._turns(self.settings.decoders, measured=True)
         self.decoders = Decoders(self.settings)
         self.downloads = DownloadMaker(self.store, self.settings, self.metrics, self.weights)
         self.health = Check(self.store.ping)
@@ -60,14 +59,15 @@ class Service:
             }
         )
 
-    def _turns(self, at_once: int) -> UserTurns:
-        return UserTurns(at_once, (at_once + 1) // 2, self.settings.max_waiting)
+    def _turns(self, at_once: int, measured: bool = False) -> UserTurns:
+        return UserTurns(at_once, (at_once + 1) // 2, self.settings.max_waiting, measured)
 
     def end(self) -> None:
-        """End what would keep the service from ending: event streams, and requests that wait for a turn."""
+        """End what would keep the service from ending: event streams, requests that wait for a turn, and decoders."""
         self.stopping.set()
-        for turns in (self.uploads, self.file_uploads, self.downloads.turns):
+        for turns in (self.uploads, self.file_uploads, self.decoding, self.downloads.turns):
             turns.close()
+        self.decoders.close()
 
 
 def content_type(request: Request) -> str:

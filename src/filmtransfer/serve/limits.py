@@ -11,11 +11,12 @@ response, and the connection is closed.
 from __future__ import annotations
 
 import math
+import re
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import anyio
@@ -27,11 +28,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..budgets import LINGER_BYTES, LINGER_SECONDS
 from .errors import RETRY_SECONDS, ApiError, response_to
 from .settings import ServiceSettings
-from .turns import LineFullError, UserTurns, retry_after
+from .turns import LineFullError, Turn, UserTurns, retry_after
 
 ON_DISCONNECT = "on_disconnect"  # in the state of a request: a context in which a function is called when the client leaves
-START_SECONDS = 5.0  # of a body, before its rate counts
-CHECK_SECONDS = 0.5  # between two looks at whether a slow body holds up others, or the end of the service
+TURN = "turn"  # in the state of a request with a photo: its turn
+CHECK_SECONDS = (
+    0.5  # between two looks at whether an idle turn has to end for others, or because the service ends
+)
+PREDICTIONS, PHOTOS, VERSIONS = "/api/predictions", "/api/classes/{id}/photos", "/api/versions"
+PHOTOS_PATH = re.compile(re.escape(PHOTOS).replace(r"\{id\}", "[^/]*"))
 
 
 class RateLimiter:
@@ -79,7 +84,7 @@ class Refusals:
         self.until[token] = self.clock() + seconds
         if len(self.until) > self.keys:
             self.until.popitem(last=False)
-        return _busy(seconds)
+        return busy(seconds)
 
     def check(self, token: str) -> None:
         """Raise the error again while the token is refused."""
@@ -87,7 +92,7 @@ class Refusals:
             return
         seconds = self.until[token] - self.clock()
         if seconds > 0:
-            raise _busy(math.ceil(seconds))
+            raise busy(math.ceil(seconds))
         del self.until[token]
 
 
@@ -120,55 +125,44 @@ class BodyLimitMiddleware:
         try:
             if turns.expected_wait(user) > self.settings.max_wait:
                 raise LineFullError
-            async with turns.turn(user, partial(self.wait, scope)):
-                await self.forward(limit, scope, receive, send, turns)
+            async with turns.turn(user, partial(wait_for_turn, scope, self.settings.max_wait)) as turn:
+                scope.setdefault("state", {})[TURN] = turn
+                await self.forward(limit, scope, receive, send, partial(turns.must_end, turn), turn)
         except LineFullError:
             if turns.closed:
-                return await refuse(response_to(_ending(), close=True), scope, receive, send, linger=0)
+                return await refuse(response_to(ending(), close=True), scope, receive, send, linger=0)
             seconds = retry_after(turns.expected_wait(user) - self.settings.max_wait)
             token = scope.get("state", {}).get("token", "")
-            busy = self.refusals.add(token, seconds) if turns is self.photos else _busy(seconds)
-            await refuse(response_to(busy, close=True), scope, receive, send)
-
-    async def wait(self, scope: Scope, decided: anyio.Event) -> None:
-        """Wait for a turn, for as long as that makes sense."""
-        left = False
-
-        def leave() -> None:
-            nonlocal left
-            left = True
-            patience.cancel()
-
-        on_disconnect = scope.get("state", {}).get(ON_DISCONNECT)
-        with anyio.move_on_after(self.settings.max_wait) as patience:
-            with nullcontext() if on_disconnect is None else on_disconnect(leave):
-                await decided.wait()
-        if left:
-            raise ClientDisconnect
+            error = self.refusals.add(token, seconds) if turns is self.photos else busy(seconds)
+            await refuse(response_to(error, close=True), scope, receive, send)
 
     def limit(self, scope: Scope) -> tuple[int, UserTurns | None]:
         """Return the largest body, in bytes, that the path accepts, and the turns in which such bodies are received."""
-        if is_photo(scope):
-            return self.settings.max_photo_bytes, self.photos
-        if scope["method"] == "POST" and scope["path"] == "/api/versions":
+        route = route_of_body(scope)
+        if route is None:
+            return self.settings.max_json_bytes, None
+        if route == VERSIONS:
             return self.settings.max_update_bytes, self.files
-        return self.settings.max_json_bytes, None
+        return self.settings.max_photo_bytes, self.photos
 
     async def forward(
-        self, limit: int, scope: Scope, receive: Receive, send: Send, turns: UserTurns | None = None
+        self,
+        limit: int,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        must_end: Callable[[], bool] = lambda: False,
+        turn: Turn | None = None,
     ) -> None:
         """Forward the request; refuse a body that is too large or too slow, whatever the application does then.
 
-        While others wait for one of the ``turns``, of which this request has one, too slow is less than a minimum rate.
+        ``must_end`` tells whether the ``turn`` of the request has to end while its body arrives (turns.py).
         """
+        turn = turn or Turn("", 0)
         received, complete, responding = 0, False, False
         refusal: ApiError | None = None
+        expected = _content_length(scope) or limit
         start = anyio.current_time()
-
-        def must_end() -> bool:
-            seconds = anyio.current_time() - start
-            slow = seconds > START_SECONDS and received < seconds * self.settings.min_body_rate
-            return self.photos.closed or (slow and turns is not None and turns.contended)
 
         async def limited_receive() -> Message:
             nonlocal received, complete, refusal
@@ -177,14 +171,17 @@ class BodyLimitMiddleware:
             message: Message = {}
             now = anyio.current_time()
             end = min(now + self.settings.max_pause, start + self.settings.max_body_seconds)
-            while not message and now < end and not must_end():
+            turn.idle = True
+            while not message and now < end and not must_end() and not self.photos.closed:
                 with anyio.move_on_after(min(end - now, CHECK_SECONDS)):
                     message = await receive()
                 now = anyio.current_time()
+            turn.idle = False
             received += len(message.get("body", b""))
+            turn.progress = min(1.0, received / expected)
             complete = not message.get("more_body", False)
             if received > limit or not message:
-                refusal = _too_large(limit) if message else _ending() if self.photos.closed else _too_slow()
+                refusal = _too_large(limit) if message else ending() if self.photos.closed else _too_slow()
                 raise refusal
             return message
 
@@ -204,10 +201,45 @@ class BodyLimitMiddleware:
             await refuse(response_to(refusal, close=True), scope, receive, send, linger)
 
 
+async def wait_for_turn(
+    scope: Scope, seconds: float, decided: anyio.Event, must_end: Callable[[], bool] | None = None
+) -> None:
+    """Wait until the turn of a request is ``decided``, for as long as that makes sense, at most some seconds.
+
+    ``must_end`` tells whether the turn that the request holds meanwhile has to end.
+    """
+    left = False
+
+    def leave() -> None:
+        nonlocal left
+        left = True
+        patience.cancel()
+
+    with anyio.move_on_after(seconds) as patience, on_disconnect(scope, leave):
+        while not (decided.is_set() or (must_end and must_end())):
+            with anyio.move_on_after(CHECK_SECONDS if must_end else math.inf):
+                await decided.wait()
+    if left:
+        raise ClientDisconnect
+
+
+def on_disconnect(scope: Scope, leave: Callable[[], None]) -> AbstractContextManager[object]:
+    """Return a context in which a function is called when the client of a request leaves."""
+    observe = scope.get("state", {}).get(ON_DISCONNECT)
+    return nullcontext() if observe is None else observe(leave)
+
+
+def route_of_body(scope: Scope) -> str | None:
+    """Return the route of a request with a large body, which has not been routed yet; None for all others."""
+    if scope["method"] != "POST":
+        return None
+    path: str = scope["path"]
+    return path if path in (PREDICTIONS, VERSIONS) else PHOTOS if PHOTOS_PATH.fullmatch(path) else None
+
+
 def is_photo(scope: Scope) -> bool:
     """Return whether the body of a request is a photo."""
-    path: str = scope["path"]
-    return bool(scope["method"] == "POST") and (path == "/api/predictions" or path.endswith("/photos"))
+    return route_of_body(scope) in (PREDICTIONS, PHOTOS)
 
 
 async def refuse(
@@ -236,7 +268,8 @@ def _too_large(limit: int) -> ApiError:
     return ApiError(413, "too_large", f"The body is larger than {limit / 1e6:g} MB.", "Send a smaller file.")
 
 
-def _busy(seconds: int) -> ApiError:
+def busy(seconds: int) -> ApiError:
+    """Return the error for a request that gets no turn in time."""
     return ApiError(
         503,
         "busy",
@@ -246,7 +279,8 @@ def _busy(seconds: int) -> ApiError:
     )
 
 
-def _ending() -> ApiError:
+def ending() -> ApiError:
+    """Return the error for a request that gets no turn because the service ends."""
     return ApiError(503, "unavailable", "The service is ending.", "Try again in a moment.", RETRY_SECONDS)
 
 

@@ -41,10 +41,9 @@ class ServiceSettings:
     max_wait: float = 10.0  # seconds until such a request is refused, at once if that can be foreseen
     max_pause: float = 20.0  # seconds that a client may pause within a body
     max_body_seconds: float = 300.0  # for a complete body
-    min_body_rate: int = 16_000  # bytes per second of a body while requests of others wait
     decoders: int = 2  # images decoded at the same time, each by a process of its own
     decoder_megabytes: int = MAX_IMAGE_MEMORY // 10**6 + 150  # of each; Python and libraries take about 60
-    max_decode_seconds: int = 30  # for one image
+    max_decode_seconds: int = 10  # for one image, also on a busy machine; the slowest takes about 4 s
     max_downloads: int = 1  # files made at the same time: each takes a core and, for ONNX, about 600 MB
     max_downloads_of_user: int = 4  # being made or waiting
     max_download_seconds: int = 180  # to make a file

@@ -15,6 +15,8 @@ import anyio
 
 RECENT = 64  # turns over which the pace is measured
 ENOUGH = 8  # turns after which a pace is known
+STANDSTILL_SECONDS = 1.0  # in which nobody has got a turn although requests wait: then one has to end
+UNDISTURBED_SECONDS = 3.0  # of a turn, in which it does not have to end for others
 
 
 class LineFullError(Exception):
@@ -22,11 +24,23 @@ class LineFullError(Exception):
 
 
 @dataclass(eq=False)
-class _Request:
+class Turn:
+    """A request that waits for its turn, or has it."""
+
     user: str
     arrival: int
     granted: bool = False
     decided: anyio.Event = field(default_factory=anyio.Event)  # it has its turn, or gets none
+    begin: float = 0.0  # its turn's place in the rounds
+    since: float = 0.0  # when it was granted
+    idle: bool = (
+        False  # whether it only waits, for its client or for another turn, so that it can end for others
+    )
+    progress: float = 0.0  # the part that has arrived of what the client sends
+
+    def remaining(self, seconds: float) -> float:
+        """Return for how long the client will go on sending, at the pace of the ``seconds`` so far."""
+        return seconds * (1 / self.progress - 1) if self.progress else math.inf
 
 
 class Pace:
@@ -58,9 +72,11 @@ class UserTurns:
     """Grants turns, a few at the same time, in rounds: a user has one in each round, requests of a round in their order.
 
     A user who comes back in the same round gets a turn in the next one, so neither many requests at once nor many one
-    after the other are an advantage (start-time fair queueing, Goyal, Vin and Cheng 1996, with turns of equal cost).
-    At most ``at_once_of_user`` turns are held by one user and at most ``max_waiting`` requests wait. When the line is
-    full, the last request of the user who has most of them there makes room for one of a user who has fewer.
+    after the other are an advantage (start-time fair queueing, Goyal, Vin and Cheng 1996). Turns have equal costs, or, if
+    they are ``measured``, cost the seconds that they take: a turn of ten seconds delays the next one of its user by as many
+    rounds as ten turns of one second. At most ``at_once_of_user`` turns are held by one user and at most ``max_waiting``
+    requests wait. When the line is full, the last request of the user who has most of them there makes room for one of a
+    user who has fewer. When nobody gets a turn for a while, one that is idle has to end (``must_end``).
     """
 
     def __init__(
@@ -68,22 +84,29 @@ class UserTurns:
         at_once: int,
         at_once_of_user: int | None = None,
         max_waiting: int | None = None,
+        measured: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.at_once = at_once
         self.at_once_of_user = at_once if at_once_of_user is None else at_once_of_user
         self.max_waiting = max_waiting
+        self.measured = measured
+        self.clock = clock
         self.pace = Pace(clock)
         self.waiting = 0
         self.closed = False
         self._arrivals = itertools.count()
         self._running: Counter[str] = Counter()
-        self._queues: dict[str, OrderedDict[_Request, None]] = {}  # the waiting requests of each user
-        self._line: list[tuple[int, int, str]] = []  # a heap: round, arrival and user of the next turns
+        self._turns: set[Turn] = set()  # those that are held
+        self._queues: dict[str, OrderedDict[Turn, None]] = {}  # the waiting requests of each user
+        self._line: list[tuple[float, int, str]] = []  # a heap: begin, arrival and user of the next turns
         # The entry of a user in the heap; others are outdated.
-        self._places: dict[str, tuple[int, int, str]] = {}
-        self._round = 0
-        self._last_round: dict[str, int] = {}  # of the last turn of users, unless it was before this round
+        self._places: dict[str, tuple[float, int, str]] = {}
+        self._round = 0.0  # the begin of the last turn
+        self._next: dict[
+            str, float
+        ] = {}  # the earliest begin of the next turn of users, unless it is before this round
+        self._moved = 0.0  # when the line last became shorter, or was empty
 
     def requests(self, user: str) -> int:
         """Return how many requests of a user are running or waiting."""
@@ -102,8 +125,25 @@ class UserTurns:
         """Whether a request waits for no other reason than that all turns are taken."""
         return bool(self._places)
 
+    def must_end(self, turn: Turn) -> bool:
+        """Return whether an idle turn has to end for others: nobody has got a turn for a while, although requests wait.
+
+        Among the idle turns of the user who holds most turns, that is the one whose client would need longest. So however
+        slow clients are, a turn ends each second, and the line moves on.
+        """
+        now = self.clock()
+        if not self.contended or now - self._moved < STANDSTILL_SECONDS:
+            return False
+        idle = [one for one in self._turns if one.idle and now - one.since >= UNDISTURBED_SECONDS]
+        last = max(
+            idle,
+            key=lambda one: (self._running[one.user], one.remaining(now - one.since), one.arrival),
+            default=None,
+        )
+        return turn is last
+
     @asynccontextmanager
-    async def turn(self, user: str, wait: Callable[[anyio.Event], Awaitable[None]]) -> AsyncIterator[None]:
+    async def turn(self, user: str, wait: Callable[[anyio.Event], Awaitable[None]]) -> AsyncIterator[Turn]:
         """Hold a turn; ``wait`` waits for the event, or raises an error to stop waiting.
 
         ``LineFullError`` is raised if the line is full, now or later, and when it is closed.
@@ -114,7 +154,7 @@ class UserTurns:
                 await wait(request.decided)
             if not request.granted:
                 raise LineFullError
-            yield
+            yield request
         finally:
             self._leave(request)
 
@@ -130,10 +170,10 @@ class UserTurns:
         free = self._running.total() < self.at_once and not self._places
         return free and self._running[user] < self.at_once_of_user and user not in self._queues
 
-    def _join(self, user: str) -> _Request:
+    def _join(self, user: str) -> Turn:
         if self.closed:
             raise LineFullError
-        request = _Request(user, next(self._arrivals))
+        request = Turn(user, next(self._arrivals))
         full = self.max_waiting is not None and self.waiting >= self.max_waiting
         if full and not self._has_room(user):
             self._make_room(user)
@@ -150,7 +190,7 @@ class UserTurns:
             raise LineFullError
         self._drop(next(reversed(longest)))
 
-    def _drop(self, request: _Request) -> None:
+    def _drop(self, request: Turn) -> None:
         self._remove(request)
         request.decided.set()
 
@@ -159,30 +199,40 @@ class UserTurns:
         queue = self._queues.get(user)
         if not queue or user in self._places or self._running[user] >= self.at_once_of_user:
             return
-        next_round = max(self._round, self._last_round.get(user, -1) + 1)
-        place = (next_round, next(iter(queue)).arrival, user)
+        if not self._places:
+            self._moved = self.clock()
+        place = (max(self._round, self._next.get(user, 0)), next(iter(queue)).arrival, user)
         self._places[user] = place
         heapq.heappush(self._line, place)
 
     def _grant(self) -> None:
         while self._places and self._running.total() < self.at_once:
             place = heapq.heappop(self._line)
-            turn_round, _, user = place
+            begin, _, user = place
             if self._places.get(user) is not place:  # the user has left the line since
                 continue
             request = next(iter(self._queues[user]))
             self._remove(request)
             self._places.pop(user, None)
             self._running[user] += 1
-            if turn_round > self._round:
-                self._round = turn_round
-                self._last_round = {u: last for u, last in self._last_round.items() if last >= turn_round}
-            self._last_round[user] = turn_round
+            self._turns.add(request)
+            request.begin, request.since = begin, self.clock()
+            self._moved = request.since
+            if begin > self._round:
+                self._round = begin
+                self._next = {u: least for u, least in self._next.items() if least > begin}
+            if not self.measured:
+                self._charge(request, 1)
             request.granted = True
             request.decided.set()
             self._place(user)
 
-    def _remove(self, request: _Request) -> None:
+    def _charge(self, turn: Turn, cost: float) -> None:
+        """Delay the next turn of a user by the cost of this one."""
+        self._next[turn.user] = max(self._next.get(turn.user, 0), turn.begin) + cost
+        self._places.pop(turn.user, None)  # the user's place in the line, if there is one, is later now
+
+    def _remove(self, request: Turn) -> None:
         """Remove a request that waits."""
         queue = self._queues[request.user]
         del queue[request]
@@ -193,10 +243,13 @@ class UserTurns:
             if len(self._line) > 2 * len(self._places) + RECENT:  # mostly outdated entries
                 self._line = sorted(self._places.values())
 
-    def _leave(self, request: _Request) -> None:
+    def _leave(self, request: Turn) -> None:
         user = request.user
         if request.granted:
             self.pace.count() if self.waiting else self.pace.pause()
+            if self.measured:
+                self._charge(request, self.clock() - request.since)
+            self._turns.discard(request)
             self._running[user] -= 1
             if not self._running[user]:
                 del self._running[user]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 
-from ..deps import CurrentProject, JsonOnly, ServiceDep, StoreDep
+from ..deps import CurrentProject, CurrentUser, JsonOnly, ServiceDep, StoreDep
 from ..responses import GUARDED, binary, errors
 from ..schemas import Id, PhotoPublic, PhotosPublic, PhotoUpdate
-from ..uploads import IMAGE_BODY, read_image
+from ..uploads import IMAGE_BODY, decode, read_image
 
 router = APIRouter(prefix="/api", tags=["photos"], responses=errors(*GUARDED))
 
@@ -45,12 +46,17 @@ def list_photos(
     openapi_extra=IMAGE_BODY,
 )
 async def add_photo(
-    id: Id, request: Request, response: Response, project: CurrentProject, service: ServiceDep
+    id: Id,
+    request: Request,
+    response: Response,
+    user: CurrentUser,
+    project: CurrentProject,
+    service: ServiceDep,
 ) -> PhotoPublic:
     """Add a photo to a class. When the response arrives, the photo is on the disk."""
     content = await read_image(request)
-    media_type, thumbnail = await to_thread.run_sync(
-        service.decoders.thumbnail, content, limiter=service.decoding
+    media_type, thumbnail = await decode(
+        service, request, user.id, partial(service.decoders.thumbnail, content)
     )
     photo, added = await to_thread.run_sync(
         service.store.photos.add, project, id, content, thumbnail, media_type

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Annotated
 
 from anyio import to_thread
@@ -13,7 +14,7 @@ from ..engine.multi_user import Member
 from ..responses import GUARDED, errors
 from ..schemas import MAX_NUMBER, ClassProbability, PredictionPublic
 from ..store import ConflictError, ProjectId, User
-from ..uploads import IMAGE_BODY, read_image
+from ..uploads import IMAGE_BODY, decode, read_image
 
 router = APIRouter(prefix="/api/predictions", tags=["predictions"], responses=errors(*GUARDED))
 
@@ -31,7 +32,7 @@ async def predict(
     """Classify an image. Images of different users share a pass of the backbone."""
     content = await read_image(request)
     number, member = await to_thread.run_sync(_member, service, user, project, version)
-    pixels = await to_thread.run_sync(service.decoders.square, content, member.spec, limiter=service.decoding)
+    pixels = await decode(service, request, user.id, partial(service.decoders.square, content, member.spec))
     answer = await asyncio.wrap_future(service.batcher.submit(member, pixels))
     return PredictionPublic(
         version=number,
