@@ -19,6 +19,7 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 from ..budgets import MAX_IMAGE_FILE
 from ..errors import InputError
 from ..files import open_regular
+from .metadata import check_metadata
 
 File = str | os.PathLike[str] | bytes  # a path, or the content
 FILE_TYPES = (str, os.PathLike, bytes)  # for isinstance; every other source that is not Pillow's is an array
@@ -34,7 +35,7 @@ SIGNATURES: dict[str, re.Pattern[bytes]] = {
         "AVIF": rb"....ftyp(avi[fs]|mif1|msf1)",
         "GIF": rb"GIF8[79]a",
         "BMP": rb"BM",
-        "TIFF": rb"II[*+]\0|MM\0[*+]|II\0\*|MM\*\0",
+        "TIFF": rb"II[*+]\0|MM\0\*|II\0\*|MM\*\0",
         "PPM": rb"P[0-6fy]",
     }.items()
 }
@@ -55,6 +56,8 @@ def identify(file: IO[bytes]) -> ImageFile.ImageFile:
     formats = [name for name in candidates if _import_reader(name)]
     if not formats:  # without any, Pillow would import all its readers
         raise UnidentifiedImageError
+    for name in formats:
+        check_metadata(file, name)
     file.seek(0)
     return Image.open(file, formats=formats)
 
@@ -78,6 +81,13 @@ def _open(source: File) -> IO[bytes]:
     raise InputError(
         "the file is empty" if size == 0 else f"the file has more than {MAX_IMAGE_FILE // 10**6} MB"
     )
+
+
+def import_readers() -> None:
+    """Import the readers of all formats, for a process that can import nothing later."""
+    Image.preinit()
+    for name in SIGNATURES:
+        _import_reader(name)
 
 
 def _import_reader(name: str) -> bool:

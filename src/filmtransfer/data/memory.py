@@ -14,18 +14,18 @@ from PIL import Image, ImageFile
 
 from ..budgets import LARGE_IMAGE_MEMORY, MAX_IMAGE_MEMORY
 from ..errors import InputError
+from .metadata import ORIENTATION
 
 _large_images = threading.RLock()
 
 RGB = 4  # bytes of a pixel of most of Pillow's modes
 NARROW = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2, "I;16L": 2, "I;16N": 2}  # and of the others
 WEIGHTS = 48  # bytes that Pillow's resampling needs for each row and each column: six weights
-ORIENTATION = 274  # a tag of TIFF and EXIF
 BITS, ROWS, TILE_WIDTH, TILE_HEIGHT, COMPRESSION = 258, 278, 322, 323, 259  # tags of TIFF
 
 
-def check_decoding(image: ImageFile.ImageFile, near: int) -> AbstractContextManager[object]:
-    """Refuse an opened image that takes too much memory; let JPEGs be decoded at a fraction of their size.
+def prepare_decoding(image: ImageFile.ImageFile, near: int) -> AbstractContextManager[object]:
+    """Let JPEGs be decoded at a fraction of their size, and refuse an opened image that takes too much memory nevertheless.
 
     Returns the context in which it is decoded: large images wait for each other.
 
@@ -43,8 +43,7 @@ def check_decoding(image: ImageFile.ImageFile, near: int) -> AbstractContextMana
 
 def check_turning(image: Image.Image) -> None:
     """Refuse to turn a decoded image upright if the copy takes too much memory."""
-    if image.getexif().get(ORIENTATION, 1) != 1:
-        _check(2 * NARROW.get(image.mode, RGB) * image.width * image.height, "turning", image.size)
+    _check(2 * NARROW.get(image.mode, RGB) * image.width * image.height, "turning", image.size)
 
 
 def check_scaling(size: tuple[int, int], target: tuple[int, int]) -> None:

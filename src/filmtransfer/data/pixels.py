@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
 from ..budgets import MAX_PIXELS
 from ..errors import InputError
 from .formats import FILE_TYPES, File, open_file
-from .memory import check_decoding, check_scaling, check_turning
+from .memory import check_scaling, check_turning, prepare_decoding
+from .metadata import forget_orientation, orientation_of
 
 
 class ArrayImage(Protocol):
@@ -47,6 +48,21 @@ SUFFIXES = frozenset(
 Fit = Literal["squash", "crop"]
 LEVEL_MODES = ("I;16", "I;16B", "I;16L", "I;16N", "I", "F")
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
+TURNS = dict(
+    zip(
+        range(2, 9),  # EXIF orientations
+        (
+            Image.Transpose.FLIP_LEFT_RIGHT,
+            Image.Transpose.ROTATE_180,
+            Image.Transpose.FLIP_TOP_BOTTOM,
+            Image.Transpose.TRANSPOSE,
+            Image.Transpose.ROTATE_270,
+            Image.Transpose.TRANSVERSE,
+            Image.Transpose.ROTATE_90,
+        ),
+        strict=True,
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -68,13 +84,13 @@ def decode(source: ImageSource, near: int = 0) -> Image.Image:
     ``near`` is the side that will be needed; JPEGs are then decoded at a fraction of their size.
     """
     with open_image(source, near) as image:
-        return to_rgb(_upright(image, keep=isinstance(source, Image.Image)))
+        return to_rgb(upright(image, keep=isinstance(source, Image.Image)))
 
 
 def read_square(source: ImageSource, spec: PixelSpec) -> np.ndarray:
     """Return an image as uint8 pixels (3, size, size)."""
     with open_image(source, spec.size) as image:
-        return to_square(to_rgb(_upright(image, keep=isinstance(source, Image.Image))), spec)
+        return to_square(to_rgb(upright(image, keep=isinstance(source, Image.Image))), spec)
 
 
 @contextmanager
@@ -92,7 +108,7 @@ def open_image(source: ImageSource, near: int = 0) -> Iterator[Image.Image]:
         else:
             with open_file(source) as image:
                 _check_size(*image.size)
-                with check_decoding(image, near):
+                with prepare_decoding(image, near):
                     yield image
     except InputError:
         raise
@@ -208,16 +224,21 @@ def side_of(source: ImageSource) -> int:
         return 0
 
 
-def _upright(image: Image.Image, keep: bool) -> Image.Image:
+def upright(image: Image.Image, keep: bool = False) -> Image.Image:
     """Return the first frame of an image in its upright orientation; ``keep`` is whether the image must not be changed."""
-    image.load()
-    if not keep:
-        check_turning(image)
-        ImageOps.exif_transpose(image, in_place=True)
-        return image
-    if image.tell():
+    if keep and image.tell():
         image.seek(0)
-    return ImageOps.exif_transpose(image)
+    image.load()
+    turn = TURNS.get(orientation_of(image))
+    if turn is None:
+        upright = image.copy() if keep else image
+    else:
+        check_turning(image)
+        upright = image.transpose(turn)
+        if not keep:
+            image.close()  # frees its pixels
+    forget_orientation(upright)
+    return upright
 
 
 def _from_array(array: np.ndarray) -> Image.Image:

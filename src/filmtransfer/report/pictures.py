@@ -21,6 +21,7 @@ from ..arrays import to_numpy
 from ..data import LoadedImages
 from ..data.digest import DIGEST
 from ..data.formats import FILE_TYPES, open_file
+from ..data.metadata import orientation_of
 from ..data.pixels import ImageSource
 from ..model.support import name_of
 from .markup import Markup, tag
@@ -36,7 +37,6 @@ MAX_PICTURES = 400  # in a page …
 MAX_BYTES = 3_000_000  # … and their total size, which grows by a third in the page
 NARROWEST = 0.4  # aspect ratio; narrower photos are squeezed to it
 SIDEWAYS = range(5, 9)  # EXIF orientations with width and height exchanged
-ORIENTATION = 274
 
 
 class PhotoRecorder:
@@ -80,7 +80,7 @@ def aspect_ratio(source: ImageSource) -> float:
     try:
         with nullcontext(source) if isinstance(source, Image.Image) else open_file(source) as image:
             width, height = image.size
-            turned = image.getexif().get(ORIENTATION, 1) in SIDEWAYS
+            turned = orientation_of(image) in SIDEWAYS
         return height / width if turned else width / height
     except Exception:  # the file has been deleted since: a square thumbnail is good enough
         return 1.0
