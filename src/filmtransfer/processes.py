@@ -29,15 +29,21 @@ from .files import open_private
 
 GRACE_SECONDS = 8.0  # between SIGTERM and SIGKILL
 RELEASE_SECONDS = 10.0  # within which the children of a killed process release its locks and ports
+MAX_LOG_BYTES = 10_000_000  # of a log file to which another process appends
 LOOPBACK = "127.0.0.1"
 M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8  # options of glibc's mallopt
 
 
 class LoggedProcess:
-    """A process whose output goes to a log file, which can be read while it runs."""
+    """A process whose output goes to a log file, which can be read while it runs.
+
+    A large file of earlier processes is renamed first, and replaces the one that was renamed before.
+    """
 
     def __init__(self, log: Path) -> None:
         self.log = log
+        if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
+            log.replace(log.with_name(f"{log.name}.1"))
         self.begin = self.read = log.stat().st_size if log.exists() else 0
 
     def new_lines(self) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from filmtransfer import processes
 from filmtransfer.serve import supervisor as module
 from filmtransfer.serve.store import ProjectId, Store, StoreLocation, StoreUnavailableError, Training
 from filmtransfer.serve.supervisor import WorkerSupervisor
@@ -204,3 +205,14 @@ def test_without_workers_nothing_runs(supervise):
     supervised.supervisor.expect_training()
     supervised.supervisor.wake()
     assert supervised.polls == 0
+
+
+def test_a_large_log_of_earlier_workers_is_renamed(supervise, tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "MAX_LOG_BYTES", 100)
+    log = tmp_path / "worker-1.log"
+    log.write_text("old\n" * 100)
+    supervised = supervise()
+    assert supervised.ended(supervised.request()).state == "done"
+    assert "old" not in log.read_text()
+    assert (tmp_path / "worker-1.log.1").read_text() == "old\n" * 100
+    assert supervised.reports == []

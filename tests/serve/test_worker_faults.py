@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from filmtransfer.serve import worker as module
-from filmtransfer.serve.store import ProjectId, Store, StoreLocation, StoreUnavailableError, objects
+from filmtransfer.serve.store import (
+    ProjectId,
+    Store,
+    StoreFullError,
+    StoreLocation,
+    StoreUnavailableError,
+    objects,
+)
 from filmtransfer.serve.worker import Worker
 
 from . import dying_worker
@@ -138,4 +145,20 @@ def test_a_lost_acknowledgement_publishes_nothing_twice(tmp_path: Path, monkeypa
     assert store.trainings.get(project, training.id).state == "done"
     assert stages(store, project) == ["first", "tuned"]
     assert len(files_of(tmp_path / "objects")) == 4 * 2 + 2
+    store.close()
+
+
+@pytest.mark.usefixtures("_instant_training")
+def test_a_full_disk_loses_progress_but_no_training(tmp_path: Path, monkeypatch):
+    store = Store.open(StoreLocation.of(tmp_path))
+    project = a_project(store)
+    training = store.trainings.request(project, {})
+
+    def full(*_: object) -> None:
+        raise StoreFullError("The disk is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.trainings, "add_event", full)
+        assert Worker(store, None, name="only").run_next()
+    assert store.trainings.get(project, training.id).state == "done"
     store.close()

@@ -80,6 +80,7 @@ class Worker:
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self._training: Training | None = None
+        self._problem_reported = False
 
     def stop(self) -> None:
         """Stop soon, and return the running training to the queue."""
@@ -91,7 +92,7 @@ class Worker:
         if not self._ended.wait(HAND_BACK_SECONDS):
             training = self._training
             if training is not None:
-                with suppress(StoreUnavailableError):  # then its lease expires
+                with suppress(StoreError):  # then its lease expires
                     self.store.trainings.release(training.id, self.name)
             os._exit(0)
 
@@ -109,7 +110,9 @@ class Worker:
         last = time.monotonic()
         while not self._stopping.is_set():
             try:
-                if self.run_next():
+                ran = self.run_next()
+                self._problem_reported = False
+                if ran:
                     last = time.monotonic()
                     continue
                 if self.idle and time.monotonic() - last >= self.idle:
@@ -152,7 +155,9 @@ class Worker:
             while True:
                 check()
                 try:
-                    return action()
+                    result = action()
+                    self._problem_reported = False
+                    return result
                 except StoreUnavailableError as error:
                     self._report(error)
                     self._stopping.wait(self.poll)
@@ -170,7 +175,7 @@ class Worker:
             if now - last > EVENT_INTERVAL or progress.step in (1, progress.steps):
                 last = now
                 fields = {name: round(getattr(progress, name), 4) for name in PROGRESS_FIELDS}
-                with suppress(StoreUnavailableError):  # the next one reports more
+                with suppress(StoreUnavailableError, StoreFullError):  # the next one reports more
                     store.trainings.add_event(training.id, self.name, "progress", fields)
 
         def publish(content: bytes, summary: JsonObject) -> None:
@@ -215,6 +220,10 @@ class Worker:
             thread.join()
 
     def _report(self, error: FitError) -> None:
+        """Print an error of the store, once until it works again."""
+        if self._problem_reported:
+            return
+        self._problem_reported = True
         with suppress(OSError):  # the disk of the log may be full, too
             print(printable(f"worker {self.name}: {error}"), file=sys.stderr, flush=True)
 
