@@ -22,6 +22,10 @@ MAX_IMAGE_FILE = 800_000_000  # bytes; some decoders read the complete file
 MAX_LIST_BYTES = 50_000_000  # bytes of a CSV file
 MAX_LIST_ROWS = 1_000_000  # images of a CSV file
 
+# Videos
+
+MAX_VIDEO_PIXELS = 9_000_000  # of a frame: 4K; a decoder keeps up to 16 of them
+
 # Update files
 
 MAX_UPDATE_BYTES = 1_000_000_000  # bytes of a file; the largest hold all weights of a backbone

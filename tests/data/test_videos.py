@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
+from contextlib import suppress
 
 import av
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from PIL import Image
 
 from filmtransfer.bench.orbit.sample import write_video
+from filmtransfer.data import videos
 from filmtransfer.data.videos import frame_times, read_frames
 from filmtransfer.errors import InputError, MissingExtraError
 
@@ -40,7 +43,7 @@ def test_frames_are_listed_without_decoding_and_read_in_order(video):
     times = frame_times(video)
     assert [i for i, _ in times] == list(range(20))
     assert [t for _, t in times] == pytest.approx([i / 10 for i in range(20)])
-    frames = read_frames(video)
+    frames = list(read_frames(video))
     assert len(frames) == 20
     assert frames[0].size == (64, 32)
     assert [level(frame) for frame in frames] == pytest.approx([10 + 10 * i for i in range(20)], abs=6)
@@ -68,7 +71,7 @@ def test_a_rate_of_zero_is_an_error(video):
 def test_rotated_videos_are_read_upright(tmp_path, rotation, corner):
     path = tmp_path / "turned.mp4"
     write_video(path, greys(3), rotation=rotation)
-    frame = read_frames(path, [0])[0]
+    frame = next(read_frames(path, [0]))
     assert frame.size == ((64, 32) if rotation % 180 == 0 else (32, 64))
     pixels = np.asarray(frame).mean(2)
     rows = slice(0, 8) if "top" in corner else slice(-8, None)
@@ -98,18 +101,18 @@ def test_damaged_frames_are_reported_when_read(tmp_path, video):
     bad = tmp_path / "bad.mp4"
     bad.write_bytes(bytes(content))
     with pytest.raises(InputError, match="damaged"):
-        read_frames(bad, range(20))
+        list(read_frames(bad, range(20)))
 
 
 def test_missing_frames_are_an_error(video):
     with pytest.raises(InputError, match="2 of its frames are missing"):
-        read_frames(video, [1, 30, 31])
+        list(read_frames(video, [1, 30, 31]))
 
 
 def test_without_pyav_the_error_names_the_extra(video, monkeypatch):
     monkeypatch.setitem(sys.modules, "av", None)
     with pytest.raises(MissingExtraError, match=r"\[video\]"):
-        read_frames(video)
+        list(read_frames(video))
 
 
 def test_a_pipe_is_not_opened(tmp_path):
@@ -148,4 +151,56 @@ def test_containers_of_videos_are_read(tmp_path, suffix):
         for image in greys(5):
             container.mux(stream.encode(av.VideoFrame.from_image(image)))
         container.mux(stream.encode())
-    assert len(read_frames(file)) == 5
+    assert len(list(read_frames(file))) == 5
+
+
+def write_black(path, codec: str, pixels: str, size: tuple[int, int]) -> None:
+    """Write a video of three black frames."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream(codec, rate=25)
+        stream.width, stream.height, stream.pix_fmt = *size, pixels
+        frame = av.VideoFrame(*size, pixels)
+        for plane in frame.planes:
+            plane.update(bytes(plane.buffer_size))
+        for index in range(3):
+            frame.pts = index
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "codec", "pixels"), [("x.mov", "png", "rgb24"), ("x.mp4", "libx264", "yuv420p"), ("x.avi", "mjpeg", "yuvj420p")]
+)  # fmt: skip
+def test_frames_that_are_too_large_are_not_decoded(tmp_path, monkeypatch, name, codec, pixels):
+    write_black(tmp_path / name, codec, pixels, (1280, 720))
+    assert next(read_frames(tmp_path / name)).size == (1280, 720)
+    monkeypatch.setattr(videos, "MAX_VIDEO_PIXELS", 1280 * 720 - 1)
+    monkeypatch.setattr(videos, "MAX_PIXELS", {"max_pixels": str(1280 * 720 - 1)})
+    monkeypatch.setattr(videos, "_upright", lambda _: pytest.fail("a frame was decoded"))
+    for read in (frame_times, lambda path: list(read_frames(path))):
+        with pytest.raises(InputError, match="megapixels, or no size"):
+            read(tmp_path / name)
+
+
+def test_frames_that_become_too_large_are_not_decoded(tmp_path, monkeypatch):
+    """A stream that can be joined may begin with small frames."""
+    file = tmp_path / "x.mpg"
+    content = b""
+    for size in ((64, 32), (640, 480)):
+        write_black(file, "mpeg1video", "yuv420p", size)
+        content += file.read_bytes()
+    file.write_bytes(content)
+    widths = [frame.width for frame in read_frames(file)]
+    assert {64, 640} == set(widths)
+    monkeypatch.setattr(videos, "MAX_PIXELS", {"max_pixels": str(640 * 480 - 1)})
+    read = []
+    with suppress(InputError):  # depending on the codec, such frames are errors, or left out
+        for frame in read_frames(file):
+            read.append(frame.width)  # noqa: PERF401 - those before the error too
+    assert 640 not in read
+
+
+def test_one_frame_is_kept_at_a_time(video):
+    frames = read_frames(video)
+    kept = [weakref.ref(next(frames)) for _ in range(5)]
+    assert [reference() for reference in kept] == [None] * 5

@@ -4,7 +4,7 @@ FFmpeg knows protocols and playlists, with which a file can name others to open,
 containers of videos are read, and nothing but the file itself is opened.
 
 Phones store the orientation of the camera as a rotation, which is applied here like that of EXIF for photos.
-The list of frames is read from the packets without decoding; the caller selects the frames to decode.
+The list of frames is read from the packets without decoding; the caller selects the frames to decode, and gets one at a time.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
+from ..budgets import MAX_VIDEO_PIXELS
 from ..errors import InputError, MissingExtraError
 from ..files import open_regular
 
@@ -29,6 +30,7 @@ LOCAL_ONLY = {
     "protocol_whitelist": "file",
     "format_whitelist": "mov,avi,matroska,webm,mpeg,mpegvideo,mpegts,asf",
 }
+MAX_PIXELS = {"max_pixels": str(MAX_VIDEO_PIXELS)}  # FFmpeg also decodes frames when it opens a file
 
 
 def frame_times(path: str | Path, rate: float | None = None) -> list[tuple[int, float]]:
@@ -43,20 +45,20 @@ def frame_times(path: str | Path, rate: float | None = None) -> list[tuple[int, 
     return times if rate is None else list(_at_rate(times, rate))
 
 
-def read_frames(path: str | Path, indices: Iterable[int] | None = None) -> list[Image.Image]:
-    """Return the frames with these indices, or all frames, in the order of the video."""
+def read_frames(path: str | Path, indices: Iterable[int] | None = None) -> Iterator[Image.Image]:
+    """Yield the frames with these indices, or all frames, in the order of the video."""
     selected = None if indices is None else set(indices)
     last = None if selected is None else max(selected, default=-1)
-    frames: list[Image.Image] = []
+    count = 0
     with _opened(path) as (container, video):
         for i, frame in enumerate(container.decode(video)):
             if last is not None and i > last:
                 break
             if selected is None or i in selected:
-                frames.append(_upright(frame))
-    if selected is not None and len(frames) < len(selected):
-        raise InputError(f"the video is damaged: {len(selected) - len(frames)} of its frames are missing")
-    return frames
+                yield _upright(frame)
+                count += 1
+    if selected is not None and count < len(selected):
+        raise InputError(f"the video is damaged: {len(selected) - count} of its frames are missing")
 
 
 def _at_rate(times: list[tuple[int, float]], rate: float) -> Iterator[tuple[int, float]]:
@@ -85,10 +87,16 @@ def _opened(path: str | Path) -> Iterator[tuple[InputContainer, av.VideoStream]]
         with open_regular(path) as file:
             if os.fstat(file.fileno()).st_size == 0:
                 raise InputError("the file is empty")
-        with av.open(f"file:{os.fspath(path)}", options=LOCAL_ONLY) as container:
+        with av.open(f"file:{os.fspath(path)}", options=LOCAL_ONLY | MAX_PIXELS) as container:
             if not container.streams.video:
                 raise InputError("the file contains no video")
-            yield container, container.streams.video[0]
+            video = container.streams.video[0]
+            if not 0 < video.codec_context.width * video.codec_context.height <= MAX_VIDEO_PIXELS:
+                raise InputError(
+                    f"its frames have more than {MAX_VIDEO_PIXELS // 10**6} megapixels, or no size"
+                )
+            video.codec_context.options = MAX_PIXELS  # their size may change
+            yield container, video
     except FileNotFoundError:
         raise InputError("there is no such file") from None
     except (av.FFmpegError, OSError, ValueError) as error:

@@ -69,12 +69,15 @@ class OrbitVideo:
             paths = [Path(str(self.frames[i])) for i in chosen]
             return read_squares(paths, spec, [str(path) for path in paths])
         indices = [int(str(self.frames[i])) for i in chosen]
+        squares: dict[int, np.ndarray | None] = {}
+        skipped: list[SkippedImage] = []
         try:
-            images = dict(zip(sorted(set(indices)), read_frames(self.path, indices), strict=True))
+            for index, image in zip(sorted(set(indices)), read_frames(self.path, indices), strict=True):
+                (squares[index],), reasons = read_squares([image], spec, [f"{self.path} frame {index}"])
+                skipped += reasons
         except InputError as error:
             return [None] * len(indices), [SkippedImage(str(self.path), error.message)]
-        names = [f"{self.path} frame {index}" for index in indices]
-        return read_squares([images[index] for index in indices], spec, names)
+        return [squares[index] for index in indices], skipped
 
 
 @dataclass(frozen=True)
