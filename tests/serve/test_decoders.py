@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -36,7 +38,7 @@ PHOTO = encoded(0, 1)
 
 # A package that is found first and makes the decoder of some images fail in the way that their width tells.
 FAILING = """
-import os, time
+import os, socket, time
 import filmtransfer.serve.decoder as decoder
 respond = decoder.respond
 
@@ -52,6 +54,12 @@ def fail(request, content):
         os.write(1, b"a library prints this")
     if content == b"type":
         return {"media_type": "text/html"}, b"<script>"
+    if content.startswith(b"exec "):
+        try:
+            exec(content[5:])
+        except OSError as error:
+            return {"error": type(error).__name__}, b""
+        return {"error": "nothing has prevented it"}, b""
     if content == b"long":
         import sys
         sys.stdout.flush()
@@ -144,6 +152,77 @@ def test_an_image_within_the_budget_is_decoded_within_the_limit_of_memory(pool):
         assert small.thumbnail(PHOTO)[0] == "image/jpeg"
     finally:
         small.close()
+
+
+@pytest.mark.process(seconds=6)
+def test_the_largest_photos_can_be_kept(pool):
+    """Their thumbnails take no second copy of all pixels."""
+    Image.MAX_IMAGE_PIXELS, before = None, Image.MAX_IMAGE_PIXELS
+    try:
+        content = BytesIO()
+        Image.new("RGB", (10_000, 10_000)).save(content, "PNG", compress_level=1)
+    finally:
+        Image.MAX_IMAGE_PIXELS = before
+    assert pool.thumbnail(content.getvalue())[0] == "image/png"
+
+
+@pytest.mark.process(seconds=3)
+@pytest.mark.parametrize(
+    "action",
+    [
+        "open(FILE).read()",
+        "open(FILE, 'a')",
+        "os.unlink(FILE)",
+        "os.listdir(os.path.dirname(FILE))",
+        "os.execv('/bin/true', ['true'])",
+        "os.kill(os.getppid(), 0)",
+        "socket.create_connection(('127.0.0.1', PORT))",
+    ],
+)
+def test_code_that_runs_in_a_decoder_is_confined(failing, tmp_path, action):
+    """Neither files nor programs nor processes nor connections: as far as the kernel can forbid them."""
+    needed = 6 if "kill" in action else 4 if "socket" in action else 1
+    if _landlock() < needed:
+        pytest.skip("this kernel cannot forbid it")
+    (tmp_path / "secret").write_text("secret")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        names = f"FILE, PORT = {str(tmp_path / 'secret')!r}, {server.getsockname()[1]}\n"
+        with pytest.raises(InputError, match="cannot be used: PermissionError"):
+            failing().thumbnail(f"exec {names}{action}".encode())
+    assert (tmp_path / "secret").exists()
+
+
+def _landlock() -> int:
+    """Return the version of Landlock; 0 without it."""
+    if sys.platform != "linux":
+        return 0
+    return max(0, ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1))
+
+
+@pytest.mark.process(seconds=3)
+def test_a_decoder_can_open_few_files_and_write_none(failing):
+    pool = failing()
+    for action in ("[os.dup(0) for _ in range(20)]", "os.write(os.memfd_create('x'), b'x')"):
+        with pytest.raises(InputError, match="OSError"):
+            pool.thumbnail(b"exec " + action.encode())
+
+
+@pytest.mark.process(seconds=3)
+def test_a_decoder_that_waits_has_no_limit_of_time(tmp_path, monkeypatch):
+    """Whatever is set while it starts."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import signal\nalarm = signal.alarm\nsignal.alarm = lambda seconds: alarm(min(seconds, 1))\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, sys.path)]))
+    pool = Decoders(ServiceSettings())
+    try:
+        pool.start()
+        (decoder,) = pool._all
+        assert pool.thumbnail(PHOTO)[0] == "image/jpeg"
+        with pytest.raises(subprocess.TimeoutExpired):
+            decoder.process.wait(1.5)
+    finally:
+        pool.close()
 
 
 @pytest.mark.process(seconds=3)

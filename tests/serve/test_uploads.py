@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from io import BytesIO
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from filmtransfer.data import PixelSpec
+from filmtransfer.errors import InputError
+from filmtransfer.serve.decoder import describe, respond
+from filmtransfer.serve.decoders import Decoders
+from filmtransfer.serve.settings import ServiceSettings
 from tests.data.test_pixels import REASONS, broken, gradient, heic
 
+SPEC = PixelSpec(32, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 PATHS = ("/api/classes/{}/photos", "/api/predictions")
 
 
@@ -83,6 +90,30 @@ def test_images_of_every_format_are_stored_and_classified(client, class_id, name
     asked = client.post(PATHS[1], content=content, headers=headers)
     assert asked.status_code == 200, asked.text
     assert sum(one["p"] for one in asked.json()["probabilities"]) == pytest.approx(1)
+
+
+@pytest.mark.process(seconds=3)
+def test_decoder_processes_have_the_same_results(tmp_path):
+    """They can open no file, hence import nothing, while they decode."""
+    lab = as_bytes(Image.new("LAB", (60, 40), (50, 100, 100)), "TIFF")
+    damaged = [file.read_bytes() for file in broken(tmp_path).values() if file.exists()]
+    pool = Decoders(ServiceSettings())
+    try:
+        for content in [*(content for content, _ in GOOD.values()), lab, *damaged]:
+            for request, ask in (
+                ({}, pool.thumbnail),
+                (describe(SPEC), lambda content: pool.square(content, SPEC)),
+            ):
+                document, result = respond(request, content)
+                if "error" in document:
+                    with pytest.raises(InputError, match=re.escape(document["error"].rstrip("."))):
+                        ask(content)
+                elif request:
+                    assert ask(content).tobytes() == result
+                else:
+                    assert ask(content) == (document["media_type"], result)
+    finally:
+        pool.close()
 
 
 @pytest.mark.parametrize("name", [name for name in REASONS if name != "missing.jpg"])

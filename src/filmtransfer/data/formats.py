@@ -84,10 +84,12 @@ def _open(source: File) -> IO[bytes]:
 
 
 def import_readers() -> None:
-    """Import the readers of all formats, for a process that can import nothing later."""
+    """Import the readers of all formats and what they import later, for a process that can import nothing then."""
     Image.preinit()
     for name in SIGNATURES:
         _import_reader(name)
+    for name in ("MpoImagePlugin", "ImageCms", "ImagePalette"):  # several JPEGs in one, LAB, palettes
+        import_module(f"PIL.{name}")
 
 
 def _import_reader(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Decode uploaded images, one after the other, in a process with a limit on memory and time.
+"""Decode uploaded images, one after the other, in a process with limits on memory, time and what it may do.
 
     python -m filmtransfer.serve.decoder MEGABYTES SECONDS
 
@@ -16,20 +16,20 @@ import signal
 import struct
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from io import BytesIO
 from typing import IO, Any
 
 from PIL import Image, ImageFile
 
-from ..data.pixels import PixelSpec, decode, open_image, read_square
+from ..data.formats import import_readers
+from ..data.pixels import PixelSpec, open_image, read_square, to_rgb, upright
 from ..errors import InputError
+from .sandbox import restrict
 
 THUMBNAIL_SIZE = 192  # pixels
 THUMBNAIL_QUALITY = 82
 LENGTHS = struct.Struct(">II")  # of the document and of the bytes
-START_SECONDS = 60  # until the first request can be read
 
 Message = tuple[dict[str, Any], bytes]
 
@@ -41,23 +41,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with open(os.devnull, "r+b") as nothing:  # so that what a library prints is no response
         os.dup2(nothing.fileno(), 0)
         os.dup2(nothing.fileno(), 1)
-    limit_process(megabytes)
+    Image.MAX_IMAGE_PIXELS = None  # budgets.MAX_PIXELS is smaller, and says so without a warning
+    import_readers()  # nothing can be imported later
+    restrict(megabytes)
     while (message := receive(requests)) is not None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
         response = respond(*message)
         signal.setitimer(signal.ITIMER_REAL, 0)
         send(responses, *response)
-
-
-def limit_process(megabytes: int) -> None:
-    """Limit the memory of this process, its threads, and what it could do if a decoder were made to run foreign code."""
-    import resource  # here: Windows has none, and the service refuses to start there with a clear message
-
-    Image.MAX_IMAGE_PIXELS = None  # budgets.MAX_PIXELS is smaller, and says so without a warning
-    limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_DATA: megabytes * 1_000_000}
-    for kind, limit in limits.items():
-        with suppress(ValueError, OSError):  # not every system has each of them
-            resource.setrlimit(kind, (limit, limit))
 
 
 def respond(request: dict[str, Any], content: bytes) -> Message:
@@ -82,7 +73,7 @@ def make_thumbnail(content: bytes) -> tuple[str, bytes]:
         if image.format in ("JPEG", "MPO"):  # phones put several images into one JPEG
             media_type = "image/jpeg"
             image.draft("RGB", (2 * THUMBNAIL_SIZE, 2 * THUMBNAIL_SIZE))
-        thumbnail = decode(image)
+        thumbnail = to_rgb(upright(image))
     thumbnail.thumbnail((THUMBNAIL_SIZE, THUMBNAIL_SIZE))
     out = BytesIO()
     thumbnail.save(out, "JPEG", quality=THUMBNAIL_QUALITY)
@@ -117,5 +108,4 @@ def receive(file: IO[bytes], largest: int = 2**32) -> Message | None:
 
 
 if __name__ == "__main__":
-    signal.alarm(START_SECONDS)
     main()

@@ -27,7 +27,7 @@ from .settings import ServiceSettings
 
 MODULE = "filmtransfer.serve.decoder"
 PIPE_BYTES = 2**20  # of the buffer of a pipe, where the system allows it: a photo is passed in a few pieces
-MAX_IMAGES = 500  # that one process decodes: whatever one of them has done to it ends then
+MAX_IMAGES = 100  # that one process decodes: whatever one of them has done to it ends then
 MAX_RESPONSE = 3 * MAX_SIZE**2  # bytes
 MEDIA_TYPE = re.compile(r"image/(?!svg)[a-z0-9-]+")
 HINT = "Send a JPEG, PNG, WebP or HEIC photo."
