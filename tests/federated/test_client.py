@@ -11,6 +11,7 @@ from flwr.app import RecordDict
 
 from filmtransfer.errors import InputError
 from filmtransfer.federated import messages
+from filmtransfer.federated.client import respond
 from filmtransfer.federated.completion import complete
 from filmtransfer.federated.compression import compress, decompress
 from filmtransfer.federated.parameters import get_parameters
@@ -129,6 +130,21 @@ def test_with_secure_aggregation_a_client_reports_each_sum_once():
 def test_an_accuracy_on_test_images_is_not_called_leave_one_out():
     log = logs_of(replace(ALL, evaluate_every=1), tests={0: 5})
     assert sum("personalized accuracy" in line and line.endswith("on 5 images.") for line in log) == 2
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_with_secure_aggregation_a_refusal_has_no_details_of_the_images(secure):
+    """Its reason may depend on them, as of features that are not finite."""
+    plan = replace(ALL, secure=secure)
+    client = population(plan).client(0)
+    log: list[str] = []
+    client.log = log.append
+    client.features = lambda: (_ for _ in ()).throw(InputError("The features of 3 images are not finite."))
+    content = messages.make_request(plan, 1, {"psi": population(plan).start}, classes=client.examples.classes)
+    reply = respond(client, messages.STATISTICS, content, RecordDict(), 1)
+    assert ("3 images" in messages.read_refusal(reply)) is not secure
+    assert (messages.read_refusal(reply) == messages.UNSPECIFIED) is secure
+    assert "3 images" in log[-1]
 
 
 def test_a_client_reports_why_it_refuses():

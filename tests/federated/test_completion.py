@@ -14,11 +14,11 @@ from filmtransfer.federated import messages
 from filmtransfer.federated.client import Client
 from filmtransfer.federated.client_population import ClientPopulation
 from filmtransfer.federated.completion import complete, trained_clients
-from filmtransfer.federated.fixed_point import from_fixed_point, to_fixed_point
+from filmtransfer.federated.fixed_point import SCORE_BITS, from_fixed_point, to_fixed_point
 from filmtransfer.federated.masking import WORK
 from filmtransfer.federated.parameters import set_parameters
 from filmtransfer.federated.plan import Privacy
-from filmtransfer.federated.scores import OWN, SCORE_BITS, SCORE_SHAPES, HeldOutScores
+from filmtransfer.federated.scores import OWN, SCORE_SHAPES, HeldOutScores
 from filmtransfer.federated.server import FederatedServer
 from filmtransfer.model import FeaturePredictor, Predictions, Update
 from filmtransfer.training.assess.assessment import assess

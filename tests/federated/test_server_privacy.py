@@ -36,7 +36,7 @@ def test_a_client_that_drops_out_is_named_and_not_counted():
     client = with_failing_clients(clients, {1}, "its battery is empty.")
     (record,) = make_server(clients, client=client).run().rounds
     assert record["examples"] == 3 * 9
-    assert "battery" in record["missing"]["client-1"]
+    assert record["missing"]["client-1"] == f"refused 'masked': {messages.UNSPECIFIED}"
     assert record["contributed"] == ["client-0", "client-2", "client-3"]
 
 
@@ -75,7 +75,7 @@ def test_contributors_are_recorded_with_differential_privacy(secure):
 def test_too_few_clients_for_a_secure_sum_stop_the_federation():
     clients = population(replace(SECURE, min_clients=4))
     client = with_failing_clients(clients, {1, 2, 3}, "not today.")
-    with pytest.raises(FederationError, match="not today"):
+    with pytest.raises(FederationError, match=f"client-1: refused 'masked': {messages.UNSPECIFIED}"):
         make_server(clients, client=client).run()
 
 
@@ -219,3 +219,22 @@ def test_the_sampling_rate_is_never_above_the_accountants():
     for node in range(5, 9):  # four clients join: two per round are expected still
         server.clients.clients[node] = replace(server.clients.clients[2], name=f"new-{node}")
     assert server._sampling_rate == pytest.approx(2 / 7)
+
+
+def test_a_client_that_does_not_clip_changes_a_secure_sum_by_no_more_than_all_together_may():
+    privacy = Privacy(clip=0.01, noise=1e-6, delta=1e-3, epsilon=1e15)
+    plan = replace(SECURE, privacy=privacy)
+    clients = population(plan)
+
+    def client(i: int) -> Client:
+        instance = clients.client(i)
+        compute = instance.compute
+        if i == 1:
+            instance.compute = lambda work: {
+                k: np.full_like(a, 1e9) if k == "psi" else a for k, a in compute(work).items()
+            }
+        return instance
+
+    server = make_server(clients, client=client)
+    psi = server.run().psi
+    assert np.linalg.norm(psi - server.start) <= privacy.clip + 1e-4

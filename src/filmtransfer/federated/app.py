@@ -53,21 +53,24 @@ def make_client_app(
     app = ClientApp()
 
     def handle(message: Message, context: Context) -> Message:
+        request, message_type = message.content, message.metadata.message_type
+        reason = ""  # that is sent: none that might depend on the images or name their files
         try:
-            messages.check_content(message.content)
-            plan = messages.read_plan(message.content)
-            releases = admit(context, message.metadata.message_type, plan, message.content)
+            messages.check_content(request)
+            plan = messages.read_plan(request)
+            releases = admit(context, message_type, plan, request)
+            reason = messages.UNSPECIFIED
             client = client_for(context, plan)
-            content = respond(
-                client, message.metadata.message_type, message.content, context.state, context.node_id
-            )
+            reply = respond(client, message_type, request, context.state, context.node_id)
             if releases is not None:
-                check_reply(releases, content)
+                check_reply(releases, reply)
         except FitError as error:
             name = str(context.node_config.get("name", context.node_id))
             _client_log(str(context.node_config.get("state", "")))(f"The request is refused: {error}")
-            return Message(messages.make_reply(name, about={"refused": str(error)}), reply_to=message)
-        return Message(content, reply_to=message)
+            reply = messages.make_reply(name, about={"refused": reason or str(error)})
+        except Exception as error:  # Flower logs it here, and sends the text of the last error
+            raise RuntimeError(messages.UNSPECIFIED) from error
+        return Message(reply, reply_to=message)
 
     for message_type in (*messages.TYPES, *(messages.SECURE + stage for stage in STAGES)):
         kind, _, action = message_type.partition(".")

@@ -98,7 +98,7 @@ class Client:
             return messages.make_reply(self.name, about={"saved": self.save(plan, trained=trained)})
         if message_type.startswith(messages.SECURE):
             stage = message_type.removeprefix(messages.SECURE)
-            reply = handle_message(stage, content, state, self.compute, node)
+            reply = handle_message(stage, content, state, self.compute, node, self.log)
             reply["about"] = messages.make_reply(self.name)["about"]
             return reply
         raise InputError(
@@ -326,9 +326,10 @@ def describe_sums(content: RecordDict) -> str:
 def respond(
     client: Client, message_type: str, content: RecordDict, state: RecordDict, node: int
 ) -> RecordDict:
-    """Return the client's reply; an error that it can explain becomes a refusal."""
+    """Return the client's reply; an error that it can explain becomes a refusal, with secure aggregation without details."""
     try:
         return client.handle(message_type, content, state, node)
     except FitError as error:
         client.log(f"The request is refused: {error}")
-        return messages.make_reply(client.name, about={"refused": str(error)})
+        reason = messages.UNSPECIFIED if messages.is_secure(content) else str(error)
+        return messages.make_reply(client.name, about={"refused": reason})

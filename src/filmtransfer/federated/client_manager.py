@@ -189,7 +189,9 @@ class ClientManager:
                 )
         if name in self.connected():
             raise InputError("another client of this name is connected already. Each needs a different name.")
-        client = ClientInfo(name, messages.read_counts(about), messages.read_number_of_tests(about))
+        # A head that is trained by batches, in simulations only, has all classes on every client.
+        least = 0 if self.plan.trained_by == "batches" else 1
+        client = ClientInfo(name, messages.read_counts(about, least), messages.read_number_of_tests(about))
         known = {other.name: other.classes for other in self.clients.values()}
         self._check_size(merge_class_names({**known, name: client.classes}))
         return client

@@ -25,12 +25,12 @@ from ..training.assess.evaluation import wilson
 from . import messages
 from .checkpoint import Checkpoint
 from .communication import no_failures
+from .fixed_point import SCORE_BITS
 from .global_classifier import global_update
 from .records import RoundRecord
 from .scores import (
     HISTOGRAM_SHAPES,
     OWN,
-    SCORE_BITS,
     SCORE_SHAPES,
     TEST,
     SummedScores,

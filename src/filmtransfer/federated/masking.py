@@ -41,8 +41,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from ..errors import FitError
 from . import shamir
-from .fixed_point import MAX_FRACTIONAL_BITS, IntegerArray, Shapes, to_fixed_point, total_size
-from .messages import as_bytes, client_numbers, peer_bytes, read_array
+from .fixed_point import FRACTIONAL_BITS, SCORE_BITS, IntegerArray, Shapes, to_fixed_point, total_size
+from .messages import UNSPECIFIED, as_bytes, client_numbers, peer_bytes, read_array
 
 STAGES = ("keys", "shares", "masked", "unmask")
 RECORD = "secure"  # the record of every message that names its session
@@ -75,9 +75,9 @@ class SessionConfig:
                 f"A threshold of {self.threshold} would reveal single clients.",
                 f"Use at least {MIN_CLIENTS}.",
             )
-        if not 0 <= self.bits <= MAX_FRACTIONAL_BITS:
+        if self.bits not in (FRACTIONAL_BITS, SCORE_BITS):
             raise ProtocolError(
-                f"{self.bits} fractional bits are not possible.", f"Use 0 to {MAX_FRACTIONAL_BITS}."
+                f"{self.bits} fractional bits are not used.", f"Use {FRACTIONAL_BITS} or {SCORE_BITS}."
             )
 
     def to_record(self) -> ConfigRecord:
@@ -143,12 +143,18 @@ Compute = Callable[[RecordDict], Mapping[str, npt.ArrayLike]]
 
 
 def handle_message(
-    stage: str, content: RecordDict, state: RecordDict, compute: Compute, node: int
+    stage: str,
+    content: RecordDict,
+    state: RecordDict,
+    compute: Compute,
+    node: int,
+    log: Callable[[str], object] = lambda _: None,
 ) -> RecordDict:
     """Return the reply to a message of the protocol; ``compute(work)`` returns the arrays to be summed.
 
     ``state`` is updated in place. A refusal is a reply as well, so that the server can report its reason; it ends the
-    session on this client.
+    session on this client. Only a reason that follows from the server's own messages is sent: any other one might
+    depend on the values that the masks hide.
     """
     name = "?"
     try:
@@ -158,7 +164,9 @@ def handle_message(
     except FitError as error:
         if (broken := _load_session(state, name)) is not None:
             state[STATE + name] = broken.ended().to_record()
-        return RecordDict({RECORD: ConfigRecord({"session": name, "refused": str(error)})})
+        log(f"The request is refused: {error}")
+        reason = str(error) if isinstance(error, ProtocolError) else UNSPECIFIED
+        return RecordDict({RECORD: ConfigRecord({"session": name, "refused": reason})})
     for other in [key for key in state if key.startswith(STATE) and key != STATE + name]:
         del state[other]  # a server runs one session at a time: other sessions were interrupted
     state[STATE + name] = session.to_record()

@@ -53,6 +53,9 @@ HEADER = re.compile(
 )
 ARRAY_TYPES = ("float16", "float32", "float64", "int8", "uint64")
 
+# Sent instead of a reason that may depend on a client's images.
+UNSPECIFIED = "it cannot do this; the log of the client says why"
+
 ConfigValue = str | int | float | list[str] | list[int] | list[float]
 
 
@@ -233,6 +236,14 @@ def read_plan(content: RecordDict) -> Plan:
     return _parse_plan(text)
 
 
+def is_secure(content: RecordDict) -> bool:
+    """Return whether a request has a plan with secure aggregation."""
+    try:
+        return read_plan(content).secure
+    except FitError:
+        return False
+
+
 @lru_cache(maxsize=4)
 def _parse_plan(text: str) -> Plan:
     try:
@@ -285,14 +296,14 @@ def read_strings(record: ConfigRecord, name: str) -> list[str]:
     return texts
 
 
-def read_counts(about: ConfigRecord) -> dict[str, int]:
-    """Return how many images of each class a client has: of each at least one."""
+def read_counts(about: ConfigRecord, least: int = 1) -> dict[str, int]:
+    """Return how many images of each class a client has; raise an error if they are fewer than ``least``."""
     classes, counts = read_strings(about, "classes"), about.get("counts")
-    numbers = [n for n in counts if type(n) is int and n > 0] if isinstance(counts, list) else []
+    numbers = [n for n in counts if type(n) is int and n >= least] if isinstance(counts, list) else []
     valid = isinstance(counts, list) and len(classes) == len(set(classes)) == len(counts) == len(numbers)
     if not valid or not 0 < sum(numbers) <= MAX_EXAMPLES:
         raise InputError(
-            f"its classes do not have one number of images each, of at least 1 and together at most {MAX_EXAMPLES}."
+            f"its classes do not have one number of images each, of at least {least} and together at most {MAX_EXAMPLES}."
         )
     return dict(zip(classes, numbers, strict=True))
 

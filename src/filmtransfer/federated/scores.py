@@ -28,10 +28,6 @@ OWN, TEST = "own", "test"
 HISTOGRAM_SHAPES: dict[str, tuple[int, ...]] = {"histogram": (BINS,)}
 SCORE_SHAPES: dict[str, tuple[int, ...]] = {"correct": (1,), "losses": (CURVE,), "moments": (MOMENTS,)}
 
-# Fractional bits under secure aggregation: squares of logits may be 1e11, and 64 bits have to hold their sum. The rounding
-# of a client's sum, 1e-4, is far below the spread of a cosine even over a few images.
-SCORE_BITS = 12
-
 
 @dataclass(frozen=True)
 class LabelledFeatures:

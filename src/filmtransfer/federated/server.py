@@ -254,8 +254,11 @@ class FederatedServer:
         requests = dict.fromkeys(chosen.values(), work)
         sums = self.communication.sum_securely(requests, shapes, "training", failures)
         if plan.privacy:  # a failed round counts as one with an empty sample
-            total = np.zeros(self.layout.length) if sums is None else sums.arrays["psi"]
-            return self._private_mean(total, number), {"contributed": sums.clients if sums else []}
+            if sums is None:
+                return self._private_mean(np.zeros(self.layout.length), number), {"contributed": []}
+            # No client can be checked, but that the norm of their sum is at most C for each.
+            total, _ = clip(sums.arrays["psi"], plan.privacy.clip * len(sums.clients))
+            return self._private_mean(total, number), {"contributed": sums.clients}
         if sums is None:
             return None
         weight = float(sums.arrays["weight"][0])
