@@ -25,7 +25,7 @@ pytest.importorskip("flwr")
 
 from fastapi import HTTPException
 from flwr.proto.fleet_pb2 import PushMessagesRequest
-from flwr.proto.message_pb2 import ObjectTree
+from flwr.proto.message_pb2 import ObjectTree, PushObjectRequest
 from flwr.proto.node_pb2 import Node
 from starlette.responses import PlainTextResponse
 
@@ -40,7 +40,7 @@ from filmtransfer.federated.deployment.environment import SECRET_HEADER, flower_
 from filmtransfer.federated.deployment.executor import check_fab
 from filmtransfer.federated.deployment.fab import build_fab
 from filmtransfer.federated.deployment.server import Endpoint, SuperLinkRunner, finished_result
-from filmtransfer.federated.deployment.superlink import AccessControl, checked_push
+from filmtransfer.federated.deployment.superlink import AccessControl, ReplyBudget
 from filmtransfer.federated.keys import make_client_key, make_keys
 from filmtransfer.federated.plan import DEPLOYED_PRESETS, named_plan
 from filmtransfer.federated.records import LOG_FILE, Observer, append_json_line
@@ -726,13 +726,31 @@ def test_a_client_pushes_one_reply_of_few_objects_in_its_own_name(sources, objec
     request = PushMessagesRequest(node=Node(node_id=7), message_object_trees=[tree])
     for source in sources:
         request.messages_list.add().metadata.src_node_id = source
-    push = checked_push(lambda **_: "stored")
+    push = ReplyBudget(lambda **_: "stored", pytest.fail).checked_push
     if status is None:
         assert push(request=request, state=None) == "stored"
         return
     with pytest.raises(HTTPException) as raised:
         push(request=request, state=None)
     assert raised.value.status_code == status
+
+
+def test_the_objects_of_a_reply_are_stored_up_to_their_limit():
+    """Each client has its own budget, which begins again with its next reply."""
+    budget = ReplyBudget(lambda **_: "stored", lambda **_: "stored", limit=10)
+
+    def push(node: int, size: int) -> object:
+        request = PushObjectRequest(node=Node(node_id=node), object_content=b"x" * size)
+        return budget.checked_push_object(request=request, state=None)
+
+    reply = PushMessagesRequest(node=Node(node_id=7), message_object_trees=[ObjectTree(object_id="root")])
+    reply.messages_list.add().metadata.src_node_id = 7
+    for _ in range(2):
+        assert budget.checked_push(request=reply, state=None) == "stored"
+        assert push(7, 6) == push(7, 4) == push(8, 4) == "stored"
+        with pytest.raises(HTTPException) as raised:
+            push(7, 1)
+        assert raised.value.status_code == 413
 
 
 def test_a_client_runs_only_the_app_of_this_package():

@@ -100,6 +100,30 @@ def test_too_many_objects_are_refused_before_any_is_pulled():
         read_message(tree, lambda key: pytest.fail(f"{key} is pulled"))
 
 
+def settings(*values: object) -> RecordDict:
+    return RecordDict({f"r{i}": ConfigRecord({"x": value}) for i, value in enumerate(values)})
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (settings(*([1] * 2_200_000 + [i] for i in range(4))), "settings of 8.8 MB; at most 8.4 MB"),
+        (settings(*range(33)), "33 records with 0 arrays"),
+        (
+            RecordDict({"arrays": ArrayRecord({str(i): Array(np.ones(i)) for i in range(17)})}),
+            "1 records with 17 arrays",
+        ),
+    ],
+    ids=["settings", "records", "arrays"],
+)  # fmt: skip
+def test_settings_and_parts_beyond_the_budget_are_refused_before_they_are_read(content, reason, monkeypatch):
+    """A byte of settings takes up to 13 bytes of memory."""
+    monkeypatch.setattr("filmtransfer.federated.deployment.objects.inflate_object_from_contents", pytest.fail)
+    tree, contents = objects(Message(content, dst_node_id=1, message_type="train.round"))
+    with pytest.raises(InputError, match=reason):
+        read_message(tree, contents.__getitem__)
+
+
 def test_a_reply_counts_for_the_node_that_superlink_has_authenticated():
     """The metadata inside a reply name another client; one that is malformed is an error of its sender alone."""
     forged, broken = message(), message(5)

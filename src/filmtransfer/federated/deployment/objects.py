@@ -30,9 +30,10 @@ from flwr.supercore.inflatable.inflatable_utils import (
     pull_objects,
 )
 
-from ...budgets import MAX_MESSAGE_BYTES, MAX_OBJECTS
+from ...budgets import MAX_ARRAYS, MAX_MESSAGE_BYTES, MAX_OBJECTS, MAX_RECORDS, MAX_SETTINGS_BYTES
 from ...errors import InputError
 from ...formatting import file_size
+from ..messages import too_many_parts
 
 if TYPE_CHECKING:
     from flwr.superlink.grid.http_grid import HttpGrid  # slow to import, and a client does not need it
@@ -45,6 +46,7 @@ def read_message(tree: ObjectTree, pull: Pull, limit: int = MAX_MESSAGE_BYTES) -
     ids = list(dict.fromkeys(node.object_id for node in iterate_object_tree(tree)))
     contents = pull_within_budget(ids, pull, limit)
     try:
+        check_parts(contents)
         if (size := _expanded_size(contents)) > limit:
             raise _too_large(size, limit)
         message = inflate_object_from_contents(tree.object_id, contents)
@@ -83,6 +85,23 @@ def _charged(pull: Pull, limit: int) -> Pull:
         return content
 
     return charged
+
+
+def check_parts(contents: dict[str, bytes]) -> None:
+    """Raise an error for more records or arrays than a message has, or for settings that would be large in memory."""
+    kinds = [
+        (get_object_head_values_from_object_content(content)[0], len(content))
+        for content in contents.values()
+    ]
+    records = sum(kind.endswith("Record") for kind, _ in kinds)
+    arrays = sum(kind == "Array" for kind, _ in kinds)
+    if records > MAX_RECORDS or arrays > MAX_ARRAYS:
+        raise too_many_parts(records, arrays)
+    settings = sum(size for kind, size in kinds if kind in ("ConfigRecord", "MetricRecord"))
+    if settings > MAX_SETTINGS_BYTES:
+        raise InputError(
+            f"its message has settings of {file_size(settings)}; at most {file_size(MAX_SETTINGS_BYTES)} are read."
+        )
 
 
 def _expanded_size(contents: dict[str, bytes]) -> int:

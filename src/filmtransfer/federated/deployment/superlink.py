@@ -12,11 +12,13 @@ import hmac
 import ipaddress
 import logging
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from fastapi import HTTPException
 from flwr.proto.fleet_pb2 import PushMessagesRequest, PushMessagesResponse
+from flwr.proto.message_pb2 import PushObjectRequest, PushObjectResponse
 from flwr.server.superlink.linkstate import LinkState
 from flwr.supercore import http_logging
 from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
@@ -27,12 +29,13 @@ from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ...budgets import MAX_OBJECT_BYTES, MAX_OBJECTS
+from ...budgets import MAX_MESSAGE_BYTES, MAX_OBJECT_BYTES, MAX_OBJECTS
 from ...processes import terminate_with_parent
 from .environment import SECRET_HEADER, patch
 
 FLEET = "/v1/fleet/"
 Push = Callable[..., PushMessagesResponse]
+PushObject = Callable[..., PushObjectResponse]
 
 # We poll these every second, so they are not logged.
 POLLED_PATHS = {"/v1/control/list-runs", "/v1/control/list-nodes"}
@@ -95,18 +98,37 @@ def _replaying(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def checked_push(push: Push) -> Push:
-    """Return Flower's handler of replies, for senders that do not pretend to be others and for messages of few objects."""
+class ReplyBudget:
+    """Flower's handlers of replies and of their objects, for senders that do not pretend to be others, and within a budget.
 
-    def checked(request: PushMessagesRequest, state: LinkState) -> PushMessagesResponse:
+    A client sends a reply and then its objects, which SuperLink keeps until the server has read them.
+    """
+
+    def __init__(self, push: Push, push_object: PushObject, limit: int = MAX_MESSAGE_BYTES) -> None:
+        self.push, self.push_object, self.limit = push, push_object, limit
+        self.lock = threading.Lock()
+        self.received: dict[int, int] = {}  # bytes of objects since the last reply, by node
+
+    def checked_push(self, request: PushMessagesRequest, state: LinkState) -> PushMessagesResponse:
+        """Store a reply of few objects, in the name of its sender."""
         sources = [message.metadata.src_node_id for message in request.messages_list]
         if sources != [request.node.node_id] or len(request.message_object_trees) != 1:
             raise HTTPException(403, "A client sends one reply at a time, in its own name.")
         if sum(1 for _ in iterate_object_tree(request.message_object_trees[0])) > MAX_OBJECTS:
             raise HTTPException(413, f"A reply has at most {MAX_OBJECTS} objects.")
-        return push(request=request, state=state)
+        response = self.push(request=request, state=state)
+        with self.lock:
+            self.received[request.node.node_id] = 0
+        return response
 
-    return checked
+    def checked_push_object(self, request: PushObjectRequest, state: LinkState) -> PushObjectResponse:
+        """Store an object of a reply, unless they have more bytes together than a message may have."""
+        node = request.node.node_id
+        with self.lock:
+            self.received[node] = self.received.get(node, 0) + len(request.object_content)
+            if self.received[node] > self.limit:
+                raise HTTPException(413, f"A reply has at most {self.limit} bytes.")
+        return self.push_object(request=request, state=state)
 
 
 def _is_local(scope: Scope) -> bool:
@@ -122,7 +144,8 @@ def main() -> None:
     terminate_with_parent()
     secret = Path(sys.argv[sys.argv.index("--superexec-auth-secret-file") + 1]).read_bytes()
     patch(extensions, get_middleware=lambda: (Middleware(AccessControl, secret=secret),))
-    patch(fleet_handlers, push_messages=checked_push(fleet_handlers.push_messages))
+    budget = ReplyBudget(fleet_handlers.push_messages, fleet_handlers.push_object)
+    patch(fleet_handlers, push_messages=budget.checked_push, push_object=budget.checked_push_object)
     patch(http_logging, ROUTINE_ACCESS_PATHS=http_logging.ROUTINE_ACCESS_PATHS | POLLED_PATHS)
     logging.getLogger("flwr").addFilter(lambda record: record.getMessage() not in POLLED_CALLS)
     flower_superlink()
