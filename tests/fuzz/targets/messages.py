@@ -104,7 +104,7 @@ def _read(content: RecordDict) -> None:
     with suppress(FitError):
         messages.read_plan(content)
     with suppress(FitError):
-        messages.read_round(content)
+        messages.read_round(content, messages.read_plan(content))
     for name in ("num-examples", "loss", "accuracy"):
         with suppress(FitError):
             messages.read_metric(content, name)
