@@ -15,6 +15,7 @@ from PIL import Image, ImageFile
 from ..budgets import LARGE_IMAGE_MEMORY, MAX_IMAGE_MEMORY
 from ..errors import InputError
 from .metadata import ORIENTATION
+from .scans import check_scans
 
 _large_images = threading.RLock()
 
@@ -25,13 +26,15 @@ BITS, ROWS, TILE_WIDTH, TILE_HEIGHT, COMPRESSION = 258, 278, 322, 323, 259  # ta
 
 
 def prepare_decoding(image: ImageFile.ImageFile, near: int) -> AbstractContextManager[object]:
-    """Let JPEGs be decoded at a fraction of their size, and refuse an opened image that takes too much memory nevertheless.
+    """Let JPEGs be decoded at a fraction of their size, and refuse an opened image that takes too much nevertheless.
 
     Returns the context in which it is decoded: large images wait for each other.
 
     ``near`` is the side that will be needed. Files of several JPEGs (MPO) are reduced only if it is necessary.
     """
     whole = image.width * image.height
+    if image.fp is not None and image.format in ("JPEG", "MPO"):
+        check_scans(image.fp)
     if near and image.format == "JPEG":
         image.draft("RGB", (2 * near, 2 * near))
     if near and image.format == "MPO" and decoding_memory(image, whole) > MAX_IMAGE_MEMORY:
