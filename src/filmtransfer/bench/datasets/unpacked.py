@@ -13,12 +13,14 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from ...errors import InputError, UpdateFileError
 from ...files import reading
+from .archives import BLOCK, ExpandedFile, Expansion
 
 DEPTH = 3
 
@@ -53,7 +55,8 @@ def find_unzipped(root: Path, name: str) -> Path:
         with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=packed.parent) as workspace:
             unpacked = Path(workspace, name)
             with unpacked.open("wb") as out, gzip.open(packed) as source:
-                shutil.copyfileobj(source, out, 1 << 20)
+                content = ExpandedFile(source, partial(Expansion([packed]).add, packed))
+                shutil.copyfileobj(content, out, BLOCK)
             unpacked.replace(packed.with_name(name))
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise damaged_file(packed, "it cannot be unpacked") from None
