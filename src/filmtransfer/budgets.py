@@ -13,9 +13,7 @@ from __future__ import annotations
 MAX_PIXELS = 100_000_000  # of an image, by its header
 MAX_IMAGE_MEMORY = 700_000_000  # bytes to decode and scale it: 100 megapixels of JPEG, 87 of RGBA, 60 of HEIC
 LARGE_IMAGE_MEMORY = 100_000_000  # bytes above which images are decoded one after the other, not by threads
-MAX_IMAGE_METADATA = (
-    64_000_000  # bytes of its tags, profiles and comments, counted as often as the file refers to them
-)
+MAX_IMAGE_METADATA = 64_000_000  # bytes of tags, profiles and comments, as often as the file refers to them
 MAX_IMAGE_PARTS = 200_000  # tags, numbers in tags, segments, chunks and blocks of a file
 MAX_IMAGE_SCANS = 50  # of a JPEG; encoders write about 10, and each takes up to 50 ms
 MAX_IMAGE_FILE = 800_000_000  # bytes; some decoders read the complete file
@@ -31,7 +29,9 @@ MAX_VIDEO_PIXELS = 9_000_000  # of a frame: 4K; a decoder keeps up to 16 of them
 
 # Archives
 
-MAX_UNPACKED_RATIO = 100  # bytes in archives, also in those inside of them, for each byte of the downloaded files …
+MAX_UNPACKED_RATIO = (
+    100  # bytes in archives, also in those inside of them, for each byte of the downloaded files …
+)
 MAX_UNPACKED_SMALL = 1_000_000_000  # … or as many bytes, if the files are small
 MAX_UNPACKED_BYTES = 200_000_000_000  # bytes in the archives of a data set in any case
 MAX_ARCHIVE_MEMBERS = 1_000_000  # files and folders in the archives of a data set
