@@ -20,7 +20,7 @@ from filmtransfer.errors import UsageError
 from filmtransfer.federated.keys import make_keys
 from filmtransfer.model import Update
 from filmtransfer.serve.errors import ApiError
-from filmtransfer.serve.limits import RateLimiter, Refusals
+from filmtransfer.serve.limits import PHOTOS, PREDICTIONS, VERSIONS, RateLimiter, Refusals
 from filmtransfer.serve.server import ListenAddress
 from filmtransfer.serve.settings import read_rate
 from tests.serve.conftest import SETTINGS, UvicornThread, encoded, run_service
@@ -486,6 +486,19 @@ def test_a_refused_client_is_not_authenticated_again(narrow, monkeypatch):
     assert again.status_code == 503
     assert 50 <= int(again.headers["retry-after"]) <= 60
     assert carol.get("/api/me").status_code == 200, "other requests are served"
+
+
+def test_requests_that_are_refused_before_they_are_routed_are_counted_with_their_route(narrow):
+    """Without the ids in their path."""
+    for route in (PREDICTIONS, PHOTOS, VERSIONS):
+        assert route in narrow.app.openapi()["paths"]
+        path = route.replace("{id}", "some-id")
+        with connect(narrow) as line:
+            line.sendall(upload(narrow, "bob", b"", 99_000_000, path))
+            assert line.recv(1000).startswith(b"HTTP/1.1 413")
+        text = narrow.client(None).get("/metrics").text
+        assert f'fit_requests_total{{method="POST",route="{route}",status="413"}} 1.0' in text
+    assert "some-id" not in text
 
 
 def test_a_body_that_is_not_complete_does_not_keep_the_service_from_ending(engine, tmp_path, caplog):

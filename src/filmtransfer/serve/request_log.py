@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .errors import error_response
+from .limits import route_of_body
 from .metrics import Metrics
 
 log = logging.getLogger("filmtransfer.serve")
@@ -83,7 +84,8 @@ class RequestLogMiddleware:
     def count(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         """Count a request when its response starts, so that open event streams are included."""
         method = scope["method"] if scope["method"] in METHODS else "other"
-        route = str(getattr(scope.get("route"), "path", "other"))  # the template: without ids
+        routed = getattr(scope.get("route"), "path", None)  # the template: without ids
+        route = str(routed or route_of_body(scope) or "other")
         self.metrics.requests.labels(method, route, str(status)).inc()
         self.metrics.seconds.labels(method, route).observe(seconds)
         log.info("%s %s %s %d %.0f ms", request_id, method, route, status, 1000 * seconds)
