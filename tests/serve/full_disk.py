@@ -16,10 +16,19 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from sqlalchemy import func, select
 
 from filmtransfer.serve.log_file import LogFile
-from filmtransfer.serve.settings import LEASE
-from filmtransfer.serve.store import ProjectId, Quota, Store, StoreError, StoreFullError, StoreLocation
+from filmtransfer.serve.settings import LEASE, ServiceSettings
+from filmtransfer.serve.store import (
+    ProjectId,
+    Quota,
+    Store,
+    StoreError,
+    StoreFullError,
+    StoreLocation,
+    tables,
+)
 
 from .service_process import Serving, fill, user_of
 
@@ -31,9 +40,9 @@ names = count()
 class Disk:
     """A small file system that can be filled."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, megabytes: int = MEGABYTES) -> None:
         path.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={MEGABYTES}m", "tmpfs", str(path)], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(path)], check=True)
         self.path = path
         self.ballast = path / "ballast"
 
@@ -129,6 +138,37 @@ def empty_and_use(location: StoreLocation, full: list[Disk]) -> None:
     store.close()
 
 
+def large(folder: Path) -> None:
+    """Delete objects from the rows of a database that are larger than the reserve, and leave nothing of them."""
+    disk = Disk(folder / "large", 300)
+    location = StoreLocation(f"sqlite:///{disk.path}/fit.db")
+    store = Store.open(location)
+    user = store.users.create("Ann", Quota(bytes=10**9))[0].id
+    project = store.projects.resolve(user)
+    only = store.classes.add(project, "cat")
+    contents = [bytes([i]) * ServiceSettings.max_photo_bytes for i in range(1, 4)]
+    photos = [store.photos.add(project, only.id, one, b"small", "image/png")[0].id for one in contents]
+    store.versions.publish(project, bytes([9]) * ServiceSettings.max_update_bytes, "uploaded", {})
+    deletions = [lambda: store.photos.delete(project, photos[0]), lambda: store.users.delete(user)]
+    for traces, deletion in (((1,), deletions[0]), ((1, 2, 3, 9), deletions[1])):
+        assert store.database.empty_log()
+        disk.fill()
+        try:
+            store.photos.add(project, only.id, contents[0] + b"more", b"small", "image/png")
+            pytest.fail("The disk is not full.")
+        except StoreFullError:
+            pass
+        deletion()
+        assert store.database.empty_log()
+        with store.database.read() as connection:
+            assert connection.execute(select(func.count()).select_from(tables.pending)).scalar_one() == 0
+        for file in disk.path.glob("fit.db*"):
+            stored = file.read_bytes()
+            assert not [one for one in traces if bytes([one]) * 1000 in stored], file
+    assert store.users.all() == []
+    store.close()
+
+
 def trainings(folder: Path) -> None:
     """End and cancel trainings on a full disk."""
     disk = Disk(folder / "trainings")
@@ -198,7 +238,9 @@ def service(folder: Path) -> None:
             sent = client.post(path, content=photo(0, 500 + i), headers={"Content-Type": "image/png"})
             statuses.append(sent.status_code)
         assert statuses[-1] == 507, statuses
-        checks = client.get("/readyz").json()["checks"]
+        ready = client.get("/readyz")
+        assert ready.status_code == 200, "otherwise nobody could delete anything"
+        checks = ready.json()["checks"]
         assert [name for name, passed in checks.items() if not passed] == ["space"]
         for _ in range(150):  # more lines than the log has room for
             assert client.get("/api/classes").status_code == 200
@@ -214,4 +256,5 @@ def service(folder: Path) -> None:
 
 if __name__ == "__main__":
     for case in sys.argv[2:]:
-        {"stores": stores, "trainings": trainings, "logs": logs, "service": service}[case](Path(sys.argv[1]))
+        cases = {"stores": stores, "large": large, "trainings": trainings, "logs": logs, "service": service}
+        cases[case](Path(sys.argv[1]))

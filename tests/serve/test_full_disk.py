@@ -20,7 +20,7 @@ def may_mount(folder: Path) -> bool:
 
 
 @pytest.mark.process(seconds=10)
-@pytest.mark.parametrize("cases", [("stores", "trainings", "logs"), ("service",)])
+@pytest.mark.parametrize("cases", [("stores", "trainings", "logs"), ("large",), ("service",)])
 def test_a_full_disk(cases: tuple[str, ...], tmp_path: Path):
     if not may_mount(tmp_path):
         pytest.skip("needs the right to mount a file system")

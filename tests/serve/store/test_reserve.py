@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from filmtransfer.serve.store import Store, StoreDamagedError, StoreLocation
+from filmtransfer.serve.store import Store, StoreDamagedError, StoreFullError, StoreLocation
 from filmtransfer.serve.store.reserve import SIZE, Reserve
 
 Disk = namedtuple("Disk", "total used free")
@@ -52,6 +52,31 @@ def test_transactions_that_free_space_may_use_it(tmp_path: Path, opened, left):
     with store.database.write(reserved=True):
         assert file.stat().st_size == 0
     assert file.stat().st_size == SIZE
+
+
+def test_the_reserve_is_released_after_an_error(tmp_path: Path):
+    """A user's quota of the disk does not show in its free space."""
+    reserve = Reserve(tmp_path / "fit.db")
+    with pytest.raises(RuntimeError), reserve.released():
+        raise RuntimeError
+    assert reserve.file.stat().st_size == SIZE
+    for expected in (0, SIZE):
+        with reserve.released():
+            assert reserve.file.stat().st_size == expected
+
+
+def test_what_the_log_could_not_be_copied_for_is_refused(tmp_path: Path, opened, left):
+    store: Store = opened(StoreLocation(f"sqlite:///{tmp_path}/fit.db"))
+    project = store.projects.resolve(store.users.create("Ann")[0].id)
+    only = store.classes.add(project, "cat")
+    content = bytes(1000)
+    left(2 * len(content) - 1)
+    assert not store.has_space(len(content))
+    with pytest.raises(StoreFullError):
+        store.photos.add(project, only.id, content, b"", "image/png")
+    left(2 * len(content))
+    assert store.has_space(len(content))
+    assert store.photos.add(project, only.id, content, b"", "image/png")[1]
 
 
 def test_the_file_of_another_program_gets_no_reserve(tmp_path: Path):

@@ -117,14 +117,23 @@ class Database:
             except sqlite3.OperationalError as error:
                 if "full" not in str(error):  # without room for a second copy the zeros have to suffice
                     raise
+        if not self.empty_log():
+            raise StoreUnavailableError(
+                "The deleted rows are still in the write-ahead log, because another process is reading.",
+                "They are removed at the next deletion, or when all processes have closed the database.",
+            )
+
+    def empty_log(self) -> bool:
+        """Copy SQLite's log to the database and empty it; return False if a reader blocks it for too long."""
+        with self._translated(), self._write_lock, self.reserved(), self.engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert isinstance(raw, sqlite3.Connection)
             deadline = time.monotonic() + WAIT
-            while raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:  # blocked by a reader
+            while raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                 if time.monotonic() > deadline:
-                    raise StoreUnavailableError(
-                        "The deleted rows are still in the write-ahead log, because another process is reading.",
-                        "They are removed at the next deletion, or when all processes have closed the database.",
-                    )
+                    return False
                 time.sleep(0.02)
+        return True
 
     def close(self) -> None:
         """Close all connections."""

@@ -14,10 +14,10 @@ from datetime import timedelta
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from . import tables
 from .database import Database
-from .errors import ConflictError, StoreDamagedError, StoreError
+from .errors import ConflictError, StoreError
 from .object_folder import ObjectFolder
+from .object_rows import delete_rows, has_space, insert_rows, read_row
 from .tables import pending
 from .values import now
 
@@ -65,8 +65,7 @@ class ObjectStore:
         """Keep staged objects, in the transaction whose rows refer to them."""
         staged.kept = True
         if self.folder is None:
-            rows = [{"name": n, "content": c} for n, c in zip(staged.names, staged.contents, strict=True)]
-            connection.execute(insert(tables.objects), rows)
+            insert_rows(self.database, connection, staged.names, staged.contents)
             return
         own = pending.c.name.in_(staged.names) & ~pending.c.doomed
         if connection.execute(delete(pending).where(own)).rowcount != len(staged.names):
@@ -76,22 +75,12 @@ class ObjectStore:
         """Return the bytes of an object."""
         if self.folder is not None:  # outside a transaction, since it may be slow
             return self.folder.read(name)
-        with self.database.read() as connection:
-            content: bytes | None = connection.execute(
-                select(tables.objects.c.content).where(tables.objects.c.name == name)
-            ).scalar_one_or_none()
-        if content is None:
-            raise StoreDamagedError("The bytes of this object are missing.", "Restore it from a backup.")
-        return content
+        return read_row(self.database, name)
 
     def delete_later(self, connection: Connection, names: Sequence[str]) -> None:
         """Mark objects for deletion, in the transaction that deletes the rows that refer to them."""
         for start in range(0, len(names), SWEEP):
-            batch = names[start : start + SWEEP]
-            if self.folder is None:
-                connection.execute(delete(tables.objects).where(tables.objects.c.name.in_(batch)))
-            else:
-                _insert_pending(connection, batch, doomed=True)
+            _insert_pending(connection, names[start : start + SWEEP], doomed=True)
 
     def reject_staged(self, connection: Connection, user: str) -> None:
         """Mark all staged objects of a user for deletion, so that their writers cannot keep them."""
@@ -100,8 +89,6 @@ class ObjectStore:
 
     def sweep(self) -> None:
         """Delete the objects that are marked for deletion, and those whose writer died."""
-        if self.folder is None:
-            return
         while True:
             with self.database.read() as connection:
                 late = pending.c.since < now() - MAX_WRITE_TIME
@@ -116,6 +103,14 @@ class ObjectStore:
         with suppress(StoreError):
             self.sweep()
 
+    def has_space(self, size: int) -> bool:
+        """Return whether the disks of the database and of the objects have room for an object, as far as is known."""
+        if self.folder is None:
+            return has_space(self.database, size)
+        disks = [self.database.reserve, self.folder]
+        free = [disk.free_bytes() for disk in disks if disk is not None]
+        return all(left is None or left >= size for left in free)
+
     def delete_user(self, user: str) -> None:
         """Delete the folder of a user."""
         if self.folder is not None:
@@ -128,7 +123,9 @@ class ObjectStore:
 
     def _delete(self, names: Sequence[str]) -> None:
         """Delete those of the objects that are still pending: a row may refer to the others."""
-        assert self.folder is not None
+        if self.folder is None:
+            delete_rows(self.database, names)
+            return
         condition = pending.c.name.in_(names)
         with self.database.write(reserved=True) as connection:  # from here on nobody can keep them
             connection.execute(update(pending).where(condition).values(doomed=True))

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SIZE = 16_000_000  # bytes: the log before its checkpoint, and the rows of a large project
+PIECE = 4_000_000  # bytes of objects that are deleted by one transaction
 CHUNK = 1_000_000
 
 
@@ -22,6 +23,7 @@ class Reserve:
 
     def __init__(self, database: Path) -> None:
         self.file = database.with_name(f"{database.name}-reserve")
+        self._needed = False
 
     @contextmanager
     def released(self) -> Iterator[None]:
@@ -29,13 +31,17 @@ class Reserve:
         self.release()
         try:
             yield
+            self._needed = False
+        except BaseException:
+            self._needed = True  # perhaps by a user's quota of the disk, which its free space does not show
+            raise
         finally:
             self._fill()
 
     def release(self) -> None:
-        """Empty the file if the disk has little left."""
+        """Empty the file if the disk has little left, or the last block that might need it failed."""
         with suppress(OSError):  # there is none yet
-            if self.free_bytes() < SIZE:
+            if self._needed or self.free_bytes() < SIZE:
                 os.truncate(self.file, 0)
 
     def free_bytes(self) -> int:

@@ -100,10 +100,8 @@ class Store:
         return self.database.is_writable()
 
     def has_space(self, size: int) -> bool:
-        """Return whether the disks of the database and of the objects have room for this many bytes, as far as is known."""
-        disks = [self.database.reserve, self.objects.folder]
-        free = [disk.free_bytes() for disk in disks if disk is not None]
-        return all(left is None or left >= size for left in free)
+        """Return whether there is room for another object of this size, as far as is known."""
+        return self.objects.has_space(size)
 
     def ping(self) -> None:
         """Raise ``StoreUnavailableError`` unless the database and the object store respond."""
