@@ -13,7 +13,7 @@ from __future__ import annotations
 MAX_PIXELS = 100_000_000  # of an image, by its header
 MAX_IMAGE_MEMORY = 700_000_000  # bytes to decode and scale it: 100 megapixels of JPEG, 87 of RGBA, 60 of HEIC
 LARGE_IMAGE_MEMORY = 100_000_000  # bytes above which images are decoded one after the other, not by threads
-MAX_IMAGE_METADATA = 64_000_000  # bytes of tags, profiles and comments, as often as the file refers to them
+MAX_IMAGE_METADATA = 64_000_000  # bytes of tags, profiles, comments, as often as a file refers to them
 MAX_IMAGE_PARTS = 200_000  # tags, numbers in tags, segments, chunks and blocks of a file
 MAX_IMAGE_SCANS = 50  # of a JPEG; encoders write about 10, and each takes up to 50 ms
 MAX_IMAGE_FILE = 800_000_000  # bytes; some decoders read the complete file
@@ -84,5 +84,5 @@ MAX_FEATURE = 1e6  # the largest absolute value of a feature, by which sums over
 MAX_SCORE_SUM = 1e15  # the same of what is summed over the scores of an image
 MAX_OBJECTS = 256  # objects into which Flower divides a message; an array of 5 MiB or less is two
 MAX_OBJECT_BYTES = 6 << 20  # bytes of a request to the server's port: one of Flower's objects has up to 5 MiB
-MAX_SETTINGS_BYTES = 8 << 20  # bytes of a message's settings and metrics; in memory up to 13 times as much
+MAX_SETTINGS_BYTES = 4 << 20  # bytes of a message's settings and metrics; in memory up to 28 times as much
 MAX_MESSAGE_BYTES = 128 << 20  # bytes of a message with all its objects, also as it is expanded
