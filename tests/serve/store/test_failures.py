@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import sqlite3
 from datetime import timedelta
 from pathlib import Path
@@ -263,3 +264,15 @@ def test_an_object_store_in_memory(tmp_path: Path, opened):
     assert len(folder.system.find(folder.root)) == 2
     store.users.delete(user)
     assert folder.system.find(folder.root) == []
+
+
+def test_a_process_that_can_open_no_more_files_cannot_write(store):
+    assert store.is_writable()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            store.is_writable()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert store.is_writable()

@@ -8,6 +8,7 @@ a user's.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,8 +96,13 @@ class Store:
         self.database.close()
 
     def is_writable(self) -> bool:
-        """Return whether the database and the object store can be written; raise an error if they do not respond."""
+        """Return whether the database and the object store can be written; raise an error if they do not respond.
+
+        An ``OSError`` is raised if this process can open no more files, which writing needs.
+        """
         self.ping()
+        with open(os.devnull, "rb"):
+            pass
         return self.database.is_writable()
 
     def has_space(self, size: int) -> bool:
