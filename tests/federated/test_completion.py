@@ -307,6 +307,32 @@ def test_a_file_of_an_earlier_federation_has_its_own_reason():
     assert "fewer than 3 leave-one-out scores" in reason_of(local)
 
 
+@pytest.mark.parametrize("head", ["protonets", "lda"])
+def test_a_server_that_is_started_again_does_not_sum_the_statistics_again(head, tmp_path):
+    """The difference of two sums of other clients under the same ψ would be the statistics of one."""
+    clients = population(replace(ALL, head=head))
+    server = make_server(clients, tmp_path)
+    update = complete(server, server.run())
+    again = make_server(clients, tmp_path)
+    again.transport.connected_nodes = lambda: dict.fromkeys((1, 2, 4), "")
+    sent = record_messages(again)
+    second = complete(again, again.run())
+    assert messages.STATISTICS not in [kind for kind, _, _ in sent]
+    assert messages.SCORES in [kind for kind, _, _ in sent]
+    assert second.classes == update.classes
+    for name, tensor in update.head_tensors.items():
+        np.testing.assert_array_equal(second.head_tensors[name], tensor)
+
+
+def test_more_rounds_need_new_statistics(tmp_path):
+    server = make_server(population(ALL), tmp_path)
+    complete(server, server.run())
+    further = make_server(population(replace(ALL, rounds=2)), tmp_path)
+    sent = record_messages(further)
+    complete(further, further.run())
+    assert [kind for kind, _, _ in sent].count(messages.STATISTICS) == 4
+
+
 def test_the_personalized_classifier_is_assessed_by_its_client(tmp_path):
     clients = population(ALL)
     server = make_server(clients, tmp_path, state=True)

@@ -23,12 +23,22 @@ from .plan import Plan
 from .records import RoundRecord
 
 CHECKPOINT_FILE, ROUNDS_FILE = "checkpoint.npz", "rounds.jsonl"
+SUMMED = "summed/"  # prefix of the summed statistics in the file
 DAMAGED = (  # what numpy, zipfile and json raise for a file that is not what it should be
     ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError, SyntaxError, TypeError,
     ValueError, struct.error, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 # Settings that a resumed plan may change.
 CHANGEABLE = ("rounds", "timeout", "clients_per_round", "min_clients", "evaluate_every", "assess")
+
+
+@dataclass(frozen=True)
+class SavedSums:
+    """The summed statistics as arrays, their classes and clients; another sum of other clients would show what differs."""
+
+    arrays: dict[str, np.ndarray]
+    classes: list[str]
+    clients: list[str]
 
 
 @dataclass
@@ -40,6 +50,7 @@ class Checkpoint:
     rounds: list[RoundRecord] = field(default_factory=list)
     initial: RoundRecord = field(default_factory=RoundRecord)  # the evaluation before the first round
     accountant: str = ""  # of differential privacy, as JSON
+    summed: SavedSums | None = None  # under ψ, once the rounds are over
 
     @property
     def done(self) -> int:
@@ -55,8 +66,12 @@ class Checkpoint:
             "began": self.initial,
             "spent": self.accountant,
         }
+        arrays = {"psi": self.psi}
+        if self.summed:
+            about["summed"] = {"classes": self.summed.classes, "clients": self.summed.clients}
+            arrays |= {SUMMED + name: array for name, array in self.summed.arrays.items()}
         buffer = io.BytesIO()
-        np.savez(buffer, psi=self.psi, about=np.array(json.dumps(about, sort_keys=True)))
+        np.savez(buffer, about=np.array(json.dumps(about, sort_keys=True)), **arrays)  # type: ignore[arg-type]
         make_folder(folder, parents=True)
         write_atomically(folder / CHECKPOINT_FILE, buffer.getvalue())
 
@@ -84,6 +99,11 @@ class Checkpoint:
                 checkpoint = cls(
                     stored["psi"], about["classes"], about["rounds"], about["began"], about["spent"]
                 )
+                if "summed" in about:  # not in earlier versions
+                    sums = {n.removeprefix(SUMMED): stored[n] for n in stored.files if n.startswith(SUMMED)}
+                    checkpoint.summed = SavedSums(
+                        sums, about["summed"]["classes"], about["summed"]["clients"]
+                    )
             stored_plan = about["plan"]
         except DAMAGED:
             raise UpdateFileError(

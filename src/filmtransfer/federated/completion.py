@@ -58,7 +58,7 @@ NO_SPARE_IMAGE = (
 def complete(server: FederatedServer, state: Checkpoint) -> Update:
     """Return the classifier over all classes after the last round."""
     server.on_status("Summing the statistics of all classes")
-    summed = _of_sent_classes(server, server.collect_statistics(state.psi))
+    summed = _of_sent_classes(server, server.final_statistics(state))
     update = global_update(server.model, server.plan, state.psi, summed.statistics, summed.classes)
     update.results |= {"rounds": state.done, "steps": state.done * (server.plan.training.steps or 0)}
     return Assessor(server, state.psi, summed, trained_clients(state)).assess(update)

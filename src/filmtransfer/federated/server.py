@@ -22,7 +22,7 @@ from ..model import AdaptedModel
 from ..seeding import make_generator, permutation
 from . import messages
 from .aggregation import aggregate_train, check_update, outliers
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, SavedSums
 from .client_manager import ClientManager, FederationError
 from .communication import Communication, no_failures, without_contributors
 from .compression import compress, decompress
@@ -31,7 +31,7 @@ from .parameters import ParameterLayout, get_parameters, parameter_layout
 from .plan import Plan
 from .privacy import Accountant, clip, noisy_mean, sample
 from .records import Log, Observer, OnNames, OnRound, OnStatus, RoundRecord
-from .statistics import array_shapes, from_arrays
+from .statistics import array_shapes, from_arrays, to_arrays
 from .transport import Transport, no_traffic
 
 MAX_ATTEMPTS = 3  # at a round with too few usable replies
@@ -107,7 +107,7 @@ class FederatedServer:
                 break
             number = state.done + 1
             update, record = self.run_round(number, state.psi)
-            state.psi = (state.psi + update).astype(state.psi.dtype)
+            state.psi, state.summed = (state.psi + update).astype(state.psi.dtype), None
             if self.accountant:
                 record |= {"epsilon": self.accountant.spend(), "delta": self.accountant.delta}
                 state.accountant = self.accountant.to_json()
@@ -303,6 +303,16 @@ class FederatedServer:
         return sent, self.start + decompress(sent, method, sizes)
 
     # Sums over images, evaluation and the final classifiers
+
+    def final_statistics(self, state: Checkpoint) -> SummedStatistics:
+        """Return the summed statistics under the final ψ; they are collected once, also by a server that is started again."""
+        if state.summed is None:
+            new = self.collect_statistics(state.psi)
+            state.summed = SavedSums(to_arrays(new.statistics), new.classes, new.clients)
+            self._save(state)
+        saved = state.summed
+        statistics = self.clients.read_statistics(saved.arrays, saved.classes)
+        return SummedStatistics(statistics, saved.classes, saved.clients)
 
     def collect_statistics(self, psi: np.ndarray) -> SummedStatistics:
         """Return the summed statistics of all connected clients, and their classes."""
