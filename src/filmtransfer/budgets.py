@@ -29,9 +29,7 @@ MAX_VIDEO_PIXELS = 9_000_000  # of a frame: 4K; a decoder keeps up to 16 of them
 
 # Archives
 
-MAX_UNPACKED_RATIO = (
-    100  # bytes in archives, also in those inside of them, for each byte of the downloaded files …
-)
+MAX_UNPACKED_RATIO = 100  # bytes in archives, and in those inside, for each byte of the files …
 MAX_UNPACKED_SMALL = 1_000_000_000  # … or as many bytes, if the files are small
 MAX_UNPACKED_BYTES = 200_000_000_000  # bytes in the archives of a data set in any case
 MAX_ARCHIVE_MEMBERS = 1_000_000  # files and folders in the archives of a data set

@@ -15,12 +15,15 @@ import zlib
 from contextlib import suppress
 from pathlib import Path
 
+from filmtransfer.bench.datasets import archives
 from filmtransfer.bench.datasets.archives import unpack
 from filmtransfer.bench.datasets.unpacked import find_unzipped
 from filmtransfer.errors import FitError
 from tests.fuzz.mutation import mutate_bytes
 
 TRACED = tuple(module.__file__ for module in (tarfile, zipfile, gzip))
+LIMIT = 2_000_000  # bytes to which a small archive may expand here
+LARGE = (1_000_000, 3_000_000, 30_000_000)  # bytes of a member that compresses well
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tar.bz2", ".tar.xz")  # the first byte of an input is an index
 PACK = {2: gzip.compress, 3: bz2.compress, 4: lzma.compress}
 OPEN = {2: gzip.decompress, 3: bz2.decompress, 4: lzma.decompress}
@@ -42,8 +45,10 @@ def seeds() -> list[bytes]:
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes:
-    """Change the tar inside of what is compressed, or one of its headers with a valid checksum."""
+    """Change the tar inside of what is compressed, or one of its headers with a valid checksum; or expand a member."""
     kind = data[0] % len(SUFFIXES) if data else 0
+    if rng.random() < 0.1:
+        return _expanded(kind, rng)
     try:
         content = OPEN.get(kind, bytes)(data[1:])
     except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError):
@@ -56,6 +61,7 @@ def mutate(data: bytes, rng: random.Random) -> bytes:
 
 def run(data: bytes) -> None:
     kind = data[0] % len(SUFFIXES) if data else 0
+    archives.MAX_UNPACKED_SMALL = LIMIT
     with tempfile.TemporaryDirectory() as root:
         archive = Path(root, f"archive{SUFFIXES[kind]}")
         archive.write_bytes(data[1:])
@@ -71,6 +77,9 @@ def run(data: bytes) -> None:
             for folder, folders, names in os.walk(target):
                 for path in (Path(folder, name) for name in [*folders, *names]):
                     assert path.resolve().is_relative_to(target.resolve()), f"{path} leads outside"
+            size = sum(path.lstat().st_blocks * 512 for path in target.rglob("*") if path.is_file())
+            limit = max(LIMIT, archives.MAX_UNPACKED_RATIO * len(data))
+            assert size <= limit + 4096 * len(list(target.rglob("*"))), f"{size} bytes were unpacked"
         if kind == 2:
             archive.rename(Path(root, "values.gz"))
             with suppress(FitError):
@@ -108,6 +117,23 @@ def _zip(method: int, inner: bytes = b"") -> bytes:
         if inner:
             packed.writestr("data/inner.tar", inner)
     return file.getvalue()
+
+
+def _expanded(kind: int, rng: random.Random) -> bytes:
+    """Return an archive of members, or of headers, that are much larger than the archive."""
+    count, size = 10 ** rng.randrange(4), rng.choice(LARGE)
+    file = io.BytesIO()
+    if kind == 0:
+        method = rng.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
+        with zipfile.ZipFile(file, "w", method) as packed:
+            for i in range(count):
+                packed.writestr(f"{i}{rng.choice((*SUFFIXES[:2], ''))}", bytes(size // count))
+        return b"\0" + file.getvalue()
+    member = tarfile.TarInfo("data/a.jpg")
+    member.size = size // count
+    member.type = rng.choice((tarfile.REGTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.CONTTYPE))
+    block = member.tobuf(tarfile.GNU_FORMAT) + bytes(member.size + -member.size % 512)
+    return bytes([kind]) + PACK.get(kind, bytes)(block * count + bytes(1024))
 
 
 def _with_checksums(content: bytes) -> bytes:
