@@ -21,10 +21,14 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
+
+from PIL import Image
 
 from filmtransfer.files import CACHE_VARIABLE
 from serving_http import Service
@@ -38,6 +42,9 @@ SMALL = 4  # users with one request at a time, beside one with all the others
 AT_ONCE = 1_000  # connections
 PROBE_SECONDS = 0.1  # between two requests for /healthz
 PATIENCE = 60.0  # seconds until a client gives up
+ATTACKING = 8  # connections of a user who attacks: as many turns as one user may hold
+SIDE = 9990  # of the image that takes longest to decode: 16 bits, within 100 megapixels
+SLOW_BYTES = 10_000  # of a slow body, every half second
 
 
 @dataclass
@@ -109,9 +116,9 @@ class Client:
             result.retry.append(int(headers["retry-after"]))
         return headers.get("connection") != "close"
 
-    def prediction(self, user: int) -> bytes:
+    def prediction(self, user: int, photo: bytes = b"") -> bytes:
         """Return the request for a prediction."""
-        photo = random.choice(self.pictures)
+        photo = photo or random.choice(self.pictures)
         head = (
             f"POST /api/predictions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.users.tokens[user]}\r\n"
             f"Content-Type: image/jpeg\r\nContent-Length: {len(photo)}\r\n\r\n"
@@ -180,6 +187,37 @@ class Client:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def expensive(self, user: int, photo: bytes) -> None:
+        """Request predictions for an image that takes seconds to decode, again and again, until cancelled."""
+        while True:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                line = await self.connect()
+                await self.exchange(line, self.prediction(user, photo))
+                line[1].close()
+            await asyncio.sleep(0.1)
+
+    async def slow(self, user: int) -> None:
+        """Send a large body slowly, again and again, until cancelled."""
+        while True:
+            with suppress(OSError):
+                reader, writer = await self.connect()
+                writer.write(self.prediction(user, bytes(19_000_000))[:SLOW_BYTES])
+                response = asyncio.create_task(reader.read(1))
+                while not (await asyncio.wait([response], timeout=0.5))[0]:
+                    writer.write(bytes(SLOW_BYTES))
+                writer.close()
+            await asyncio.sleep(0.1)
+
+    async def beside(self, result: Result, attacks: list[Coroutine[Any, Any, None]], seconds: float) -> None:
+        """One client of another user, who sends the next request after the response, beside attacks."""
+        tasks = [asyncio.create_task(attack) for attack in attacks]
+        await asyncio.sleep(2)
+        await self.measured(result, self.closed(result, [USERS - 1], seconds))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(1)
+
     async def at_once(self, result: Result, users: list[int], count: int) -> None:
         """All connections are made before the first request is sent."""
         lines = await asyncio.gather(*(self.connect() for _ in range(count)))
@@ -216,6 +254,11 @@ async def measure(client: Client, seconds: float, rounds: int, at_once: int) -> 
     await asyncio.sleep(1)
     crowd = Result()
     await client.measured(crowd, client.at_once(crowd, users, at_once))
+    alone, expensive, slow = Result(), Result(), Result()
+    photo = expensive_photo()
+    await client.beside(alone, [], seconds)
+    await client.beside(expensive, [client.expensive(0, photo) for _ in range(ATTACKING)], seconds)
+    await client.beside(slow, [client.slow(user) for user in (0, 1) for _ in range(ATTACKING)], seconds)
     mine = [one for user in small for one in flood.served.get(user, [])]
     return {
         "goodput at twice the capacity": round(statistics.median(ratios), 3),
@@ -229,7 +272,18 @@ async def measure(client: Client, seconds: float, rounds: int, at_once: int) -> 
             "small users, prediction": percentiles(mine) if len(mine) > 1 else None,
         },
         "at once": crowd.describe() | {"connections": at_once},
+        "alone": alone.describe(),
+        "expensive images": expensive.describe(),
+        "slow bodies": slow.describe(),
     }
+
+
+def expensive_photo() -> bytes:
+    """Return a small file that takes seconds to decode."""
+    Image.MAX_IMAGE_PIXELS = None
+    out = BytesIO()
+    Image.new("I;16", (SIDE, SIDE), 1).save(out, "PNG", compress_level=1)
+    return out.getvalue()
 
 
 def add(total: Result, one: Result) -> None:
@@ -251,6 +305,13 @@ def page(results: dict[str, Any]) -> str:
         f"overload: twice as many requests, of {USERS} users": results["overload"],
         f"one user sends twice the capacity, {SMALL} users one request at a time": flood,
         f"{results['at once']['connections']} connections at once": results["at once"],
+        "one user, one request at a time": results["alone"],
+        f"the same, beside {ATTACKING} connections of one user with images that take seconds to decode": results[
+            "expensive images"
+        ],
+        f"the same, beside {ATTACKING} connections each of two users with bodies of {SLOW_BYTES // 500} kB/s": results[
+            "slow bodies"
+        ],
     }
     lines = [
         f"Goodput at twice the capacity: **{100 * results['goodput at twice the capacity']:.0f}%** of that at capacity "
