@@ -386,6 +386,17 @@ def test_images_are_refused_when_the_service_ends(service, hanging, caplog):
     assert "Traceback" not in caplog.text
 
 
+@pytest.mark.process(seconds=6)
+def test_a_decoder_that_stops_its_own_clock_is_ended_by_the_service(service, monkeypatch):
+    monkeypatch.setattr("filmtransfer.serve.uploads.START_SECONDS", 0)
+    content = b"exec import signal; signal.setitimer(signal.ITIMER_REAL, 0); time.sleep(1000)"
+    headers = {"Content-Type": "image/jpeg"}
+    answer = service.client("anna").post("/api/predictions", content=content, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+    answer = service.client("anna").post("/api/predictions", content=PHOTO, headers=headers)
+    assert answer.status_code == 200
+
+
 @pytest.mark.process(seconds=3)
 def test_a_decoder_that_the_system_kills_is_not_the_fault_of_the_image(failing):
     pool = failing(max_decode_seconds=1000)
