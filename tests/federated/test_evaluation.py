@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from filmtransfer.errors import InputError
 from filmtransfer.federated import messages
-from filmtransfer.federated.client import Examples
+from filmtransfer.federated.client import Client, Examples
 from filmtransfer.federated.client_population import ClientPopulation
 from filmtransfer.federated.evaluation import ServerTest
 from filmtransfer.federated.parameters import set_parameters
@@ -109,6 +110,39 @@ def test_the_server_evaluates_the_global_classifier_on_its_own_images():
     assert record["test_images"] == 60
     assert record["accuracy"] == pytest.approx(clients.evaluate(state.psi)["accuracy"], abs=1 / 60 + 1e-9)
     assert "accuracy" in state.initial
+
+
+@pytest.mark.parametrize("fault", ["refused", "statistics", "arrays"])
+def test_one_client_without_statistics_does_not_cost_the_accuracy_on_the_servers_images(fault):
+    """It is that of the classes which the others have."""
+    clients = population(EVERY)
+
+    def client(i: int) -> Client:
+        instance = clients.client(i)
+        handle = instance.handle
+
+        def faulty(kind, *rest):
+            reply = handle(kind, *rest)
+            if i != 1 or kind != messages.EVALUATE:
+                return reply
+            if fault == "refused":
+                raise InputError("its disk is full.")
+            arrays = messages.read_arrays(reply)
+            arrays["counts"][:] = 1e12
+            return messages.make_reply("client-1", arrays if fault == "statistics" else {})
+
+        instance.handle = faulty
+        return instance
+
+    log: list[str] = []
+    server = make_server(clients, client=client, log=log.append)
+    server.evaluate_fn = None
+    server.test = server_test(clients, server)
+    (record,) = server.run().rounds
+    others = {name for i in (0, 2, 3) for name in clients.client(i).examples.classes}
+    assert record["test_images"] == sum(clients.classes[c] in others for c in clients.test_labels.tolist())
+    assert 0 < record["accuracy"] <= 1
+    assert any("client-1" in line and "refused" in line for line in log)
 
 
 @pytest.mark.parametrize("change", [{"head": "lda"}, {"secure": True}])

@@ -29,7 +29,7 @@ Change = Callable[[str, RecordDict], RecordDict]
 
 
 def completed(plan: Plan, change: Change, *, train: bool = False) -> tuple[Update, list[str]]:
-    """Run a federation whose client 1 changes its replies; return its classifier through the bytes of a file, and the log."""
+    """Run a federation whose client 1 changes its replies; return its classifier, read from a file, and the log."""
     clients = population(plan)
 
     def client(i: int) -> Client:

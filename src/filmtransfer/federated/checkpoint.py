@@ -34,7 +34,7 @@ CHANGEABLE = ("rounds", "timeout", "clients_per_round", "min_clients", "evaluate
 
 @dataclass(frozen=True)
 class SavedSums:
-    """The summed statistics as arrays, their classes and clients; another sum of other clients would show what differs."""
+    """The summed statistics as arrays, with their classes and clients."""
 
     arrays: dict[str, np.ndarray]
     classes: list[str]

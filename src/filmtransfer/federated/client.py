@@ -186,7 +186,7 @@ class Client:
     # Sums over images
 
     def sums(self, plan: Plan, content: RecordDict, message_type: str = "") -> dict[str, np.ndarray]:
-        """Return the requested sums: the statistics of the head, or the scores of held-out images under all clients' sum."""
+        """Return the statistics of the head, or the scores of held-out images under the sum over all clients."""
         kind = messages.requested_sums(content, message_type)
         config = messages.read_config(content)
         classes = messages.read_strings(config, "classes")
@@ -326,7 +326,7 @@ def describe_sums(content: RecordDict) -> str:
 def respond(
     client: Client, message_type: str, content: RecordDict, state: RecordDict, node: int
 ) -> RecordDict:
-    """Return the client's reply; an error that it can explain becomes a refusal, with secure aggregation without details."""
+    """Return the client's reply; its errors become refusals, with secure aggregation without details."""
     try:
         return client.handle(message_type, content, state, node)
     except FitError as error:

@@ -172,7 +172,7 @@ class ClientManager:
         self.clients[node] = client
 
     def _read_client(self, name: str, about: ConfigRecord) -> ClientInfo:
-        """Return what a client reports; raise an error if it cannot take part. ``name`` is that of its key, if it has one."""
+        """Return what a client reports; raise an error if it cannot take part. ``name`` is that of its key, if any."""
         if reason := messages.reason_of(about):
             raise InputError(reason)
         claimed = messages.read_text(about, "name")

@@ -1,7 +1,7 @@
 """The simulated clients of a partitioned data set on one model, and the central evaluation of ψ.
 
-Every image is decoded once and its activations below FiLM are cached, whichever clients have it. The population takes no
-part in the protocol: clients handle messages as in a deployment, and ``evaluate`` uses images that no server would have.
+Every image is decoded once and its activations below FiLM are cached, whichever clients have it. The population takes
+no part in the protocol: clients handle messages as in a deployment, and ``evaluate`` uses images that no server has.
 """
 
 from __future__ import annotations

@@ -127,9 +127,9 @@ class Communication:
     ) -> ClientSum | None:
         """Return the sum of the arrays that clients reply with; None if there is none.
 
-        With secure aggregation nothing else is revealed, and values have so many fractional ``bits``. ``check`` raises an
-        error for arrays that are not possible: those of a node, or the sum (None) where only that is known. Clients that
-        are not in the sum are in ``failures``.
+        With secure aggregation nothing else is revealed, and values have so many fractional ``bits``. ``check`` raises
+        an error for arrays that are not possible: those of a node, or the sum (None) where only that is known. Clients
+        that are not in the sum are in ``failures``.
         """
         purpose = message_type.rpartition(".")[2]
         if self.plan.secure:

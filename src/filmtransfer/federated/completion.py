@@ -1,8 +1,8 @@
-"""The end of a federation: the classifier over all classes, calibrated by the clients' summed scores of held-out images.
+"""The end of a federation: the classifier over all classes, calibrated by summed scores of held-out images.
 
 The head comes from summed statistics. Its temperature, its OOD detector and the estimate of its accuracy come from one
 more request (two, where there are enough images for quantiles): clients get the sums, classify their images by the head
-without them, and reply with sums (scores.py). Images that fine-tuning has not seen are preferred: test images, and those
+without them, and reply with sums (scores.py). Images that fine-tuning has not seen are preferred: test images and those
 of clients that have not contributed to any round. Then only the clients that have such images are asked.
 """
 
@@ -38,7 +38,7 @@ from .scores import (
     check_scores,
 )
 from .server import FederatedServer, SummedStatistics
-from .statistics import to_arrays
+from .statistics import of_present_classes, to_arrays
 
 PRIVATE = (
     "it comes from a federation with differential privacy, which releases no scores of images",
@@ -65,17 +65,13 @@ def complete(server: FederatedServer, state: Checkpoint) -> Update:
 
 
 def _of_sent_classes(server: FederatedServer, summed: SummedStatistics) -> SummedStatistics:
-    """Return the sums without classes of which no client sent examples; one that refuses to costs the others no result."""
-    counts = summed.statistics.counts
-    kept = [c for c in range(len(summed.classes)) if int(counts[c]) >= 1]
-    if len(kept) == len(summed.classes) or len(kept) < 2:
+    """Return the sums without classes of which no client sent examples."""
+    statistics, classes = of_present_classes(summed.statistics, summed.classes)
+    if len(classes) == len(summed.classes) or len(classes) < 2:
         return summed
-    missing = [name for c, name in enumerate(summed.classes) if c not in kept]
+    missing = [name for name in summed.classes if name not in set(classes)]
     server.log(f"No client sent examples of {list_names(missing, 5)}: the classifier does not have them.")
-    classes = [summed.classes[c] for c in kept]
-    total = summed.statistics  # its second moments, over all classes, have nothing of the missing ones
-    total = replace(total, counts=total.counts[kept], sums=total.sums[kept])
-    return replace(summed, statistics=total, classes=classes)
+    return replace(summed, statistics=statistics, classes=classes)
 
 
 def trained_clients(state: Checkpoint) -> list[str]:

@@ -28,6 +28,7 @@ from .client import Examples
 from .communication import Communication, no_failures
 from .parameters import set_parameters
 from .records import RoundRecord
+from .statistics import of_present_classes
 
 
 @dataclass(frozen=True)
@@ -90,13 +91,16 @@ class ClientEvaluation:
                 parts.append(self.clients.read_statistics(messages.read_arrays(reply), classes, nodes[name]))
             except FitError as error:
                 self.communication.log(f"The statistics of {name} are refused: {error}")
-        if not parts or not bool(((total := reduce(add, parts)).counts > 0).all()):
+        if not parts:
+            return {}
+        total, present = of_present_classes(reduce(add, parts), classes)
+        if len(present) < 2:
             return {}
         try:
             model.head.configure_from(total)
         except SingularError:
             return {}
-        accuracy, images = test.accuracy(model, classes)
+        accuracy, images = test.accuracy(model, present)
         return {"accuracy": accuracy, "test_images": images} if images else {}
 
 

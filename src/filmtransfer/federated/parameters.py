@@ -1,8 +1,8 @@
 """ψ as one vector: the parameters of a model that are trained and sent, in the model's own order.
 
 These are the trainable parameters of the backbone (FiLM), then the head's own weights if it has any; with a head
-that is trained by batches every weight of the backbone, and the head. One vector instead of a tensor per layer: names and
-shapes are known to both sides, and their digest shows whether they agree.
+that is trained by batches every weight of the backbone, and the head. One vector instead of a tensor per layer: names
+and shapes are known to both sides, and their digest shows whether they agree.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ PRIVACY_NUMBERS: dict[str, NumberRule] = {
 
 @dataclass(frozen=True)
 class Privacy:
-    """User-level differential privacy of ψ: each client's update is clipped, and Gaussian noise is added to the mean."""
+    """User-level differential privacy of ψ: updates of clients are clipped, and Gaussian noise is added to the mean."""
 
     clip: float = 1.0  # the largest Euclidean norm of a client's update
     noise: float = 1.0  # standard deviation of the noise on the sum, in units of the clip

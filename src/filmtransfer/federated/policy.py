@@ -12,11 +12,12 @@ client's process enforces it before a message leaves the machine:
     releases = ["train", "statistics", "scores", "evaluation"]   # what it sends at all
     max_releases = {statistics = 1}      # and how often at most; of train that is max_rounds
 
-Every setting may be omitted. ``ledger.json`` in the folder of the client's state counts what was released. It is charged
-before the work, and also holds the digest of the policy: another policy, or none, is refused there.
+Every setting may be omitted; only epsilon needs releases, as it binds train alone. ``ledger.json`` in the folder of the
+client's state counts what was released. It is charged before the work, and also holds the digest of the policy: another
+policy, or none, is refused there.
 
-The client's ε is that of the rounds it has answered, each as if it had been certain to take part (q = 1). That is above the
-ε of random sampling, and needs neither the number of clients nor the secrecy of the sample, which only the server knows.
+The client's ε is that of the rounds it has answered, each as if it had been certain to take part (q = 1). That is above
+the ε of random sampling, and needs neither the number of clients nor the secrecy of the sample.
 """
 
 from __future__ import annotations
@@ -334,7 +335,7 @@ class PolicyGuard:
     digest: str  # of the policy that the client was started with
 
     def admit(self, message_type: str, plan: Plan, content: RecordDict) -> list[Release]:
-        """Raise an error if the client must not answer this request; otherwise count what it releases, and return it."""
+        """Count and return what the reply to a request releases; raise an error if the client must not send it."""
         releases = releases_of(message_type, content)
         if message_type == messages.SECURE + "masked" and messages.read_plan(masked_work(content)) != plan:
             raise PolicyError("the request has two plans, which differ.")

@@ -99,7 +99,7 @@ def append_json_line(path: Path, line: Mapping[str, object]) -> None:
 
 
 def read_json_lines(path: Path) -> list[JsonObject]:
-    """Return the complete lines of a file; an incomplete last line is not returned yet, nor what follows a damaged one."""
+    """Return the complete lines of a file; not an incomplete last one, nor what follows a damaged one."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:

@@ -256,8 +256,9 @@ class FederatedServer:
         if plan.privacy:  # a failed round counts as one with an empty sample
             if sums is None:
                 return self._private_mean(np.zeros(self.layout.length), number), {"contributed": []}
-            # No client can be checked, but that the norm of their sum is at most C for each.
-            total, _ = clip(sums.arrays["psi"], plan.privacy.clip * len(sums.clients))
+            # No client can be checked, but the norm of any sum is at most C for each. A limit that depended on who is in
+            # the sum would change with one client by more than its own update.
+            total, _ = clip(sums.arrays["psi"], plan.privacy.clip * len(self.clients))
             return self._private_mean(total, number), {"contributed": sums.clients}
         if sums is None:
             return None
@@ -305,7 +306,7 @@ class FederatedServer:
     # Sums over images, evaluation and the final classifiers
 
     def final_statistics(self, state: Checkpoint) -> SummedStatistics:
-        """Return the summed statistics under the final ψ; they are collected once, also by a server that is started again."""
+        """Return the summed statistics under the final ψ, collected once: another sum would show what differs."""
         if state.summed is None:
             new = self.collect_statistics(state.psi)
             state.summed = SavedSums(to_arrays(new.statistics), new.classes, new.clients)

@@ -1,4 +1,4 @@
-"""A complete federation on one machine: in this process, or on Flower's simulation engine, with the same results up to rounding."""
+"""A complete federation on one machine: in this process, or on Flower's simulation engine, with equal results up to rounding."""
 
 from __future__ import annotations
 

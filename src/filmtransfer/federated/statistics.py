@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -60,6 +61,14 @@ def from_arrays(
     return Statistics(
         torch.from_numpy(counts).long(), torch.from_numpy(arrays["sums"].astype(np.float64)), moments
     )
+
+
+def of_present_classes(statistics: Statistics, classes: Sequence[str]) -> tuple[Statistics, list[str]]:
+    """Return the statistics without classes that have no examples, and the others."""
+    kept = [c for c, count in enumerate(statistics.counts.tolist()) if count >= 1]
+    # Second moments over all classes have nothing of the absent ones.
+    present = replace(statistics, counts=statistics.counts[kept], sums=statistics.sums[kept])
+    return present, [classes[c] for c in kept]
 
 
 def check_of_client(statistics: Statistics, classes: Sequence[str], described: Mapping[str, int]) -> None:

@@ -37,7 +37,7 @@ class Transport:
         self.traffic: dict[str, RoundRecord] = {}
 
     def connected_nodes(self) -> dict[int, str]:
-        """Return the nodes that are connected now, each with the name that its key was registered for, empty without keys."""
+        """Return the nodes that are connected now with the names of their keys, empty without keys."""
         return {node.node_id: node.name for node in self.grid.get_nodes()}
 
     def exchange(

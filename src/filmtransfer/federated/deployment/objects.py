@@ -1,9 +1,9 @@
 """The objects into which Flower divides a message: what they may cost, and who their sender is.
 
-Flower pulls all objects of a message and puts them together without limits: an array may repeat its parts without end, the
-metadata inside a message may name another sender than the one that SuperLink has authenticated, and an error in any of
-this ends the process. Here each message has a budget of bytes, before and after it is put together; one that exceeds it,
-or that cannot be read, is answered by an error in its place.
+Flower pulls all objects of a message and puts them together without limits: an array may repeat its parts without end,
+the metadata inside a message may name another sender than the one that SuperLink has authenticated, and an error in any
+of this ends the process. Here each message has a budget of bytes, before and after it is put together; one that exceeds
+it, or that cannot be read, is answered by an error in its place.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Pull = Callable[[str], bytes]
 
 
 def read_message(tree: ObjectTree, pull: Pull, limit: int = MAX_MESSAGE_BYTES) -> Message:
-    """Pull the objects of a message and put it together; raise an InputError if it exceeds its budget or is malformed."""
+    """Pull the objects of a message and put it together; raise an InputError if it is too large or malformed."""
     ids = list(dict.fromkeys(node.object_id for node in iterate_object_tree(tree)))
     contents = pull_within_budget(ids, pull, limit)
     try:

@@ -1,6 +1,6 @@
 """``fit federate server``: start a SuperLink and a run of the server app on it, and monitor both.
 
-The folder holds everything: the checkpoint and ``rounds.jsonl`` of the federation, Flower's database and home, the logs.
+The folder holds everything: checkpoint and ``rounds.jsonl`` of the federation, Flower's database and home, the logs.
 Started again on the same folder, it starts a new Flower run, and the server app resumes from its checkpoint.
 """
 

@@ -99,7 +99,7 @@ def _replaying(body: bytes, receive: Receive) -> Receive:
 
 
 class ReplyBudget:
-    """Flower's handlers of replies and of their objects, for senders that do not pretend to be others, and within a budget.
+    """Flower's handlers of replies and their objects, within a budget and for senders in their own name.
 
     A client sends a reply and then its objects, which SuperLink keeps until the server has read them.
     """
