@@ -9,9 +9,11 @@ from contextlib import suppress
 from io import BytesIO
 
 import numpy as np
+import pillow_heif
 import pytest
 from PIL import Image, ImageOps, PngImagePlugin
 
+from filmtransfer.budgets import MAX_IMAGE_METADATA
 from filmtransfer.data import PixelSpec, decode, memory, metadata
 from filmtransfer.data.pixels import read_square, side_of
 from filmtransfer.errors import InputError
@@ -99,6 +101,23 @@ def avif_with(exif: bytes) -> bytes:
     return saved("AVIF", exif=other).replace(other, exif)
 
 
+def box(name: bytes, *contents: bytes) -> bytes:
+    return struct.pack(">I", 8 + sum(map(len, contents))) + name + b"".join(contents)
+
+
+def heif_with(version: int, metadata: int, images: int, extents: int = 1) -> bytes:
+    """Return the boxes of a HEIF file: one block of metadata of so many bytes that is that of several images."""
+    width = ">I" if version == 2 else ">H"
+    numbers = {0: b"", 1: b"\0\0", 2: b"\0\0"}[version]
+    items = [struct.pack(width, 7) + numbers + b"\0\0" + struct.pack(">H", extents)]
+    items += [struct.pack(">II", 500, metadata // extents)] * extents
+    iloc = box(b"iloc", bytes([version, 0, 0, 0, 0x44, 0]), struct.pack(width, 1), *items)
+    targets = struct.pack(f">{images}H", *range(images))
+    cdsc = box(b"cdsc", struct.pack(">HH", 7, images), targets)
+    references = box(b"iref", bytes(4), box(b"thmb", struct.pack(">HHH", 7, 1, 1)), cdsc)
+    return box(b"ftyp", b"heic") + box(b"meta", bytes(4), iloc, references) + box(b"mdat", bytes(metadata))
+
+
 def split(content: bytes, size: int) -> list[bytes]:
     return [content[i : i + size] for i in range(0, len(content), size)]
 
@@ -180,6 +199,45 @@ def test_what_the_service_accepts_takes_as_little_when_it_is_decoded_again(name)
         tracemalloc.stop()
         assert peak < 3 * len(content) + ALLOWED
     assert decode(content).size == (40, 60), "the orientation is read nevertheless"
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_metadata_of_heif_is_charged_for_each_of_its_images(version):
+    for content, fits in (
+        (heif_with(version, MAX_IMAGE_METADATA // 40 - 100, 40), True),
+        (heif_with(version, MAX_IMAGE_METADATA // 40 + 100, 40), False),
+        (heif_with(version, 3_000_000, 1, extents=30), True),
+        (
+            heif_with(version, 3_000_000, 1, extents=30).replace(struct.pack(">I", 100_000), b"\0\x2f\0\0"),
+            False,
+        ),
+    ):
+        if fits:
+            metadata.check_metadata(BytesIO(content), "HEIF")
+        else:
+            with pytest.raises(InputError, match="64 MB of metadata"):
+                decode(content)
+
+
+def test_heif_files_of_several_images_are_read():
+    images = pillow_heif.HeifFile()
+    for angle in (0, 90):
+        images.add_from_pillow(gradient(64, 64).rotate(angle))
+    for image in images:
+        image.info["exif"] = shared(3, b"1" * 20_000)
+    file = BytesIO()
+    images.save(file)
+    assert decode(file.getvalue()).size == (64, 64)
+    assert len(images_charged(file)) == 2
+
+
+def images_charged(file: BytesIO) -> list[int]:
+    """Return the sizes of at least 20 KB that were charged for a HEIF file."""
+    charged: list[int] = []
+    charge = metadata.Charge()
+    charge.add = lambda size, parts=1: charged.append(size)  # type: ignore[method-assign]
+    metadata.CHARGES["HEIF"](file, charge)
+    return [size for size in charged if size >= 20_000]
 
 
 def test_directories_that_refer_to_each_other_are_read_once():

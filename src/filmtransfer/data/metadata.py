@@ -1,8 +1,8 @@
 """What an image file contains besides its pixels: tags, profiles, comments. It is charged before Pillow reads it.
 
 Pillow copies what it reads: a thousand tags may refer to the same megabyte, and each block of a comment copies those before
-it. So the structure of a file is read first: the directories of TIFF and EXIF, the segments of JPEG, the chunks of PNG and
-the blocks of GIF. Of other formats, Pillow keeps no more than the file contains. It would parse any EXIF block for the
+it. So the structure of a file is read first: the directories of TIFF and EXIF, the segments of JPEG, the chunks of PNG,
+the blocks of GIF and the boxes of HEIF. Of other formats, Pillow keeps no more than the file contains. It would parse any EXIF block for the
 orientation, which is read here instead, from one tag.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import BytesIO
@@ -217,8 +218,82 @@ def _charge_gif(file: IO[bytes], charge: Charge) -> None:
             file.seek(size[0], 1)
 
 
+def _charge_heif(file: IO[bytes], charge: Charge) -> None:
+    """Charge the blocks of metadata, as often as an image of the file refers to them: each image gets a copy."""
+    sizes: Counter[int] = Counter()
+    images: Counter[int] = Counter()
+    end = file.seek(0, os.SEEK_END)
+    for box, start, stop in _boxes(file, 0, end, charge):
+        for inner, inner_start, inner_stop in _boxes(file, start + 4, stop, charge) if box == b"meta" else ():
+            if inner == b"iloc":
+                sizes += _item_sizes(_Fields(file, inner_start, inner_stop, charge), end)
+            if inner == b"iref":
+                width = 4 if _Fields(file, inner_start, inner_stop, charge).number(1) else 2
+                for reference, first, last in _boxes(file, inner_start + 4, inner_stop, charge):
+                    fields = _Fields(file, first, last, charge)
+                    item, count = fields.number(width), fields.number(2)
+                    images[item] += count if reference == b"cdsc" else 0
+    for item, count in images.items():
+        charge.add(sizes[item] * count, count)
+
+
+def _boxes(file: IO[bytes], start: int, stop: int, charge: Charge) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the type of each box of HEIF between two positions, and where its content starts and stops."""
+    while start + 8 <= stop:
+        charge.add(0)
+        file.seek(start)
+        header = file.read(16)
+        size, content = int.from_bytes(header[:4], "big"), start + 8
+        if size == 1:
+            size, content = int.from_bytes(header[8:], "big"), start + 16
+        following = min(start + size, stop) if size else stop
+        if following < content:
+            return
+        yield header[4:8], content, following
+        start = following
+
+
+class _Fields:
+    """The numbers in a box of HEIF, one after the other; 0 after its end."""
+
+    def __init__(self, file: IO[bytes], start: int, stop: int, charge: Charge) -> None:
+        charge.add(stop - start)
+        file.seek(start)
+        self.content, self.position, self.charge = file.read(stop - start), 0, charge
+
+    def number(self, size: int) -> int:
+        """Return the number in the next bytes."""
+        self.position += size
+        return int.from_bytes(self.content[self.position - size : self.position], "big")
+
+    @property
+    def is_left(self) -> bool:
+        """Return whether there is another number."""
+        return self.position < len(self.content)
+
+
+def _item_sizes(fields: _Fields, most: int) -> Counter[int]:
+    """Return the size of each item of an ``iloc`` box: the sum of its extents, which may be the same bytes."""
+    sizes: Counter[int] = Counter()
+    version, _, widths = fields.number(1), fields.number(3), fields.number(2)
+    offset, length, base, index = (widths >> shift & 15 for shift in (12, 8, 4, 0))
+    id_width = 4 if version == 2 else 2
+    for _ in range(fields.number(id_width)):
+        item = fields.number(id_width)
+        fields.number((2 if version else 0) + 2 + base)
+        for _ in range(fields.number(2)):
+            fields.number((index if version else 0) + offset)
+            sizes[item] += min(fields.number(length) or most, most)
+            fields.charge.add(0)
+        if not fields.is_left:
+            break
+    return sizes
+
+
 def _charge_avif(file: IO[bytes], charge: Charge) -> None:
-    """Charge the EXIF block, which Pillow parses when it opens the file."""
+    """Charge the EXIF block, which Pillow parses when it opens the file, after all others."""
+    _charge_heif(file, charge)
+    file.seek(0)
     from PIL import _avif
 
     exif = b""
@@ -233,4 +308,5 @@ CHARGES: dict[str, Callable[[IO[bytes], Charge], None]] = {
     "PNG": _charge_png,
     "GIF": _charge_gif,
     "AVIF": _charge_avif,
+    "HEIF": _charge_heif,
 }
