@@ -311,6 +311,10 @@ def another_twice(content):
     content["keys"]["4"] = content["keys"]["900"]
 
 
+def another_spelled_twice(content):
+    content["keys"]["0900"] = masking.derive_public_keys(b"\x01" * 32, b"\x02" * 32)
+
+
 def many_invented(content):
     for i in range(1000, 1003):
         content["keys"][str(i)] = masking.derive_public_keys(bytes([i % 256]) * 32, bytes([i % 255]) * 32)
@@ -334,6 +338,7 @@ def no_list(content):
         (own_key_missing, "own keys are missing"),
         (own_key_changed, "own keys are missing from the list, or changed"),
         (another_twice, "keys twice"),
+        (another_spelled_twice, "cannot be read"),
         (many_invented, "not above half of 8 clients"),
         (small_order_point, "not usable"),
         (list_as_text, "cannot be read"),

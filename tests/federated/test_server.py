@@ -143,6 +143,16 @@ def test_an_implausible_reply_is_refused_and_its_sender_named(change, reason):
     assert np.isfinite(state.psi).all()
 
 
+def test_no_client_weighs_more_than_the_images_that_it_described():
+    clients, client = with_faulty_client(
+        lambda arrays, metrics: (arrays, metrics | {"num-examples": 10_000_000})
+    )
+    honest = make_server(clients).run()
+    state = make_server(clients, client=client).run()
+    assert state.rounds[0]["examples"] == honest.rounds[0]["examples"]
+    np.testing.assert_array_equal(state.psi, honest.psi)
+
+
 def test_a_round_continues_without_a_failing_client():
     clients = population(ALL)
     client = with_failing_clients(clients, {1}, "its disk is full.")

@@ -110,18 +110,13 @@ def check_content(content: RecordDict) -> None:
     settings += content.metric_records.values()
     keys = [*content, *(name for name, _ in arrays), *(name for record in settings for name in record)]
     if len(content) > MAX_RECORDS or len(arrays) > MAX_ARRAYS:
-        raise too_many_parts(len(content), len(arrays))
+        raise InputError(
+            f"its message has {len(content)} records with {len(arrays)} arrays; at most {MAX_RECORDS} with {MAX_ARRAYS} are read."
+        )
     if len(keys) > MAX_NAMES or any(len(key) > MAX_NAME_LENGTH for key in keys):
         raise InputError("its message has too many or too long names of records, arrays and settings.")
     for _, array in arrays:
         read_header(array)
-
-
-def too_many_parts(records: int, arrays: int) -> InputError:
-    """Return the error for a message of so many records and arrays."""
-    return InputError(
-        f"its message has {records} records with {arrays} arrays; at most {MAX_RECORDS} with {MAX_ARRAYS} are read."
-    )
 
 
 def read_header(array: Array) -> tuple[np.dtype[Any], tuple[int, ...], int]:

@@ -220,7 +220,9 @@ class FederatedServer:
                 vector = decompress(messages.read_arrays(reply), plan.compression, sizes)
                 update = vector - received if plan.compression == "none" else vector
                 check_update(update)
-                number_of = messages.read_examples(reply)
+                # Its weight is not above the number of images that it described.
+                described = self.clients.clients[chosen[name]].num_examples
+                number_of = min(messages.read_examples(reply), described)
             except FitError as error:
                 failures["refused"][name] = str(error)
                 self.log(f"{self.plan.round_name(number)}: the reply of {name} is refused: {error}")

@@ -33,7 +33,6 @@ from flwr.supercore.inflatable.inflatable_utils import (
 from ...budgets import MAX_ARRAYS, MAX_MESSAGE_BYTES, MAX_OBJECTS, MAX_RECORDS, MAX_SETTINGS_BYTES
 from ...errors import InputError
 from ...formatting import file_size
-from ..messages import too_many_parts
 
 if TYPE_CHECKING:
     from flwr.superlink.grid.http_grid import HttpGrid  # slow to import, and a client does not need it
@@ -96,7 +95,9 @@ def check_parts(contents: dict[str, bytes]) -> None:
     records = sum(kind.endswith("Record") for kind, _ in kinds)
     arrays = sum(kind == "Array" for kind, _ in kinds)
     if records > MAX_RECORDS or arrays > MAX_ARRAYS:
-        raise too_many_parts(records, arrays)
+        raise InputError(
+            f"its message has {records} records with {arrays} arrays; at most {MAX_RECORDS} with {MAX_ARRAYS} are read."
+        )
     settings = sum(size for kind, size in kinds if kind in ("ConfigRecord", "MetricRecord"))
     if settings > MAX_SETTINGS_BYTES:
         raise InputError(
