@@ -99,8 +99,8 @@ def test_a_standby_takes_over(
         until(lambda: len(acknowledged) >= written + AFTER)
     finally:
         done.set()
-        writer.join()
         hanging.close()
+        writer.join()
     assert store.is_writable()
     stored = {photo.id for photo in store.photos.all(project)}
     assert stored >= set(acknowledged)

@@ -25,6 +25,7 @@ from filmtransfer.serve.store import (
 )
 from filmtransfer.serve.store import database as database_module
 from filmtransfer.serve.store.objects import Staged
+from filmtransfer.serve.store.reserve import PIECE
 
 from .conftest import files_of
 
@@ -276,3 +277,26 @@ def test_a_process_that_can_open_no_more_files_cannot_write(store):
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert store.is_writable()
+
+
+def test_two_processes_delete_the_same_large_object(tmp_path: Path, opened, monkeypatch):
+    """The second one ends first; the row of a new object may have the number of the deleted one."""
+    location = StoreLocation(f"sqlite:///{tmp_path}/fit.db")
+    one, other = opened(location), opened(location)
+    project = one.projects.resolve(one.users.create("Ann")[0].id)
+    only = one.classes.add(project, "cat")
+    contents = [bytes([i]) * (3 * PIECE) for i in (1, 2)]
+    old, _ = one.photos.add(project, only.id, contents[0], b"", "image/png")
+    added = []
+
+    def delete_too() -> bool:
+        if not added:
+            other.objects.sweep()
+            added.append(other.photos.add(project, only.id, contents[1], b"", "image/png")[0].id)
+        return True
+
+    monkeypatch.setattr(one.database, "empty_log", delete_too)
+    one.photos.delete(project, old.id)
+    assert pending(one) == []
+    assert [photo.id for photo in one.photos.all(project)] == added
+    assert one.photos.content(project, added[0]) == contents[1]

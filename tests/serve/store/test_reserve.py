@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from filmtransfer.serve.store import Store, StoreDamagedError, StoreFullError, StoreLocation
+from filmtransfer.serve.store import NotFoundError, Store, StoreDamagedError, StoreFullError, StoreLocation
 from filmtransfer.serve.store.reserve import SIZE, Reserve
 
 Disk = namedtuple("Disk", "total used free")
@@ -54,15 +54,15 @@ def test_transactions_that_free_space_may_use_it(tmp_path: Path, opened, left):
     assert file.stat().st_size == SIZE
 
 
-def test_the_reserve_is_released_after_an_error(tmp_path: Path):
+def test_the_reserve_is_released_after_an_error_of_the_database(tmp_path: Path):
     """A user's quota of the disk does not show in its free space."""
     reserve = Reserve(tmp_path / "fit.db")
-    with pytest.raises(RuntimeError), reserve.released():
-        raise RuntimeError
-    assert reserve.file.stat().st_size == SIZE
-    for expected in (0, SIZE):
+    for error, size in ((NotFoundError, SIZE), (sqlite3.OperationalError, 0)):
+        with pytest.raises(error), reserve.released():
+            raise error("disk I/O error")
         with reserve.released():
-            assert reserve.file.stat().st_size == expected
+            assert reserve.file.stat().st_size == size
+    assert reserve.file.stat().st_size == SIZE
 
 
 def test_what_the_log_could_not_be_copied_for_is_refused(tmp_path: Path, opened, left):

@@ -53,12 +53,12 @@ def delete_rows(database: Database, names: Sequence[str]) -> None:
             _delete(connection, names)
         return
     with database.read() as connection:
-        columns = (objects.c.name, func.length(objects.c.content).label("size"), text("rowid"))
+        columns = (objects.c.name, func.length(objects.c.content).label("size"))
         rows: list[DatabaseRow] = list(connection.execute(select(*columns).where(objects.c.name.in_(names))))
     for batch in _batches(rows):
         is_large = batch[0].size > PIECE
         if is_large:
-            _overwrite(database, batch[0].rowid, batch[0].size)
+            _overwrite(database, batch[0].name, batch[0].size)
         with database.write(reserved=True) as connection:
             # The pages of a large object have only zeros by now, and would be written once more.
             connection.exec_driver_sql(f"PRAGMA secure_delete={'FAST' if is_large else 'ON'}")
@@ -82,10 +82,13 @@ def _batches(rows: Sequence[DatabaseRow]) -> Iterator[list[DatabaseRow]]:
         yield batch
 
 
-def _overwrite(database: Database, row: int, size: int) -> None:
-    """Write zeros over an object, in a transaction for each piece."""
+def _overwrite(database: Database, name: str, size: int) -> None:
+    """Write zeros over an object, in a transaction for each piece, unless another process has deleted it."""
     for start in range(0, size, PIECE):
         with database.write(reserved=True) as connection:
+            row = connection.execute(select(text("rowid")).where(objects.c.name == name)).scalar_one_or_none()
+            if row is None:
+                return
             raw = connection.connection.driver_connection
             assert isinstance(raw, sqlite3.Connection)
             with raw.blobopen(objects.name, "content", row) as blob:

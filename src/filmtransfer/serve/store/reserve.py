@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from sqlalchemy.exc import DBAPIError
 
 SIZE = 16_000_000  # bytes: the log before its checkpoint, and the rows of a large project
 PIECE = 4_000_000  # bytes of objects that are deleted by one transaction
@@ -23,7 +26,7 @@ class Reserve:
 
     def __init__(self, database: Path) -> None:
         self.file = database.with_name(f"{database.name}-reserve")
-        self._needed = False
+        self._needed = False  # although the disk has space left: perhaps it has a quota for this user
 
     @contextmanager
     def released(self) -> Iterator[None]:
@@ -31,15 +34,14 @@ class Reserve:
         self.release()
         try:
             yield
-            self._needed = False
-        except BaseException:
-            self._needed = True  # perhaps by a user's quota of the disk, which its free space does not show
+        except (DBAPIError, sqlite3.Error):
+            self._needed = True
             raise
         finally:
             self._fill()
 
     def release(self) -> None:
-        """Empty the file if the disk has little left, or the last block that might need it failed."""
+        """Empty the file if the disk has little left, or a block that might have needed it failed."""
         with suppress(OSError):  # there is none yet
             if self._needed or self.free_bytes() < SIZE:
                 os.truncate(self.file, 0)
