@@ -57,6 +57,7 @@ class DecodersInThisProcess(Decoders):
     """What decodes without processes, which are slow to start; tests/serve/test_decoders.py has those."""
 
     def _ask(self, request: dict[str, Any], content: bytes, job: DecodeJob) -> Message:
+        del job
         return respond(request, content)
 
 
