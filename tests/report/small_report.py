@@ -63,7 +63,7 @@ def update_of(head: Head, names: list[str], **more: Any) -> Update:
     assert head.counts is not None
     rng = np.random.default_rng(0)
     known: dict[str, Any] = {
-        "parameters": {f"block{i}.{k}": 0.1 * np.abs(rng.normal(size=6)) + (k == "gamma") for i in range(3) for k in ("gamma", "beta")},
+        "parameters": {f"block{i}.{k}": (0.1 * np.abs(rng.normal(size=6)) + (k == "gamma")).astype(np.float32) for i in range(3) for k in ("gamma", "beta")},
         "results": {"steps": 5, "share": 1.0, "stopped": "done"},
         "settings": {"prior": "uniform"},
     }  # fmt: skip
