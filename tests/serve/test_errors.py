@@ -66,7 +66,7 @@ def test_the_database_is_unavailable_for_a_while(engine, tmp_path, cluster, capl
             assert "fit_trainings_waiting NaN" in anna.get("/metrics").text
         finally:
             cluster.start()
-        until(lambda: anna.get("/healthz").status_code == 200)  # its check is at most a second old
+        until(lambda anna=anna: anna.get("/healthz").status_code == 200)  # its check is at most a second old
         assert anna.get("/api/photos").json() == {"photos": [photo]}
         assert anna.get(f"/api/photos/{photo['id']}").content == encoded(0, 1)
         assert anna.post(path, content=encoded(0, 2), headers=JPEG).status_code == 201
