@@ -148,6 +148,8 @@ BOMBS = {
     "png, profiles": lambda: png_with(*[(b"iCCP", b"x\0\0" + zlib.compress(bytes(10**6)))] * 100),
     "png, chromaticity": lambda: png_with((b"cHRM", bytes(4 * 10**6))),
     "gif, comment": lambda: gif_with(b"!\xfe" + (b"\xff" + b"a" * 255) * 40_000 + b"\0"),
+    "ppm, comment": lambda: b"P6\n#" + bytes(300_000) + b"\n8 8\n255\n" + bytes(192),
+    "ppm, spaces": lambda: b"P6\n4 4\n" + b" " * 300_000 + b"255\n" + bytes(48),
     "gif, comments": lambda: gif_with(*[b"!\xfe\1a\0"] * 200_000),
 }
 
@@ -199,6 +201,27 @@ def test_what_the_service_accepts_takes_as_little_when_it_is_decoded_again(name)
         tracemalloc.stop()
         assert peak < 3 * len(content) + ALLOWED
     assert decode(content).size == (40, 60), "the orientation is read nevertheless"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"P6\n# made by hand\n4 4\n255\n" + b" " * 48,
+        b"P5 4\t4\r255\n" + b"#" * 16,
+        b"P4\n8\n8\n" + b" " * 8,
+        b"P4\n8\n8\n" + b"#" * 8,
+        b"Pf\n4 4\n-1.0\n" + bytes(64),
+        b"P5\n1000 1000\n65535\n" + b"\n " * 1_000_000,
+    ],
+)
+def test_headers_of_ppm_are_read(content):
+    assert min(decode(content).size) >= 4
+
+
+def test_ppm_with_decimal_numbers_is_not_opened():
+    """Pillow takes time that grows with the square of its comments."""
+    with pytest.raises(InputError, match="not an image"):
+        decode(b"P3\n4 4\n255\n" + b"#\n1 " * 48)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

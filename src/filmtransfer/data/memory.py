@@ -79,7 +79,7 @@ def _decoder_memory(image: ImageFile.ImageFile, whole: int) -> int:
             return (2 * bands * (2 if image.info.get("bit_depth", 8) > 8 else 1) + 1) * whole
         case "AVIF":  # planes, which may have 16 bits, and the image made of them
             return (3 * bands + 2) * whole
-        case "PPM":  # numbers in decimal or of unusual ranges
+        case "PPM":  # numbers of unusual ranges
             return 12 * whole
         case "TIFF":
             return _tiff_memory(image, whole)

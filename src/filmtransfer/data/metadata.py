@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import BytesIO
+from struct import Struct
 from typing import IO, Literal
 
 from PIL import Image
@@ -33,6 +34,7 @@ COPIED = 100  # bytes that are copied cost as much as one that is kept
 CHUNK = re.compile(rb"\w{4}")  # a name in PNG
 COMPRESSED = (b"iCCP", b"zTXt", b"iTXt")  # chunks of PNG …
 EXPANDED = 1 << 20  # … and the bytes to which Pillow expands one at most
+PPM_COMMENT = re.compile(rb"#[^\r\n]*")
 COMMENT = 254  # a label in GIF
 
 Tag = tuple[int, int, int, bytes]  # its number, its type, how many values it has, and these or their offset
@@ -70,17 +72,11 @@ class TagReader:
         """Yield the tags of the directory at an offset; those that are there, if it is damaged."""
         if offset >= 1 << 63:
             return
-        width = 8 if self.is_big else 4
-        count, size = (8, 20) if self.is_big else (2, 12)
         self.file.seek(offset)
-        number = self._number(self.file.read(count))
-        for i in range(min(number, MAX_IMAGE_PARTS + 1)):
-            self.file.seek(offset + count + size * i)
-            entry = self.file.read(size)
-            if len(entry) < size:
-                return
-            numbers = (self._number(entry[start:end]) for start, end in ((0, 2), (2, 4), (4, 4 + width)))
-            yield (*numbers, entry[4 + width :])  # type: ignore[misc]
+        number = self._number(self.file.read(8 if self.is_big else 2))
+        entry = Struct((">" if self.order == "big" else "<") + ("HHQ8s" if self.is_big else "HHI4s"))
+        content = self.file.read(entry.size * min(number, MAX_IMAGE_PARTS + 1))
+        yield from entry.iter_unpack(content[: len(content) // entry.size * entry.size])
 
     def is_complete(self, tag: Tag) -> bool:
         """Return whether the file contains the values of a tag; Pillow reads no others."""
@@ -218,6 +214,13 @@ def _charge_gif(file: IO[bytes], charge: Charge) -> None:
             file.seek(size[0], 1)
 
 
+def _charge_ppm(file: IO[bytes], charge: Charge) -> None:
+    """Charge the header, which Pillow reads byte by byte, until it has all numbers."""
+    header = file.read(MAX_IMAGE_PARTS)
+    numbers = len(PPM_COMMENT.sub(b"", header).split(None, 4)) - 1
+    charge.add(0, 0 if numbers >= (2 if header.startswith(b"P4") else 3) else len(header) + 1)
+
+
 def _charge_heif(file: IO[bytes], charge: Charge) -> None:
     """Charge the blocks of metadata, as often as an image of the file refers to them: each image gets a copy."""
     sizes: Counter[int] = Counter()
@@ -307,6 +310,7 @@ CHARGES: dict[str, Callable[[IO[bytes], Charge], None]] = {
     "JPEG": _charge_jpeg,
     "PNG": _charge_png,
     "GIF": _charge_gif,
+    "PPM": _charge_ppm,
     "AVIF": _charge_avif,
     "HEIF": _charge_heif,
 }
