@@ -107,7 +107,7 @@ def settings(*values: object) -> RecordDict:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (settings(*([1] * 2_200_000 + [i] for i in range(4))), "settings of 8.8 MB; at most 4.2 MB"),
+        (settings(*([1] * 300 + [i] for i in range(4))), "settings of 1 KB; at most 1 KB"),
         (settings(*range(33)), "33 records with 0 arrays"),
         (
             RecordDict({"arrays": ArrayRecord({str(i): Array(np.ones(i)) for i in range(17)})}),
@@ -118,6 +118,7 @@ def settings(*values: object) -> RecordDict:
 )  # fmt: skip
 def test_settings_and_parts_beyond_the_budget_are_refused_before_they_are_read(content, reason, monkeypatch):
     """A byte of settings takes up to 28 bytes of memory."""
+    monkeypatch.setattr("filmtransfer.federated.deployment.objects.MAX_SETTINGS_BYTES", 1000)
     monkeypatch.setattr("filmtransfer.federated.deployment.objects.inflate_object_from_contents", pytest.fail)
     tree, contents = objects(Message(content, dst_node_id=1, message_type="train.round"))
     with pytest.raises(InputError, match=reason):
