@@ -30,6 +30,7 @@ TEXT_TYPES = (1, 2, 7)  # kept as bytes; of the others, each number becomes an o
 INTEGER_TYPES = (3, 4, 6, 8, 9, 13, 16)
 XMP_ORIENTATION = re.compile(r'tiff:Orientation(?:="|>)([0-9])')
 RAW_PROFILE = "Raw profile type exif"  # a text of PNG, in hexadecimal digits
+TAG = 20  # numbers that take Pillow as long as a tag
 COPIED = 100  # bytes that are copied cost as much as one that is kept
 CHUNK = re.compile(rb"\w{4}")  # a name in PNG
 COMPRESSED = (b"iCCP", b"zTXt", b"iTXt")  # chunks of PNG …
@@ -148,7 +149,7 @@ def _charge_directories(file: IO[bytes], charge: Charge) -> None:
             number, type_, count, _ = tag
             if not reader.is_complete(tag):
                 count = 0
-            charge.add(count * SIZES.get(type_, 0), 1 if type_ in TEXT_TYPES else 1 + count)
+            charge.add(count * SIZES.get(type_, 0), TAG + (0 if type_ in TEXT_TYPES else count))
             inner = reader.integer(tag) if number in DIRECTORIES else None
             if inner is not None and inner not in offsets:
                 offsets.append(inner)
