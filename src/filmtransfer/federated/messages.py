@@ -51,7 +51,7 @@ HEADER = re.compile(
     rb"'shape': \((\d{0,10},?|\d{1,10}, \d{1,10})\), \} *\n",
     re.DOTALL,
 )
-ARRAY_TYPES = ("float16", "float32", "float64", "int8", "uint64")
+ARRAY_TYPES = ("f2", "f4", "f8", "i1", "u8")
 
 # Sent instead of a reason that may depend on a client's images.
 UNSPECIFIED = "it cannot do this; the log of the client says why"
@@ -127,10 +127,11 @@ def read_header(array: Array) -> tuple[np.dtype[Any], tuple[int, ...], int]:
     header = HEADER.match(array.data) if array.stype == SType.NUMPY else None
     if header is None or header.end() != 10 + int.from_bytes(header[1], "little"):
         raise InputError("an array of its message is not one of plain numbers.")
-    dtype = np.dtype(header[2].decode())
+    kind = header[2][1:].decode()  # after the order of the bytes, which is little-endian
     shape = tuple(int(size) for size in header[3].rstrip(b",").split(b", ") if size)
-    if dtype.name not in ARRAY_TYPES:
-        raise InputError(f"an array of its message has values of the type {dtype.name}.")
+    if kind not in ARRAY_TYPES:
+        raise InputError(f"an array of its message has values of the type {kind}.")
+    dtype = np.dtype(f"<{kind}")
     if len(array.data) - header.end() != math.prod(shape) * dtype.itemsize or array.shape != shape:
         raise InputError("an array of its message does not have the size that it declares.")
     return dtype, shape, header.end()

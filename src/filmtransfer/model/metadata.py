@@ -95,6 +95,8 @@ def _check_head(name: Json, options: Json) -> None:
 
 def _check_prior(prior: Json, counts: list[int]) -> None:
     try:
+        if not isinstance(prior, str) and not all(type(p) in (int, float) for p in prior):
+            raise TypeError
         log_prior(prior, counts)
     except (FitError, TypeError, ValueError, RuntimeError):
         raise UpdateFileError("the stored prior does not fit the classes.") from None
