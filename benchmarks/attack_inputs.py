@@ -124,7 +124,7 @@ def many_names(length: int, classes: int) -> Callable[[AttackedService], Outcome
 
 
 def uneven_classes(examples: int, classes: int) -> Callable[[AttackedService], Outcome]:
-    """Return an attack by a QDA classifier of one large and many small classes."""
+    """Return an attack by a QDA classifier of one large and many small classes, which then predicts."""
 
     def run(service: AttackedService) -> Outcome:
         generator = np.random.default_rng(0)
@@ -140,12 +140,13 @@ def uneven_classes(examples: int, classes: int) -> Callable[[AttackedService], O
             head_weights=np.zeros(3, np.float32),
             head_tensors={
                 "rows": generator.standard_normal((sum(counts), features)).astype(np.float32),
-                "means": generator.standard_normal((classes, features)).astype(np.float32),
+                "mean": generator.standard_normal(features).astype(np.float32),
                 "labels": np.repeat(np.arange(classes), counts),
             },
             ood=None,
         )
-        return service.ask_together([("POST", "/api/versions", crafted.to_bytes())])
+        upload = service.ask("POST", "/api/versions", crafted.to_bytes())
+        return Outcome([upload, service.ask("POST", PREDICT, image("RGB", "JPEG", 256))])
 
     return run
 
@@ -216,7 +217,7 @@ ATTACKS = [
         silent_connections(300, 20, b"POST /api/predictions HTTP/1.1\r\nx: "),
     ),
     Attack("200 predictions of one user at once", predictions(lambda: image("RGB", "JPEG", 256), 200)),
-    Attack("8 progressive JPEGs of 9990×9990 with 310 scans", predictions(lambda: many_scans(SIDE, 300), 8)),
+    Attack("8 progressive JPEGs of 9990×9990 with 300 repeated scans", predictions(lambda: many_scans(SIDE, 300), 8)),
     Attack(
         "2 PNGs whose EXIF repeats a megabyte in 3,000 tags",
         predictions(lambda: large_directory(3000, 1 << 20), 2),
