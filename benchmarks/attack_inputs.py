@@ -217,7 +217,10 @@ ATTACKS = [
         silent_connections(300, 20, b"POST /api/predictions HTTP/1.1\r\nx: "),
     ),
     Attack("200 predictions of one user at once", predictions(lambda: image("RGB", "JPEG", 256), 200)),
-    Attack("8 progressive JPEGs of 9990×9990 with 300 repeated scans", predictions(lambda: many_scans(SIDE, 300), 8)),
+    Attack(
+        "8 progressive JPEGs of 9990×9990 with 300 repeated scans",
+        predictions(lambda: many_scans(SIDE, 300), 8),
+    ),
     Attack(
         "2 PNGs whose EXIF repeats a megabyte in 3,000 tags",
         predictions(lambda: large_directory(3000, 1 << 20), 2),

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -42,9 +42,12 @@ SMALL = 4  # users with one request at a time, beside one with all the others
 AT_ONCE = 1_000  # connections
 PROBE_SECONDS = 0.1  # between two requests for /healthz
 PATIENCE = 60.0  # seconds until a client gives up
+FILL_SECONDS = 15.0  # of overload, until the line of waiting requests is full
 ATTACKING = 8  # connections of a user who attacks: as many turns as one user may hold
 SIDE = 9990  # of the image that takes longest to decode: 16 bits, within 100 megapixels
 SLOW_BYTES = 10_000  # of a slow body, every half second
+
+Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @dataclass
@@ -57,6 +60,7 @@ class Result:
     statuses: Counter[str] = field(default_factory=Counter)
     retry: list[int] = field(default_factory=list)  # the values of Retry-After
     health: list[float] = field(default_factory=list)
+    counts: bool = True  # whether responses count yet
 
     def times(self) -> list[float]:
         """Return the seconds of all predictions."""
@@ -74,7 +78,7 @@ class Result:
             "predictions a second": round(self.rate(), 1),
             "processor ms a prediction": round(1000 * self.processor / max(len(self.times()), 1), 1),
             "statuses": dict(sorted(self.statuses.items())),
-            "predictions of a user": [min(counts, default=0), max(counts, default=0)],
+            "predictions of a user": sorted(counts),
             **({"prediction": percentiles(self.times())} if len(self.times()) > 1 else {}),
             **({"healthz": percentiles(self.health)} if len(self.health) > 1 else {}),
             **({"Retry-After": [min(self.retry), max(self.retry)]} if self.retry else {}),
@@ -89,24 +93,39 @@ class Client:
         self.url = urlparse(f"http://{service.address}")
         self.users = users
         self.pictures = pictures
+        self.free: list[Line] = []  # connections without a request
 
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    def reused(self) -> Line | None:
+        """Return a connection that another request has left open, as HTTP clients do."""
+        while self.free:
+            if not (line := self.free.pop())[0].at_eof():
+                return line
+            line[1].close()
+        return None
+
+    async def connect(self) -> Line:
         """Return a new connection."""
         return await asyncio.open_connection(self.url.hostname, self.url.port)
 
-    async def ask(self, user: int, result: Result, line: Any = None) -> bool:
-        """Request one prediction, on a connection of its own unless there is one; return whether it may be used again."""
-        start, own = time.perf_counter(), line is None
+    async def ask(self, user: int, result: Result, line: Line | None = None) -> None:
+        """Request one prediction, on this connection, one that is free, or a new one."""
+        start, again = time.perf_counter(), False
+        line = line or self.reused()
         try:
             async with asyncio.timeout(PATIENCE):
                 line = line or await self.connect()
                 status, headers, body = await self.exchange(line, self.prediction(user))
+            again = headers.get("connection") != "close"
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             result.statuses[type(error).__name__] += 1
-            return False
+            return
         finally:
-            if own and line is not None:
+            if again and line is not None:
+                self.free.append(line)
+            elif line is not None:
                 line[1].close()
+        if not result.counts:
+            return
         result.statuses[str(status)] += 1
         if status == 200:
             answer = json.loads(body)
@@ -114,7 +133,6 @@ class Client:
             result.served.setdefault(user, []).append(time.perf_counter() - start)
         elif status in (429, 503):
             result.retry.append(int(headers["retry-after"]))
-        return headers.get("connection") != "close"
 
     def prediction(self, user: int, photo: bytes = b"") -> bytes:
         """Return the request for a prediction."""
@@ -125,7 +143,7 @@ class Client:
         )
         return head.encode() + photo
 
-    async def exchange(self, line: Any, request: bytes) -> tuple[int, dict[str, str], bytes]:
+    async def exchange(self, line: Line, request: bytes) -> tuple[int, dict[str, str], bytes]:
         """Send a request and return status, headers and body of the response."""
         reader, writer = line
         writer.write(request)
@@ -144,7 +162,7 @@ class Client:
             result.health.append(time.perf_counter() - start)
             await asyncio.sleep(PROBE_SECONDS)
 
-    async def measured(self, result: Result, load: Coroutine[Any, Any, None]) -> Result:
+    async def measured(self, result: Result, load: Awaitable[None]) -> Result:
         """Run a load with probes."""
         start, processor = time.monotonic(), self.processor_seconds()
         probe = asyncio.create_task(self.probe(result))
@@ -166,18 +184,14 @@ class Client:
         end = time.monotonic() + seconds
 
         async def client(user: int) -> None:
-            line = await self.connect()
             while time.monotonic() < end:
-                if not await self.ask(user, result, line):
-                    line[1].close()
-                    line = await self.connect()
-            line[1].close()
+                await self.ask(user, result)
 
         await asyncio.gather(*map(client, users))
 
     async def open(self, result: Result, users: list[int], rate: float, seconds: float) -> None:
         """Requests at a rate, each of the next user, whatever the responses; the responses after the end do not count."""
-        tasks: list[asyncio.Task[bool]] = []
+        tasks: list[asyncio.Task[None]] = []
         start = time.monotonic()
         while (now := time.monotonic() - start) < seconds:
             while len(tasks) < now * rate:
@@ -222,8 +236,6 @@ class Client:
         """All connections are made before the first request is sent."""
         lines = await asyncio.gather(*(self.connect() for _ in range(count)))
         await asyncio.gather(*(self.ask(users[i % len(users)], result, line) for i, line in enumerate(lines)))
-        for line in lines:
-            line[1].close()
 
 
 async def measure(client: Client, seconds: float, rounds: int, at_once: int) -> dict[str, Any]:
@@ -236,13 +248,16 @@ async def measure(client: Client, seconds: float, rounds: int, at_once: int) -> 
         before, during = Result(), Result()
         await client.measured(before, client.closed(before, users[:CLIENTS], seconds))
         rate = 2 * before.rate()
-        await client.open(Result(), users, rate, seconds / 2)  # until the line is full
-        await client.measured(during, client.open(during, users, rate, seconds))
+        during.counts = False
+        load = asyncio.create_task(client.open(during, users, rate, FILL_SECONDS + seconds))
+        await asyncio.sleep(FILL_SECONDS)
+        during.counts = True
+        await client.measured(during, load)
         ratios.append(during.rate() / before.rate())
         for total, one in ((capacity, before), (overload, during)):
             add(total, one)
         log(f"{before.rate():.1f} predictions a second, {during.rate():.1f} under twice the load")
-        await asyncio.sleep(1)
+        await asyncio.sleep(max(during.retry, default=1))  # until nobody is refused any more
     small = users[1 : SMALL + 1]
 
     async def flooded() -> None:
@@ -251,7 +266,7 @@ async def measure(client: Client, seconds: float, rounds: int, at_once: int) -> 
         )
 
     await client.measured(flood, flooded())
-    await asyncio.sleep(1)
+    await asyncio.sleep(max(flood.retry, default=1))
     crowd = Result()
     await client.measured(crowd, client.at_once(crowd, users, at_once))
     alone, expensive, slow = Result(), Result(), Result()
@@ -326,7 +341,7 @@ def page(results: dict[str, Any]) -> str:
             f"{phase[kind]['p50']:.0f}, {phase[kind]['p99']:.0f}" if kind in phase else ""
             for kind in ("prediction", "healthz")
         ]
-        least, most = phase["predictions of a user"]
+        least, *_, most = 2 * phase["predictions of a user"]
         statuses = ", ".join(f"{count} × {status}" for status, count in phase["statuses"].items())
         lines.append(
             f"| {name} | {phase['predictions a second']} | {phase['processor ms a prediction']} | {least}, {most} | {both[0]} | {both[1]} | {statuses} |"
@@ -361,7 +376,10 @@ def main() -> None:
         os.environ[CACHE_VARIABLE] = str(folder / "graphs")
         users = make_users(folder / "users", USERS, args.data, log)
         load = os.getloadavg()[0]
+        *cores, last = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, cores or {last})  # of the service; the client has the last one
         with Service(users) as service:
+            os.sched_setaffinity(0, {last})
             client = Client(service, users, photos(args.data, 64))
             results = asyncio.run(measure(client, args.seconds, args.rounds, args.at_once))
     about = {

@@ -127,6 +127,33 @@ def test_a_decoder_that_fails_costs_one_request(failing, how):
     assert pool.square(PHOTO, SPEC).shape == (3, 32, 32)
 
 
+@pytest.mark.process(seconds=3)
+def test_a_decoder_says_what_an_image_has_cost(failing):
+    pool, done, invalid, crashed = failing(), DecodeJob(), DecodeJob(), DecodeJob()
+    pool.thumbnail(PHOTO, done)
+    for job, content in ((invalid, b"text"), (crashed, b"abort")):
+        with pytest.raises(InputError):
+            pool.thumbnail(content, job)
+    assert done.seconds > invalid.seconds > 0
+    assert crashed.seconds is None
+
+
+@pytest.mark.process(seconds=6)
+def test_the_next_decoder_starts_before_it_is_needed(monkeypatch):
+    monkeypatch.setattr(decoders_module, "MAX_IMAGES", 4)
+    monkeypatch.setattr(decoders_module, "LAST_IMAGES", 2)
+    pool = Decoders(replace(ServiceSettings(), decoders=1))
+    try:
+        used: list[int] = []
+        for image in range(1, 10):
+            pool.thumbnail(PHOTO)
+            assert len(pool._all) == (2 if image % 4 in (2, 3) else 1)
+            used.append(pool._idle[-1].process.pid)
+        assert len(set(used)) == 3
+    finally:
+        pool.close()
+
+
 @pytest.mark.process(seconds=4)
 def test_a_decoder_that_never_returns_is_ended(failing):
     pool = failing(max_decode_seconds=1)

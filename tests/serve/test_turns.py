@@ -94,15 +94,34 @@ def test_a_user_who_asks_again_at_once_does_not_overtake():
 
 def test_several_run_at_the_same_time():
     async def main() -> None:
-        requests = Requests(2)
+        requests = Requests(4)
         async with anyio.create_task_group() as group:
             for name in ("a1", "a2", "a3"):
                 group.start_soon(requests.run, name)
             await until(lambda: len(requests.ends) == 3)
-            assert requests.started == ["a1", "a2"]
+            assert requests.started == ["a1", "a2"], "half of the turns are left to others"
             assert requests.turns.requests("a") == 3
             assert await requests.finish() == ["a1", "a2", "a3"]
         assert requests.turns.requests("a") == 0
+
+    anyio.run(main)
+
+
+def test_users_who_keep_their_turns_leave_some_to_others():
+    async def main() -> None:
+        requests = Requests(16)
+        held = lambda user: sum(name[0] == user for name in requests.started)  # noqa: E731
+        async with anyio.create_task_group() as group:
+            for number in range(10):
+                for user in "abc":
+                    group.start_soon(requests.run, f"{user}{number}")
+            await until(lambda: len(requests.ends) == 30)
+            assert [held(user) for user in "abc"] == [4, 4, 4]
+            group.start_soon(requests.run, "d0")
+            await until(lambda: "d0" in requests.started)
+            for end in requests.ends.values():
+                end.set()
+        assert len(requests.started) == 31, "nobody is forgotten"
 
     anyio.run(main)
 
@@ -169,7 +188,6 @@ def test_users_who_come_one_after_the_other_do_not_overtake_forever():
 def test_a_user_holds_a_part_of_the_turns():
     async def main() -> None:
         requests = Requests(4)
-        requests.turns.at_once_of_user = 2
         async with anyio.create_task_group() as group:
             for name in ("a1", "a2", "a3", "b1"):
                 group.start_soon(requests.run, name)
@@ -184,16 +202,18 @@ def test_a_user_holds_a_part_of_the_turns():
     anyio.run(main)
 
 
-def test_a_turn_of_measured_cost_delays_the_next_one_of_its_user_by_its_seconds():
-    """Ten seconds of one user are worth ten turns of one second of another one."""
+@pytest.mark.parametrize("known", [False, True])
+def test_a_turn_of_measured_cost_delays_the_next_one_of_its_user_by_its_seconds(known):
+    """Ten seconds of one user are worth ten turns of one second of another one, however long they were held."""
     now = [0.0]
     turns = UserTurns(1, measured=True, clock=lambda: now[0])
     order: list[str] = []
 
     async def run(name: str, seconds: float) -> None:
-        async with turns.turn(name[0], patient):
+        async with turns.turn(name[0], patient) as turn:
             order.append(name)
-            now[0] += seconds
+            turn.cost = seconds if known else None
+            now[0] += 1 if known else seconds
             await anyio.sleep(0)
 
     async def main() -> None:
@@ -207,8 +227,8 @@ def test_a_turn_of_measured_cost_delays_the_next_one_of_its_user_by_its_seconds(
 
 def test_when_the_line_stands_still_the_slowest_turn_of_the_user_who_has_most_ends():
     now = [0.0]
-    turns = UserTurns(4, clock=lambda: now[0])
-    ends = {name: anyio.Event() for name in ("a1", "a2", "a3", "b1", "c1")}
+    turns = UserTurns(6, clock=lambda: now[0])
+    ends = {name: anyio.Event() for name in ("a1", "a2", "a3", "b1", "b2", "c1", "d1")}
     held: dict[str, Turn] = {}
 
     async def run(name: str) -> None:
@@ -221,21 +241,21 @@ def test_when_the_line_stands_still_the_slowest_turn_of_the_user_who_has_most_en
 
     async def main() -> None:
         async with anyio.create_task_group() as group:
-            for name in ("a1", "a2", "a3", "b1"):
+            for name in ("a1", "a2", "a3", "b1", "b2", "c1"):
                 group.start_soon(run, name)
-            await until(lambda: len(held) == 4)
+            await until(lambda: len(held) == 6)
             now[0] = 100.0
             assert ending() == [], "nobody waits"
-            group.start_soon(run, "c1")
+            group.start_soon(run, "d1")
             await until(lambda: turns.contended)
             assert ending() == [], "the line does not stand still yet"
             now[0] += STANDSTILL_SECONDS
             held["a1"].progress, held["a2"].progress, held["a3"].progress = 0.2, 0.1, 0.9
-            assert ending() == ["a2"], "b1 has sent nothing, but its user has one turn only"
+            assert ending() == ["a2"], "b1 has sent nothing, but its user has fewer turns"
             held["a2"].idle = False
             assert ending() == ["a1"], "what is being computed does not end"
             ends["a1"].set()
-            await until(lambda: "c1" in held)
+            await until(lambda: "d1" in held)
             assert ending() == []
             for end in ends.values():
                 end.set()
@@ -382,7 +402,7 @@ def test_thousands_of_requests_leave_nothing_behind():
     generator = random.Random(0)
 
     async def main() -> None:
-        turns, served = UserTurns(5, 3, max_waiting=200), []
+        turns, served = UserTurns(5, max_waiting=200), []
 
         async def run(user: str, patience: int) -> None:
             async def wait(decided: anyio.Event) -> None:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..budgets import MAX_TOKEN
 from ..errors import FitError
-from .errors import ApiError, response_to
+from .errors import ApiError
 from .limits import RateLimiter, Refusals, is_photo, refuse
 from .settings import RATE_OF_ADDRESS, ServiceSettings
 from .store import Store
@@ -43,7 +43,7 @@ class AuthenticationMiddleware:
             if scope["path"].startswith(PROTECTED):
                 await self.authenticate(scope)
         except FitError as error:
-            return await refuse(response_to(error, close=True), scope, receive, send)
+            return await refuse(error, scope, receive, send)
         return await self.app(scope, receive, send)
 
     async def authenticate(self, scope: Scope) -> None:

@@ -3,8 +3,8 @@
     python -m filmtransfer.serve.decoder MEGABYTES SECONDS
 
 Requests come on standard input and responses go to standard output; each is a JSON document and bytes. A request for a
-prediction has the pixel format, and its response the pixels; the response to any other one is a thumbnail. The process
-ends with its input, hence with the service. A request that takes too long ends it: only the operating system can stop a
+prediction has the pixel format, and its response the pixels; the response to any other one is a thumbnail. Each response
+also says how many seconds of a processor it took. The process ends with its input, hence with the service. A request that takes too long ends it: only the operating system can stop a
 decoder that never returns.
 """
 
@@ -15,6 +15,7 @@ import os
 import signal
 import struct
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from io import BytesIO
@@ -46,9 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     restrict(megabytes)
     while (message := receive(requests)) is not None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
-        response = respond(*message)
+        before = time.process_time()
+        document, content = respond(*message)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        send(responses, *response)
+        send(responses, document | {"seconds": time.process_time() - before}, content)
 
 
 def respond(request: dict[str, Any], content: bytes) -> Message:

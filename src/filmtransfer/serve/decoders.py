@@ -27,7 +27,8 @@ from .settings import ServiceSettings
 
 MODULE = "filmtransfer.serve.decoder"
 PIPE_BYTES = 2**20  # of the buffer of a pipe, where the system allows it: a photo is passed in a few pieces
-MAX_IMAGES = 100  # that one process decodes: whatever one of them has done to it ends then
+MAX_IMAGES = 200  # that one process decodes: whatever one of them has done to it ends then
+LAST_IMAGES = 20  # of a process, during which the next one starts
 MAX_RESPONSE = 3 * MAX_SIZE**2  # bytes
 MEDIA_TYPE = re.compile(r"image/(?!svg)[a-z0-9-]+")
 HINT = "Send a JPEG, PNG, WebP or HEIC photo."
@@ -89,6 +90,7 @@ class DecodeJob:
 
     def __init__(self) -> None:
         self.cancelled = False
+        self.seconds: float | None = None  # of a processor, if its decoder has responded
         self._lock = threading.Lock()
         self._decoder: DecoderProcess | None = None
 
@@ -172,6 +174,11 @@ class Decoders:
                 self._release(decoder)
         if response is None:
             raise self._error(code, job)
+        seconds = response[0].get("seconds")
+        if isinstance(seconds, float) and seconds >= 0:  # whatever an image has made of the process
+            job.seconds = seconds
+        if decoder.images == MAX_IMAGES - LAST_IMAGES:
+            self._start_next()
         return response
 
     def _take(self) -> DecoderProcess:
@@ -203,11 +210,18 @@ class Decoders:
         code = decoder.end()
         with self._lock:
             self._all.discard(decoder)
+            enough = len(self._all) >= self.settings.decoders
+        if not enough:
+            self._start_next()
+        return code
+
+    def _start_next(self) -> None:
+        """Start a process that is used when no other one has nothing to do."""
+        with self._lock:
             if not self._closed:
                 with suppress(UnavailableError):  # the next image gets the error
-                    self._idle.append(DecoderProcess(self.settings))
-                    self._all.add(self._idle[-1])
-        return code
+                    self._idle.insert(0, DecoderProcess(self.settings))
+                    self._all.add(self._idle[0])
 
     def _error(self, code: int | None, job: DecodeJob) -> FitError:
         """Return the error for an image whose decoder has ended."""

@@ -60,7 +60,7 @@ class Service:
         )
 
     def _turns(self, at_once: int, measured: bool = False) -> UserTurns:
-        return UserTurns(at_once, (at_once + 1) // 2, self.settings.max_waiting, measured)
+        return UserTurns(at_once, self.settings.max_waiting, measured)
 
     def end(self) -> None:
         """End what would keep the service from ending: event streams, requests that wait for a turn, and decoders."""

@@ -3,8 +3,8 @@
 Requests with a large body wait for their turn before it is read, so that under overload the service keeps working at its
 full pace and its memory stays bounded: the clients keep what they have to send. A request that will not be served in time
 is refused at once, with the time after which to try again. Bytes are counted while they arrive, because a framework
-that collects the complete body first has used the memory by then. A body that is refused is not read to its end: the
-response is sent at once, a little more is read and discarded so that a client that is still sending gets to read the
+that collects the complete body first has used the memory by then. A body that is refused is not read to its end unless it
+has arrived already: the response is sent at once, a little more is read and discarded so that a client that is still sending gets to read the
 response, and the connection is closed.
 """
 
@@ -22,10 +22,10 @@ from functools import partial
 import anyio
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..budgets import LINGER_BYTES, LINGER_SECONDS
+from ..errors import FitError
 from .errors import RETRY_SECONDS, ApiError, response_to
 from .settings import ServiceSettings
 from .turns import LineFullError, Turn, UserTurns, retry_after
@@ -118,7 +118,7 @@ class BodyLimitMiddleware:
             return await self.app(scope, receive, send)
         limit, turns = self.limit(scope)
         if _content_length(scope) > limit:
-            return await refuse(response_to(_too_large(limit), close=True), scope, receive, send)
+            return await refuse(_too_large(limit), scope, receive, send)
         if turns is None:
             return await self.forward(limit, scope, receive, send)
         user = getattr(scope.get("state", {}).get("user"), "id", "")
@@ -130,11 +130,11 @@ class BodyLimitMiddleware:
                 await self.forward(limit, scope, receive, send, partial(turns.must_end, turn), turn)
         except LineFullError:
             if turns.closed:
-                return await refuse(response_to(ending(), close=True), scope, receive, send, linger=0)
+                return await refuse(ending(), scope, receive, send, linger=0)
             seconds = retry_after(turns.expected_wait(user) - self.settings.max_wait)
             token = scope.get("state", {}).get("token", "")
             error = self.refusals.add(token, seconds) if turns is self.photos else busy(seconds)
-            await refuse(response_to(error, close=True), scope, receive, send)
+            await refuse(error, scope, receive, send)
 
     def limit(self, scope: Scope) -> tuple[int, UserTurns | None]:
         """Return the largest body, in bytes, that the path accepts, and the turns in which such bodies are received."""
@@ -198,7 +198,7 @@ class BodyLimitMiddleware:
                 raise
         if refusal is not None and not responding:
             linger = 0 if self.photos.closed else LINGER_SECONDS
-            await refuse(response_to(refusal, close=True), scope, receive, send, linger)
+            await refuse(refusal, scope, receive, send, linger)
 
 
 async def wait_for_turn(
@@ -243,16 +243,19 @@ def is_photo(scope: Scope) -> bool:
 
 
 async def refuse(
-    response: Response, scope: Scope, receive: Receive, send: Send, linger: float = LINGER_SECONDS
+    error: FitError, scope: Scope, receive: Receive, send: Send, linger: float = LINGER_SECONDS
 ) -> None:
-    """Respond before the body has arrived."""
+    """Respond before the body is read; keep the connection if the complete body has arrived already."""
+    if linger and await _has_arrived(receive):
+        await response_to(error)(scope, receive, send)
+        return
 
     async def keep_open(message: Message) -> None:
         if message["type"] == "http.response.body":
             message = {**message, "more_body": True}
         await send(message)
 
-    await response(scope, receive, keep_open)
+    await response_to(error, close=True)(scope, receive, keep_open)
     discarded = 0
     if _content_length(scope) > 0 or "transfer-encoding" in Headers(scope=scope):
         with anyio.move_on_after(linger):
@@ -262,6 +265,15 @@ async def refuse(
                     break
                 discarded += len(message.get("body", b""))
     await send({"type": "http.response.body", "body": b""})
+
+
+async def _has_arrived(receive: Receive) -> bool:
+    """Discard what has arrived of a body, and return whether it was all."""
+    with anyio.move_on_after(0):  # what has arrived is returned without waiting
+        while (message := await receive())["type"] == "http.request":
+            if not message.get("more_body"):
+                return True
+    return False
 
 
 def _too_large(limit: int) -> ApiError:

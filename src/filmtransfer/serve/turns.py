@@ -37,6 +37,7 @@ class Turn:
         False  # whether it only waits, for its client or for another turn, so that it can end for others
     )
     progress: float = 0.0  # the part that has arrived of what the client sends
+    cost: float | None = None  # seconds of a processor that it took, if known
 
     def remaining(self, seconds: float) -> float:
         """Return for how long the client will go on sending, at the pace of the ``seconds`` so far."""
@@ -73,22 +74,22 @@ class UserTurns:
 
     A user who comes back in the same round gets a turn in the next one, so neither many requests at once nor many one
     after the other are an advantage (start-time fair queueing, Goyal, Vin and Cheng 1996). Turns have equal costs, or, if
-    they are ``measured``, cost the seconds that they take: a turn of ten seconds delays the next one of its user by as many
-    rounds as ten turns of one second. At most ``at_once_of_user`` turns are held by one user and at most ``max_waiting``
-    requests wait. When the line is full, the last request of the user who has most of them there makes room for one of a
-    user who has fewer. When nobody gets a turn for a while, one that is idle has to end (``must_end``).
+    they are ``measured``, cost the seconds that they take of a processor, or altogether: a turn of ten seconds delays the next one of its user by as many
+    rounds as ten turns of one second. A user who holds turns gets one more only while more than those are free (a dynamic
+    threshold, Choudhury and Hahne 1998): one user holds at most half of them, two a third each, and so on, so a few users
+    who keep their turns for long leave some to the others. At most ``max_waiting`` requests wait. When the line is full, the
+    last request of the user who has most of them there makes room for one of a user who has fewer. When nobody gets a turn
+    for a while, one that is idle has to end (``must_end``).
     """
 
     def __init__(
         self,
         at_once: int,
-        at_once_of_user: int | None = None,
         max_waiting: int | None = None,
         measured: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.at_once = at_once
-        self.at_once_of_user = at_once if at_once_of_user is None else at_once_of_user
         self.max_waiting = max_waiting
         self.measured = measured
         self.clock = clock
@@ -168,7 +169,12 @@ class UserTurns:
     def _has_room(self, user: str) -> bool:
         """Return whether a request would have its turn at once."""
         free = self._running.total() < self.at_once and not self._places
-        return free and self._running[user] < self.at_once_of_user and user not in self._queues
+        return free and self._may_hold_one_more(user) and user not in self._queues
+
+    def _may_hold_one_more(self, user: str) -> bool:
+        """Return whether a user holds fewer turns than are free, or none."""
+        held = self._running[user]
+        return held == 0 or held < self.at_once - self._running.total()
 
     def _join(self, user: str) -> Turn:
         if self.closed:
@@ -197,7 +203,7 @@ class UserTurns:
     def _place(self, user: str) -> None:
         """Give a user who waits, and may have one more turn, a place in the line."""
         queue = self._queues.get(user)
-        if not queue or user in self._places or self._running[user] >= self.at_once_of_user:
+        if not queue or user in self._places or not self._may_hold_one_more(user):
             return
         if not self._places:
             self._moved = self.clock()
@@ -210,6 +216,9 @@ class UserTurns:
             place = heapq.heappop(self._line)
             begin, _, user = place
             if self._places.get(user) is not place:  # the user has left the line since
+                continue
+            if not self._may_hold_one_more(user):  # fewer are free than when it joined the line
+                del self._places[user]
                 continue
             request = next(iter(self._queues[user]))
             self._remove(request)
@@ -248,14 +257,16 @@ class UserTurns:
         if request.granted:
             self.pace.count() if self.waiting else self.pace.pause()
             if self.measured:
-                self._charge(request, self.clock() - request.since)
+                held = self.clock() - request.since
+                self._charge(request, held if request.cost is None else request.cost)
             self._turns.discard(request)
             self._running[user] -= 1
             if not self._running[user]:
                 del self._running[user]
         elif request in self._queues.get(user, ()):
             self._remove(request)
-        self._place(user)
+        for one in {user, *self._running}:  # one more turn is free: those who hold some may hold more now
+            self._place(one)
         self._grant()
 
 

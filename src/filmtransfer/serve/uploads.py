@@ -62,12 +62,15 @@ async def decode(service: Service, request: Request, user: str, work: Callable[[
         job.cancel()
 
     try:
-        async with service.decoding.turn(user, partial(_wait, service, request)):
+        async with service.decoding.turn(user, partial(_wait, service, request)) as turn:
             with (
                 _deadline(service.settings.max_decode_seconds + START_SECONDS, job.cancel),
                 on_disconnect(request.scope, leave),
             ):
-                return await to_thread.run_sync(work, job)
+                try:
+                    return await to_thread.run_sync(work, job)
+                finally:
+                    turn.cost = job.seconds
     except LineFullError:
         raise ending() if service.decoding.closed else busy(RETRY_SECONDS) from None
     except UnavailableError:
