@@ -140,7 +140,7 @@ def uneven_classes(examples: int, classes: int) -> Callable[[AttackedService], O
             head_weights=np.zeros(3, np.float32),
             head_tensors={
                 "rows": generator.standard_normal((sum(counts), features)).astype(np.float32),
-                "mean": generator.standard_normal(features).astype(np.float32),
+                "mean": generator.standard_normal((features,)).astype(np.float32),
                 "labels": np.repeat(np.arange(classes), counts),
             },
             ood=None,

@@ -35,7 +35,7 @@ class ServiceSettings:
     max_connections_of_address: int | None = None  # 0: no limit; None: depends on ServerConfig.listen
     max_head_seconds: float = 10.0  # from a connection, or a response, to the end of the next headers
     max_send_pause: float = 30.0  # seconds in which a client must take at least something of its response
-    max_uploads: int = 16  # photos in memory at the same time, at most half of them of one user (turns.py)
+    max_uploads: int = 16  # photos in memory at the same time, of one user half of them at most
     max_file_uploads: int = 2  # the same for update files
     max_waiting: int = 2_000  # requests that wait for that; their bodies are not read yet
     max_wait: float = 10.0  # seconds until such a request is refused, at once if that can be foreseen
