@@ -37,6 +37,7 @@ CORRUPT = (
     zlib.error,
     lzma.LZMAError,
     EOFError,
+    OverflowError,  # a time that is out of range
     LookupError,  # a hard link to a member that is not there, a member without a name
     RuntimeError,
     ValueError,
