@@ -28,7 +28,7 @@ quick: $(DEV)
 	$(PYTEST) -n 2 -m unit
 
 test: $(DEV) $(AXE) $(ORT) browser
-	$(PYTEST) -n 2
+	$(PYTEST) -n 3
 
 # The commands of every page; 'make test' skips the two pages whose commands have tests of their own.
 test-docs: $(DEV) $(ORT)
