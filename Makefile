@@ -1,6 +1,6 @@
 # make demo    train and try a classifier on the sample that comes with the package
 # make quick   lint and unit tests: about a minute
-# make test    all tests: about six minutes
+# make test    all tests: about ten minutes
 # make fuzz    mutated inputs for everything that reads bytes from outside
 # make check   lint, types and import rules
 # Each sets up what it needs in .venv. PYTHON names the interpreter to build it with;
@@ -28,7 +28,7 @@ quick: $(DEV)
 	$(PYTEST) -n 2 -m unit
 
 test: $(DEV) $(AXE) $(ORT) browser
-	$(PYTEST) -n 3
+	$(PYTEST) -n 2
 
 # The commands of every page; 'make test' skips the two pages whose commands have tests of their own.
 test-docs: $(DEV) $(ORT)

@@ -30,7 +30,7 @@ def test_a_target_survives_mutated_inputs_and_those_that_failed_before(name, tmp
         "-m",
         "tests.fuzz",
         "--cases",
-        "100",
+        "40",
         "--seed",
         "0",
         "--found",
@@ -39,7 +39,7 @@ def test_a_target_survives_mutated_inputs_and_those_that_failed_before(name, tmp
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "100 cases" in done.stdout
+    assert "40 cases" in done.stdout
 
 
 def target(run) -> SimpleNamespace:

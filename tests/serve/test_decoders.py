@@ -415,7 +415,8 @@ def test_images_are_refused_when_the_service_ends(service, hanging, caplog):
 
 @pytest.mark.process(seconds=6)
 def test_a_decoder_that_stops_its_own_clock_is_ended_by_the_service(service, monkeypatch):
-    monkeypatch.setattr("filmtransfer.serve.uploads.START_SECONDS", 0)
+    seconds = 2 - SETTINGS.max_decode_seconds  # altogether two
+    monkeypatch.setattr("filmtransfer.serve.uploads.START_SECONDS", seconds)
     content = b"exec import signal; signal.setitimer(signal.ITIMER_REAL, 0); time.sleep(1000)"
     headers = {"Content-Type": "image/jpeg"}
     answer = service.client("anna").post("/api/predictions", content=content, headers=headers)

@@ -123,21 +123,22 @@ class Policy:
     # The rules. The reasons continue a sentence that begins with the client's name.
 
     def check_plan(self, plan: Plan) -> None:
-        """Raise an error if the plan itself is not allowed."""
+        """Raise an error that has all reasons why the plan itself is not allowed."""
+        reasons, has = [], []
         if self.plans is not None and plan.digest not in self.plans:
-            raise PolicyError(f"its policy does not allow this plan, whose digest is {plan.digest}.")
+            reasons.append("does not allow this plan")
+            has.append(f"the digest {plan.digest}")
         if self.secure_aggregation_only and not plan.secure:
-            raise PolicyError("its policy allows secure aggregation only.", "The plan has secure=false.")
+            reasons.append("allows secure aggregation only")
+            has.append("secure=false")
         if plan.min_clients < self.min_clients:
-            raise PolicyError(
-                f"its policy allows no round of fewer than {count(self.min_clients, 'client')}.",
-                f"The plan has min_clients={plan.min_clients}.",
-            )
+            reasons.append(f"allows no round of fewer than {count(self.min_clients, 'client')}")
+            has.append(f"min_clients={plan.min_clients}")
         if self.epsilon is not None and self.allows("train") and plan.privacy is None:
-            raise PolicyError(
-                f"its policy requires differential privacy with ε of at most {self.epsilon:g}.",
-                "The plan has none.",
-            )
+            reasons.append(f"requires differential privacy with ε of at most {self.epsilon:g}")
+            has.append("no privacy")
+        if reasons:
+            raise PolicyError(f"its policy {'; '.join(reasons)}.", f"The plan has {', '.join(has)}.")
 
     def allows(self, kind: Kind) -> bool:
         """Return whether this kind of release is allowed at all."""

@@ -24,7 +24,7 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..budgets import LINGER_BYTES, LINGER_SECONDS
+from ..budgets import LINGER_BYTES, LINGER_SECONDS, READ_BYTES
 from ..errors import FitError
 from .errors import RETRY_SECONDS, ApiError, response_to
 from .settings import ServiceSettings
@@ -246,7 +246,7 @@ async def refuse(
     error: FitError, scope: Scope, receive: Receive, send: Send, linger: float = LINGER_SECONDS
 ) -> None:
     """Respond before the body is read; keep the connection if the complete body has arrived already."""
-    if linger and await _has_arrived(receive):
+    if linger and await _has_arrived(scope, receive):
         await response_to(error)(scope, receive, send)
         return
 
@@ -267,8 +267,10 @@ async def refuse(
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _has_arrived(receive: Receive) -> bool:
-    """Discard what has arrived of a body, and return whether it was all."""
+async def _has_arrived(scope: Scope, receive: Receive) -> bool:
+    """Discard what has arrived of a body, and return whether it was all; a long one has not, or is still being received."""
+    if _content_length(scope) > READ_BYTES or "transfer-encoding" in Headers(scope=scope):
+        return False
     with anyio.move_on_after(0):  # what has arrived is returned without waiting
         while (message := await receive())["type"] == "http.request":
             if not message.get("more_body"):
