@@ -1,6 +1,6 @@
 # make demo    train and try a classifier on the sample that comes with the package
 # make quick   lint and unit tests: about a minute
-# make test    all tests: about ten minutes
+# make test    all tests but the longest (make test-long): about ten minutes
 # make fuzz    mutated inputs for everything that reads bytes from outside
 # make check   lint, types and import rules
 # Each sets up what it needs in .venv. PYTHON names the interpreter to build it with;
@@ -17,7 +17,7 @@ ORT := $(VENV)/share/onnxruntime-web/ort.wasm.bundle.min.mjs
 # The run ends when make does, even if make is killed (tests/guardian.py).
 PYTEST := FIT_TEST_PARENT=$$PPID $(BIN)/python -m pytest
 
-.PHONY: browser demo quick test test-docs fuzz check format docs lock accuracy clean
+.PHONY: browser demo quick test test-long test-docs fuzz check format docs lock accuracy clean
 
 demo: $(CORE)
 	$(BIN)/fit demo --out demo-output
@@ -28,7 +28,11 @@ quick: $(DEV)
 	$(PYTEST) -n 2 -m unit
 
 test: $(DEV) $(AXE) $(ORT) browser
-	$(PYTEST) -n 2
+	$(PYTEST) -n 2 -m "not long"
+
+# Complete systems of many processes, whose parts have tests of their own.
+test-long: $(DEV)
+	$(PYTEST) -m long
 
 # The commands of every page; 'make test' skips the two pages whose commands have tests of their own.
 test-docs: $(DEV) $(ORT)

@@ -168,6 +168,7 @@ def root(tmp_path) -> Path:
     return make_set(tmp_path / "data")
 
 
+@pytest.mark.long
 @pytest.mark.process(seconds=25)
 def test_a_sweep_on_two_machines_of_which_one_dies(cluster, root, tmp_path, capsys, monkeypatch):
     with pytest.raises(UsageError, match="has 2 CPUs"):  # in all, but not on one: it would wait for ever

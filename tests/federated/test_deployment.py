@@ -281,6 +281,7 @@ def test_three_clients_one_killed_the_server_killed_and_an_unknown_client_refuse
     assert not federation.alive()
 
 
+@pytest.mark.long
 @pytest.mark.process(seconds=60)
 def test_clients_refuse_what_their_policies_do_not_allow_and_the_others_continue(federation):
     """One federation with all refusals, since its processes take long to start."""

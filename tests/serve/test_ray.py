@@ -33,6 +33,7 @@ def own_processes(mark: str) -> list[int]:
     return pids
 
 
+@pytest.mark.long
 @pytest.mark.process(seconds=60)
 def test_replicas_predict_as_the_engine_does(tmp_path: Path):
     mark = f"{os.getpid()}-{tmp_path.name}"

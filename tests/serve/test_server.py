@@ -165,6 +165,7 @@ def test_acknowledged_photos_survive_a_kill_and_a_worker_trains(serve):
         assert (second.folder / "folder" / secret).stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.long
 @pytest.mark.process(seconds=25)
 def test_a_database_that_hangs_does_not_keep_the_service_from_ending(cluster, tmp_path):
     serving = Serving(tmp_path / "s", "--database", cluster.fresh())

@@ -124,6 +124,7 @@ def test_gradients_equal_those_of_one_process(tmp_path):
         assert abs(got["images"] - want["images"] / 2) <= 1, "each process computes its half of the images"
 
 
+@pytest.mark.long
 @pytest.mark.process(seconds=20)
 def test_the_command_under_torchrun(tmp_path):
     generator = np.random.default_rng(0)
