@@ -357,6 +357,7 @@ def test_an_interrupted_server_says_so_and_leaves_no_process(federation, moment)
 @pytest.mark.process(seconds=20)
 def test_an_interrupted_client_says_so_and_leaves_no_process(federation):
     federation.start_server()
+    federation.until("keys are registered", lambda: "Waiting for clients" in federation.output("server"))
     client = federation.start_client("anna")
     federation.until("anna is connected", lambda: "Connected to" in federation.output("anna"))
     client.send_signal(signal.SIGINT)
